@@ -1,0 +1,228 @@
+//! The fields of Flux's objects that Sluice reads, in whatever version a cluster serves them.
+//! Every field may be absent: an unknown or newer Flux must not stop the reading.
+
+use std::collections::BTreeMap;
+
+use kube::core::Object;
+use serde::{Deserialize, Serialize};
+
+/// `kustomize.toolkit.fluxcd.io`, v1 or older.
+pub type Kustomization = Object<KustomizationSpec, FluxStatus>;
+/// `helm.toolkit.fluxcd.io`, v2, v2beta2 or v2beta1.
+pub type HelmRelease = Object<HelmReleaseSpec, FluxStatus>;
+/// `source.toolkit.fluxcd.io`: GitRepository, OCIRepository and their kin.
+pub type Source = Object<SourceSpec, SourceStatus>;
+
+/// Group of Kustomization.
+pub const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
+/// Group of HelmRelease.
+pub const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
+/// Group of GitRepository, OCIRepository, HelmRepository and Bucket.
+pub const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
+
+/// What Sluice reads of a Kustomization's spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KustomizationSpec {
+    /// Flux leaves it alone.
+    pub suspend: bool,
+    /// The folder in the source.
+    pub path: Option<String>,
+    /// Where its manifests come from.
+    pub source_ref: SourceRef,
+    /// Ready then means that everything it made is healthy.
+    pub wait: bool,
+    /// Ready then means that these objects are healthy; empty where none are named.
+    pub health_checks: Vec<HealthCheck>,
+    /// Present when it applies to another cluster than the one it is on.
+    pub kube_config: Option<KubeConfigRef>,
+}
+
+/// Names an object whose health a Kustomization waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HealthCheck {
+    /// The object's kind.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+}
+
+/// Present where Flux applies to another cluster; what it says is Flux's business.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeConfigRef {}
+
+/// Names a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceRef {
+    /// GitRepository, OCIRepository, HelmRepository, Bucket or ExternalArtifact.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace; default is that of the object that refers to it.
+    pub namespace: Option<String>,
+}
+
+/// What Sluice reads of a HelmRelease's spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HelmReleaseSpec {
+    /// Flux leaves it alone.
+    pub suspend: bool,
+    /// A chart by name and version.
+    pub chart: Option<ChartTemplate>,
+    /// A chart by reference to an OCIRepository or HelmChart.
+    pub chart_ref: Option<SourceRef>,
+    /// Present when it installs into another cluster than the one it is on.
+    pub kube_config: Option<KubeConfigRef>,
+}
+
+/// The chart template of a HelmRelease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChartTemplate {
+    /// Its spec.
+    pub spec: ChartSpec,
+}
+
+/// The chart that a HelmRelease asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ChartSpec {
+    /// The chart's name, or its path in a git source.
+    pub chart: String,
+    /// A version, a range, or absent.
+    pub version: Option<String>,
+    /// Where the chart comes from.
+    pub source_ref: SourceRef,
+}
+
+/// A condition, with every field optional but its type and status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FluxCondition {
+    /// For example Ready.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: String,
+    /// One word for why.
+    pub reason: String,
+    /// A sentence for why.
+    pub message: String,
+    /// The generation it speaks of; 0 where the controller does not say.
+    pub observed_generation: i64,
+    /// When its status last changed.
+    pub last_transition_time: String,
+}
+
+/// The status of a Kustomization or HelmRelease, in every version of both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FluxStatus {
+    /// The generation that was last brought to an end; -1 before the first.
+    pub observed_generation: Option<i64>,
+    /// Its conditions.
+    pub conditions: Vec<FluxCondition>,
+    /// Kustomization, and HelmRelease before v2: what was last applied.
+    pub last_applied_revision: Option<String>,
+    /// What was last tried.
+    pub last_attempted_revision: Option<String>,
+    /// What it made.
+    pub inventory: Option<Inventory>,
+    /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the revisions it
+    /// applied, of which Sluice reads nothing.
+    pub history: Vec<Snapshot>,
+}
+
+/// The objects that a Kustomization or HelmRelease made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Inventory {
+    /// One entry an object.
+    pub entries: Vec<InventoryEntry>,
+}
+
+/// One object of an inventory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InventoryEntry {
+    /// `<namespace>_<name>_<group>_<kind>`; names have no underscore in them.
+    pub id: String,
+}
+
+impl InventoryEntry {
+    /// Namespace, name and kind of the object.
+    pub fn object(&self) -> Option<(&str, &str, &str)> {
+        let (namespace, rest) = self.id.split_once('_')?;
+        let (rest, kind) = rest.rsplit_once('_')?;
+        let (name, _group) = rest.rsplit_once('_')?;
+        Some((namespace, name, kind))
+    }
+}
+
+/// One release in the history of a HelmRelease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Snapshot {
+    /// Helm's number for the release.
+    pub version: i64,
+    /// deployed, superseded, failed and so on.
+    pub status: String,
+    /// The chart's version, possibly with a digest as build metadata.
+    pub chart_version: String,
+    /// The chart's appVersion.
+    pub app_version: Option<String>,
+}
+
+/// What Sluice reads of a source's spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceSpec {
+    /// Where it fetches from.
+    pub url: String,
+    /// Which branch, tag or digest.
+    #[serde(rename = "ref")]
+    pub reference: Option<SourceReference>,
+}
+
+/// Which part of a source is followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceReference {
+    /// A git branch.
+    pub branch: Option<String>,
+    /// A git reference by its whole name.
+    pub name: Option<String>,
+    /// A tag.
+    pub tag: Option<String>,
+    /// A range of tags.
+    pub semver: Option<String>,
+}
+
+/// What Sluice reads of a source's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceStatus {
+    /// What was fetched last.
+    pub artifact: Option<Artifact>,
+}
+
+/// What a source fetched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Artifact {
+    /// As Flux prints it: `main@sha1:...`, `6.1.8@sha256:...`.
+    pub revision: String,
+    /// Annotations of an OCI artifact.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Labels by which a workload says which Kustomization made it.
+pub const KUSTOMIZE_OWNER: [&str; 2] =
+    ["kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace"];
+/// Labels by which a workload says which HelmRelease made it.
+pub const HELM_OWNER: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
+/// Set to `disabled` on an object that Flux shall leave alone.
+pub const RECONCILE_ANNOTATION: &str = "kustomize.toolkit.fluxcd.io/reconcile";

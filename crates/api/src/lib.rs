@@ -1,0 +1,43 @@
+//! What Sluice reads from and writes to Kubernetes: its own kinds, and the few fields of other
+//! projects' kinds that it looks at. Plain data; nothing here decides or talks to a server.
+
+pub mod cluster;
+pub mod flux;
+pub mod pipeline;
+pub mod promotion;
+pub mod workload;
+
+pub use cluster::GitopsCluster;
+pub use pipeline::{Pipeline, PipelineSpec, PipelineStatus};
+pub use promotion::{Promotion, PromotionSpec, PromotionStatus};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+/// The API group of Sluice's own kinds.
+pub const GROUP: &str = "pipelines.weave.works";
+
+/// The field manager under which Sluice writes, and the reporting controller of its events.
+pub const FIELD_MANAGER: &str = "sluice";
+
+/// Labels that make a Kustomization or HelmRelease in a target's namespace a member of the
+/// pipeline that is the label's value. The first is Sluice's; the others are those of the documents
+/// that came before it.
+pub const MEMBER_LABELS: [&str; 3] = [
+    "pipelines.weave.works/pipeline",
+    "pipelines.wego.weave.works/pipeline",
+    "pipelines.wego.weave.works/name",
+];
+
+/// The custom resource definitions that a hub cluster needs, in the order to apply them.
+pub fn all_crds() -> Vec<CustomResourceDefinition> {
+    let mut crds = vec![Pipeline::crd(), Promotion::crd()];
+    for crd in &mut crds {
+        let annotations = crd.metadata.annotations.get_or_insert_default();
+        // Flux would otherwise replace what looks like a variable in a field's description.
+        annotations.insert("kustomize.toolkit.fluxcd.io/substitute".into(), "disabled".into());
+        let labels = crd.metadata.labels.get_or_insert_default();
+        labels.insert("app.kubernetes.io/part-of".into(), "sluice".into());
+    }
+    crds
+}

@@ -1,0 +1,178 @@
+//! The `Promotion`: the durable record of one revision going into one environment. It is written
+//! before the first side effect, and tells the whole story of what came of it.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::pipeline::date_time;
+
+/// One revision into one environment.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "pipelines.weave.works",
+    version = "v1alpha1",
+    kind = "Promotion",
+    namespaced,
+    status = "PromotionStatus",
+    shortname = "promo",
+    category = "all",
+    category = "fluxcd",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Promotion records one revision going into one environment of a Pipeline. Sluice creates it; people approve and retry it.",
+    printcolumn(name = "Pipeline", type_ = "string", json_path = ".spec.pipeline"),
+    printcolumn(name = "Environment", type_ = "string", json_path = ".spec.environment"),
+    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
+    printcolumn(name = "Link", type_ = "string", json_path = ".status.changeRequest.url", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PromotionSpec {
+    /// The Pipeline's name; it is in the same namespace.
+    pub pipeline: String,
+    /// The environment that is promoted into.
+    pub environment: String,
+    /// The revision, as people read it.
+    pub revision: String,
+    /// The revision by its facets: `HelmRelease/podinfo:chart` to `6.1.8`.
+    pub facets: BTreeMap<String, String>,
+    /// How many times this revision was promoted into this environment before.
+    #[serde(default)]
+    pub run: u32,
+    /// Its place in the order in which promotions into the environment were started.
+    #[serde(default)]
+    pub sequence: u64,
+    /// What the environment ran when the promotion was started, as people read it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub replaces: String,
+    /// Where the revision was proven: the reason this promotion was started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// Set by a person: lets exactly this revision pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    /// Set by a person: any new value tries a promotion again that had ended without success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<String>,
+}
+
+/// One target that has run the revision healthily.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Evidence {
+    /// The environment it belongs to.
+    pub environment: String,
+    /// The target's name.
+    pub target: String,
+    /// When it was first seen healthy at the revision.
+    #[schemars(schema_with = "date_time")]
+    pub at: String,
+}
+
+/// Who let the revision pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// As the one who approved names himself.
+    pub by: String,
+    /// When.
+    #[schemars(schema_with = "date_time")]
+    pub at: String,
+}
+
+/// Where a promotion is.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Phase {
+    /// Waits for a gate or an approval, or for its turn.
+    #[default]
+    Pending,
+    /// Is being delivered, or will be tried again.
+    Promoting,
+    /// Its change request is open.
+    Proposed,
+    /// Merged, committed, or accepted by the other side; the targets do not run it yet.
+    Delivered,
+    /// The targets run it, healthily.
+    Succeeded,
+    /// Ended without effect, or the targets did not become healthy in time.
+    Failed,
+    /// Its change request was closed unmerged.
+    Rejected,
+    /// A newer revision took its place.
+    Superseded,
+    /// What it was for is no longer wanted.
+    Cancelled,
+}
+
+/// What came of a promotion so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromotionStatus {
+    /// Where it is.
+    #[serde(default)]
+    pub phase: Phase,
+    /// One word for why it is there, the same in events and metrics.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What it waits for, or what went wrong and what to do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// What must be open before it is delivered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateStatus>,
+    /// How many times delivery was tried and failed.
+    #[serde(default)]
+    pub attempts: u32,
+    /// When it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "date_time")]
+    pub next_attempt: Option<String>,
+    /// When it came into each phase, by the phase's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, String>,
+    /// The change request that carries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_request: Option<ChangeRequest>,
+    /// The commit that sets the revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The value of `spec.retry` that was acted on last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried: Option<String>,
+}
+
+/// One gate and its verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GateStatus {
+    /// Which gate.
+    pub name: String,
+    /// Whether the promotion may pass.
+    pub open: bool,
+    /// Why, and what opens it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// A pull or merge request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeRequest {
+    /// Its number on the forge.
+    pub number: u64,
+    /// Where to look at it.
+    pub url: String,
+    /// `open`, `merged` or `closed`.
+    pub state: String,
+    /// The branch it comes from.
+    pub branch: String,
+    /// The commit at the top of that branch that Sluice pushed.
+    pub head_commit: String,
+}

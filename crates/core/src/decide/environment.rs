@@ -1,0 +1,337 @@
+//! The decision for one environment: what becomes of the promotions into it, and whether another
+//! one is due.
+
+use std::collections::BTreeSet;
+
+use super::{Action, Decision, Facts, Intent, Move, Note, cancel, gates};
+use crate::evidence::{Candidate, Shortfall};
+use crate::model::{Environment, Phase, Policy, Promotion, promotion_name};
+use crate::revision::{Facet, Revision};
+use crate::world::Target;
+
+pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
+    let mut promotions: Vec<&Promotion> =
+        facts.promotions.iter().filter(|p| p.environment == environment.name).collect();
+    promotions.sort_by_key(|p| p.sequence);
+    let settled: Vec<bool> =
+        promotions.iter().map(|p| settle(facts, environment, &promotions, p, decision)).collect();
+    let open = promotions.iter().zip(&settled).find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
+    let Some(policy) = &environment.policy else {
+        if let Some(open) = open {
+            cancel(facts.pipeline, open, "the pipeline says no longer how to promote here".into(), decision);
+        }
+        return;
+    };
+    if let Some(open) = open.filter(|p| p.has_open_request) {
+        decision.actions.push(Action::Follow { promotion: open.name.clone() });
+    }
+    if facts.pipeline.suspended || environment.after.is_empty() {
+        return;
+    }
+    let candidate = facts.evidence.candidate(facts.pipeline, environment, policy.min_ready);
+    let upcoming =
+        facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, candidate.as_ref());
+    if let Some(short) = upcoming {
+        note(decision, environment, "WaitingForTargets", waiting_for(facts, &short));
+    }
+    let Some(candidate) = candidate.and_then(|c| fit(facts, environment, c, decision)) else { return };
+    match open {
+        Some(open) if open.revision == candidate.revision => proceed(facts, environment, policy, open, decision),
+        _ => replace(facts, environment, policy, open, &promotions, &candidate, decision),
+    }
+}
+
+/// Ends what has come to its end: seen healthy, overtaken, or not healthy in time. Says whether it
+/// did.
+fn settle(
+    facts: Facts<'_>,
+    environment: &Environment,
+    all: &[&Promotion],
+    promotion: &Promotion,
+    decision: &mut Decision,
+) -> bool {
+    let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
+    if promotion.phase.has_ended() && !late {
+        return false;
+    }
+    let runs_now = runs(facts, environment, &promotion.revision);
+    if runs_now && facts.evidence.has_settled(environment, &promotion.revision) {
+        if promotion.has_open_request && !facts.pipeline.suspended {
+            decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
+        }
+        let message = format!("{} runs {}, healthily", environment.name, promotion.revision);
+        decision.record(promotion, Phase::Succeeded, "Succeeded", message);
+        return true;
+    }
+    if promotion.phase != Phase::Delivered {
+        return false;
+    }
+    let overtaken = all.iter().find(|p| {
+        p.sequence > promotion.sequence && matches!(p.phase, Phase::Delivered | Phase::Succeeded)
+    });
+    if let Some(newer) = overtaken {
+        let message = format!("{} came before it was seen healthy", newer.revision);
+        decision.record(promotion, Phase::Superseded, "Superseded", message);
+        return true;
+    }
+    let timeout = environment.policy.as_ref().map(|p| p.timeout);
+    let deadline = timeout.zip(promotion.delivered).and_then(|(t, d)| d.checked_add(t).ok());
+    match deadline {
+        Some(deadline) if deadline <= facts.now => {
+            let message = format!("not healthy in time: {}", complaint(facts, environment, promotion));
+            decision.record(promotion, Phase::Failed, "Unhealthy", message);
+            true
+        }
+        Some(deadline) => {
+            decision.wake_at(deadline);
+            false
+        }
+        None => false,
+    }
+}
+
+/// The targets that keep a promotion from success, each with its own words.
+fn complaint(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> String {
+    let mut said = Vec::new();
+    for name in &environment.targets {
+        let shown = facts.world.target(&environment.name, name);
+        let words = match shown {
+            Some(target) if !target.complaint().is_empty() => target.complaint(),
+            Some(target) => match target.revision(&facts.pipeline.tracks) {
+                Some(r) if !promotion.revision.is_run_by(&r) => {
+                    format!("it still runs {r}; look whether its source has the new commit")
+                }
+                _ => continue,
+            },
+            None => "it was not looked at".into(),
+        };
+        said.push(format!("{name}: {words}"));
+    }
+    said.join("; ")
+}
+
+/// The part of a candidate that this environment has workloads for.
+fn fit(
+    facts: Facts<'_>,
+    environment: &Environment,
+    candidate: Candidate,
+    decision: &mut Decision,
+) -> Option<Candidate> {
+    let shown: Vec<&Target> =
+        environment.targets.iter().filter_map(|t| facts.world.target(&environment.name, t)).collect();
+    let readable: Vec<&&Target> = shown.iter().filter(|t| t.error.is_none()).collect();
+    if readable.is_empty() {
+        let why = shown.first().and_then(|t| t.error.clone()).unwrap_or_default();
+        let message = format!("{} waits: no target can be read: {why}", candidate.revision);
+        note(decision, environment, "TargetNotReadable", message);
+        return None;
+    }
+    let workloads: BTreeSet<(&str, &str)> = readable.iter().flat_map(|t| t.workloads()).collect();
+    if workloads.is_empty() {
+        let message = format!("{} waits: no target has a workload of this pipeline yet", candidate.revision);
+        note(decision, environment, "NoWorkloads", message);
+        return None;
+    }
+    let revision = candidate.revision.restricted_to(&workloads);
+    if revision.is_none() {
+        let message = format!(
+            "{} waits: no workload here has the kind and name of one in {}; workloads are matched by these",
+            candidate.revision,
+            environment.after.join(", ")
+        );
+        note(decision, environment, "NoWorkloads", message);
+    }
+    Some(Candidate { revision: revision?, ..candidate })
+}
+
+/// Takes the open promotion of the current candidate one step further.
+fn proceed(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    open: &Promotion,
+    decision: &mut Decision,
+) {
+    if open.phase == Phase::Proposed {
+        return;
+    }
+    if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
+        cancel(facts.pipeline, open, refused.message.clone(), decision);
+        decision.notes.insert(environment.name.clone(), refused);
+        return;
+    }
+    let gates = gates::verdicts(facts, environment, policy, open);
+    let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
+    if !shut.is_empty() {
+        let message = shut.join("; ");
+        note(decision, environment, "WaitingForGate", format!("{} {message}", open.revision));
+        if open.gates != gates {
+            decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
+        }
+        return;
+    }
+    match open.next_attempt {
+        Some(time) if time > facts.now && open.retry.is_none() => {
+            note(decision, environment, "Retrying", open.message.clone());
+            decision.wake_at(time);
+        }
+        _ => decision.actions.push(Action::Deliver { promotion: open.name.clone() }),
+    }
+}
+
+/// Puts the candidate in the place of what is open, if it is wanted here.
+fn replace(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    open: Option<&Promotion>,
+    promotions: &[&Promotion],
+    candidate: &Candidate,
+    decision: &mut Decision,
+) {
+    let next = wanted(facts, environment, policy, promotions, candidate, decision);
+    if let Some(open) = open {
+        if next.is_none() && open.has_open_request {
+            decision.actions.push(Action::Withdraw { promotion: open.name.clone() });
+        }
+        let message = format!("{} took its place", candidate.revision);
+        decision.record(open, Phase::Superseded, "Superseded", message);
+    }
+    decision.actions.extend(next);
+}
+
+/// What it takes to have a promotion of the candidate: a new one, an ended one taken up again, or
+/// nothing.
+fn wanted(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    promotions: &[&Promotion],
+    candidate: &Candidate,
+    decision: &mut Decision,
+) -> Option<Action> {
+    let revision = &candidate.revision;
+    if runs(facts, environment, revision) {
+        return None;
+    }
+    let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);
+    if let Some(earlier) = earlier {
+        return take_up(environment, earlier, decision);
+    }
+    if let Some(refused) = refusal(facts, environment, policy, revision) {
+        decision.notes.insert(environment.name.clone(), refused);
+        return None;
+    }
+    let running = environment.targets.iter().find_map(|t| {
+        facts.world.target(&environment.name, t).and_then(|t| t.revision(&facts.pipeline.tracks))
+    });
+    Some(Action::Start(Intent {
+        name: promotion_name(facts.pipeline, &environment.name, revision, candidate.run),
+        environment: environment.name.clone(),
+        revision: revision.clone(),
+        run: candidate.run,
+        sequence: promotions.last().map_or(1, |p| p.sequence + 1),
+        replaces: running.map(|r| r.to_string()).unwrap_or_default(),
+        proven_by: candidate.proven_by.clone(),
+    }))
+}
+
+/// An ended promotion goes on when a person asks for it, or when only circumstances had ended it.
+fn take_up(environment: &Environment, earlier: &Promotion, decision: &mut Decision) -> Option<Action> {
+    let again = |reason, message: String, answers| {
+        Some(Action::Move(Move { promotion: earlier.name.clone(), to: Phase::Pending, reason, message, answers }))
+    };
+    match (earlier.phase, &earlier.retry) {
+        (Phase::Superseded | Phase::Cancelled, _) => {
+            again("Resumed", "it is the newest revision again".into(), earlier.retry.clone())
+        }
+        (phase, Some(token)) if phase.has_ended() => {
+            again("Retried", "a person asked for another try".into(), Some(token.clone()))
+        }
+        (Phase::Rejected | Phase::Failed, None) => {
+            let message = format!(
+                "{} is not promoted again by itself: {}; sluice retry {} tries again",
+                earlier.revision, earlier.message, earlier.name
+            );
+            note(decision, environment, "Ended", message);
+            None
+        }
+        (Phase::Succeeded, None) => {
+            let message = format!(
+                "{} was promoted before and was replaced here by hand; sluice retry {} promotes it again",
+                earlier.revision, earlier.name
+            );
+            note(decision, environment, "Ended", message);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Whether all targets run the revision, healthily or not. Of one that cannot be read, the last
+/// that it proved counts.
+fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> bool {
+    environment.targets.iter().all(|name| {
+        let shown = facts.world.target(&environment.name, name).filter(|t| t.error.is_none());
+        match shown {
+            Some(target) => {
+                target.revision(&facts.pipeline.tracks).is_some_and(|running| revision.is_run_by(&running))
+            }
+            None => {
+                let last = facts.evidence.of(&environment.name, name).last();
+                last.is_some_and(|p| revision.is_run_by(&p.revision))
+            }
+        }
+    })
+}
+
+/// Why this environment can be promoted into by nobody until its owner changes something.
+fn refusal(facts: Facts<'_>, environment: &Environment, policy: &Policy, revision: &Revision) -> Option<Note> {
+    if let Some(refused) = &policy.refused {
+        return Some(Note { reason: "StrategyRefused", message: refused.clone() });
+    }
+    let written = policy.writes_to.as_ref()?;
+    let by_source = revision.facets().any(|(key, _)| key.facet == Facet::Source);
+    let reads_it = facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
+        |(e, t)| {
+            let members = facts.world.target(&e.name, t).map_or(&[][..], |t| &t.members);
+            members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
+        },
+    );
+    (by_source && reads_it).then(|| Note {
+        reason: "PromotesItsOwnCommits",
+        message: format!(
+            "{} tracks the revision of the source, and {} is promoted into by commits to {} (branch {}), \
+             which the targets read: it would promote its own commits for ever. Set spec.tracks to what \
+             shall move on, for example [images], or promote into another branch",
+            facts.pipeline.name, environment.name, written.url, written.branch
+        ),
+    })
+}
+
+fn waiting_for(facts: Facts<'_>, short: &Shortfall) -> String {
+    let missing: Vec<String> = short
+        .missing
+        .iter()
+        .map(|(environment, target)| {
+            let shown = facts.world.target(environment, target);
+            let words = match shown.map(Target::complaint) {
+                Some(words) if !words.is_empty() => words,
+                _ => "it does not run it yet".into(),
+            };
+            format!("{environment}/{target}: {words}")
+        })
+        .collect();
+    format!(
+        "{} is healthy on {} of {} targets that are needed: {}",
+        short.revision,
+        short.has,
+        short.needed,
+        missing.join("; ")
+    )
+}
+
+/// Says something about an environment, unless something weightier was said.
+fn note(decision: &mut Decision, environment: &Environment, reason: &'static str, message: String) {
+    decision.notes.insert(environment.name.clone(), Note { reason, message });
+}

@@ -1,0 +1,155 @@
+//! The rule by which revisions move on. Everything that Sluice does follows from the list of
+//! actions that `decide` returns for a pipeline, what was observed, what was proven and what was
+//! started before. The same inputs give the same actions, in whatever order they were learned.
+
+mod environment;
+mod gates;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::evidence::Evidence;
+use crate::model::{Gate, Phase, Pipeline, Promotion};
+use crate::revision::Revision;
+use crate::world::World;
+
+/// All that a decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What the owner asked for.
+    pub pipeline: &'a Pipeline,
+    /// What the targets show.
+    pub world: &'a World,
+    /// What they have proven, now included.
+    pub evidence: &'a Evidence,
+    /// What was started for this pipeline.
+    pub promotions: &'a [Promotion],
+    /// The time; only deadlines and retries depend on it.
+    pub now: Timestamp,
+}
+
+/// One thing to do or to record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Record a new promotion. Its delivery follows from a later decision, that sees the record.
+    Start(Intent),
+    /// Deliver a promotion, or try again: a side effect on git and forge.
+    Deliver {
+        /// Which promotion.
+        promotion: String,
+    },
+    /// Ask the forge how a promotion's change request is.
+    Follow {
+        /// Which promotion.
+        promotion: String,
+    },
+    /// Close the change request of a promotion that needs it no more: a side effect.
+    Withdraw {
+        /// Which promotion.
+        promotion: String,
+    },
+    /// Record that a promotion is somewhere else now.
+    Move(Move),
+    /// Record the verdicts of a promotion's gates.
+    Wait {
+        /// Which promotion.
+        promotion: String,
+        /// Every gate.
+        gates: Vec<Gate>,
+        /// What it waits for.
+        message: String,
+    },
+}
+
+/// A promotion to be recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    /// Its name.
+    pub name: String,
+    /// The environment it goes into.
+    pub environment: String,
+    /// What it carries.
+    pub revision: Revision,
+    /// Which return of this revision it is about.
+    pub run: u32,
+    /// Its place in the order of promotions into the environment.
+    pub sequence: u64,
+    /// What the environment runs now; empty when that is not known.
+    pub replaces: String,
+    /// The targets that have proven it, by environment and target, with the time.
+    pub proven_by: Vec<(String, String, Timestamp)>,
+}
+
+/// A promotion's next place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// Which promotion.
+    pub promotion: String,
+    /// Where to.
+    pub to: Phase,
+    /// One word for why.
+    pub reason: &'static str,
+    /// A sentence for why.
+    pub message: String,
+    /// The request for another try that this answers.
+    pub answers: Option<String>,
+}
+
+/// Something about an environment that its people should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// One word.
+    pub reason: &'static str,
+    /// What is the matter and what to do.
+    pub message: String,
+}
+
+/// What follows from the facts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// What to do, in this order.
+    pub actions: Vec<Action>,
+    /// By environment: why nothing moves into it, when something could.
+    pub notes: BTreeMap<String, Note>,
+    /// When to look again though nothing has changed.
+    pub wake: Option<Timestamp>,
+}
+
+impl Decision {
+    fn wake_at(&mut self, time: Timestamp) {
+        self.wake = Some(self.wake.map_or(time, |w| w.min(time)));
+    }
+
+    fn record(&mut self, promotion: &Promotion, to: Phase, reason: &'static str, message: String) {
+        let (promotion, answers) = (promotion.name.clone(), None);
+        self.actions.push(Action::Move(Move { promotion, to, reason, message, answers }));
+    }
+}
+
+/// What to do about a pipeline.
+pub fn decide(facts: Facts<'_>) -> Decision {
+    let mut decision = Decision::default();
+    for environment in &facts.pipeline.environments {
+        environment::decide(facts, environment, &mut decision);
+    }
+    for promotion in facts.promotions {
+        let known = facts.pipeline.environments.iter().any(|e| e.name == promotion.environment);
+        if !known && !promotion.phase.has_ended() {
+            let message = format!("the pipeline has no environment {} any more", promotion.environment);
+            cancel(facts.pipeline, promotion, message, &mut decision);
+        }
+    }
+    decision
+}
+
+/// Ends a promotion that is not wanted any more, and takes back what it has open.
+fn cancel(pipeline: &Pipeline, promotion: &Promotion, message: String, decision: &mut Decision) {
+    if pipeline.suspended {
+        return;
+    }
+    if promotion.has_open_request {
+        decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
+    }
+    decision.record(promotion, Phase::Cancelled, "NotWanted", message);
+}

@@ -1,0 +1,258 @@
+//! What a pipeline asks for and what has been started for it, as plain values: the inputs of a
+//! decision, free of how Kubernetes spells them.
+
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest, Sha256};
+
+use crate::revision::{Facet, Revision};
+
+/// A pipeline as its owner wrote it, with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its identity; a pipeline made anew under an old name is another one.
+    pub uid: String,
+    /// Nothing is started, pushed or opened.
+    pub suspended: bool,
+    /// What makes a revision; empty for the default of each workload.
+    pub tracks: Vec<Track>,
+    /// In order; each names only environments that stand before it as predecessors.
+    pub environments: Vec<Environment>,
+}
+
+/// One environment of a pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Environment {
+    /// Its name.
+    pub name: String,
+    /// The names of its targets.
+    pub targets: Vec<String>,
+    /// The environments whose revisions come here; empty for those at the start.
+    pub after: Vec<String>,
+    /// How to promote into it; without it the environment is only shown.
+    pub policy: Option<Policy>,
+}
+
+/// How revisions get into an environment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// A person approves.
+    pub manual: bool,
+    /// How many targets of each predecessor must have proven the revision.
+    pub min_ready: MinReady,
+    /// Older revisions pass without asking.
+    pub allow_downgrade: bool,
+    /// How long a delivered revision may take to run healthily.
+    pub timeout: SignedDuration,
+    /// The repository and branch that is written to; `None` where the strategy writes to none.
+    pub writes_to: Option<Repository>,
+    /// Why this policy cannot be carried out at all, as a sentence that mends it.
+    pub refused: Option<String>,
+}
+
+/// A git repository and a branch of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Repository {
+    /// Its address, as its owner wrote it.
+    pub url: String,
+    /// The branch.
+    pub branch: String,
+}
+
+impl Repository {
+    /// Whether two addresses are the same branch of the same repository, however they are written:
+    /// by https or ssh, with or without `.git`, user or port of the scheme.
+    pub fn is_same(&self, other: &Repository) -> bool {
+        self.branch == other.branch && bare_address(&self.url) == bare_address(&other.url)
+    }
+}
+
+fn bare_address(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let scp_like = !url.contains("://");
+    let rest = rest.split_once('@').filter(|(user, _)| !user.contains('/')).map_or(rest, |(_, r)| r);
+    let rest = if scp_like { rest.replacen(':', "/", 1) } else { rest.to_string() };
+    let rest = rest.trim_end_matches('/').trim_end_matches(".git").to_ascii_lowercase();
+    match rest.split_once('/') {
+        Some((host, path)) => {
+            let host = host.trim_end_matches(":443").trim_end_matches(":22").trim_end_matches(":80");
+            format!("{host}/{path}")
+        }
+        None => rest,
+    }
+}
+
+/// How many of an environment's targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinReady {
+    /// So many.
+    Count(u32),
+    /// So many percent, rounded up.
+    Percent(u32),
+}
+
+impl MinReady {
+    /// The number of targets that are needed of `targets`; at least one. It may be more than there
+    /// are: then nothing passes.
+    pub fn of(self, targets: usize) -> usize {
+        match self {
+            MinReady::Count(n) => (n as usize).max(1),
+            MinReady::Percent(p) => (targets * p as usize).div_ceil(100).max(1),
+        }
+    }
+}
+
+/// One entry of what a pipeline tracks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// One facet.
+    Facet(Facet),
+    /// The images of all repositories.
+    Images,
+}
+
+impl Track {
+    /// Whether a facet of this kind belongs to it.
+    pub fn admits(&self, facet: &Facet) -> bool {
+        match self {
+            Track::Images => matches!(facet, Facet::Image(_)),
+            Track::Facet(own) => own == facet,
+        }
+    }
+}
+
+impl std::str::FromStr for Track {
+    type Err = crate::revision::NotAFacet;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "images" { Ok(Track::Images) } else { text.parse().map(Track::Facet) }
+    }
+}
+
+/// Where a promotion is; the words of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Waits for a gate or its turn.
+    Pending,
+    /// Delivery failed and is tried again.
+    Promoting,
+    /// Its change request is open.
+    Proposed,
+    /// The targets have not shown it yet.
+    Delivered,
+    /// The targets run it, healthily.
+    Succeeded,
+    /// Ended without effect, or not healthy in time.
+    Failed,
+    /// Its change request was closed unmerged.
+    Rejected,
+    /// A newer revision took its place.
+    Superseded,
+    /// No longer wanted.
+    Cancelled,
+}
+
+impl Phase {
+    /// Not delivered yet and not ended: the one promotion in hand of an environment.
+    pub fn is_open(self) -> bool {
+        matches!(self, Phase::Pending | Phase::Promoting | Phase::Proposed)
+    }
+
+    /// Nothing more happens to it by itself.
+    pub fn has_ended(self) -> bool {
+        !self.is_open() && self != Phase::Delivered
+    }
+}
+
+/// What is recorded of one promotion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promotion {
+    /// Its name, unique in the pipeline's namespace.
+    pub name: String,
+    /// The environment it goes into.
+    pub environment: String,
+    /// What it carries.
+    pub revision: Revision,
+    /// Which return of this revision it is about.
+    pub run: u32,
+    /// Its place in the order in which promotions into the environment were started.
+    pub sequence: u64,
+    /// Where it is.
+    pub phase: Phase,
+    /// A person let it pass.
+    pub approved: bool,
+    /// The gates as last recorded.
+    pub gates: Vec<Gate>,
+    /// A person asked for another try, and nothing was done about it yet: the token.
+    pub retry: Option<String>,
+    /// Not before then.
+    pub next_attempt: Option<Timestamp>,
+    /// When it was delivered, if it was.
+    pub delivered: Option<Timestamp>,
+    /// It has a change request that is open as far as is known.
+    pub has_open_request: bool,
+    /// Why it is where it is.
+    pub message: String,
+}
+
+/// What must be open before a promotion is delivered, and whether it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Which gate.
+    pub name: &'static str,
+    /// Whether it is open.
+    pub open: bool,
+    /// Why, and what opens it.
+    pub message: String,
+}
+
+/// The name of a promotion, from what it is for: the same purpose has the same name, so that it
+/// cannot be recorded twice.
+pub fn promotion_name(pipeline: &Pipeline, environment: &str, revision: &Revision, run: u32) -> String {
+    let mut hash = Sha256::new();
+    for part in [&pipeline.uid, environment, &run.to_string()] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    for (key, value) in revision.facets() {
+        hash.update(format!("{key}\0{value}\0").as_bytes());
+    }
+    let digest: String = hash.finalize().iter().take(5).map(|b| format!("{b:02x}")).collect();
+    let room = 253 - environment.len() - digest.len() - 2;
+    let prefix: String = pipeline.name.chars().take(room).collect();
+    format!("{prefix}-{environment}-{digest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_repository_is_known_in_every_spelling() {
+        let at = |url: &str| Repository { url: url.into(), branch: "main".into() };
+        let one = at("https://github.com/org/fleet.git");
+        for same in [
+            "https://github.com/org/fleet",
+            "ssh://git@github.com/org/fleet",
+            "ssh://git@github.com:22/org/fleet.git",
+            "git@github.com:org/fleet.git",
+            "https://user:token@GitHub.com/org/fleet/",
+        ] {
+            assert!(one.is_same(&at(same)), "{same}");
+        }
+        assert!(!one.is_same(&at("https://github.com/org/fleet2")));
+        assert!(!one.is_same(&Repository { branch: "dev".into(), ..one.clone() }));
+    }
+
+    #[test]
+    fn min_ready_rounds_up_and_never_asks_for_none() {
+        assert_eq!(MinReady::Percent(50).of(3), 2);
+        assert_eq!(MinReady::Percent(100).of(3), 3);
+        assert_eq!(MinReady::Percent(1).of(3), 1);
+        assert_eq!(MinReady::Count(0).of(3), 1);
+        assert_eq!(MinReady::Count(5).of(3), 5);
+    }
+}

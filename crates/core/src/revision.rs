@@ -1,0 +1,229 @@
+//! What a revision is: the values of the facets that a pipeline tracks, each belonging to one
+//! workload. Two environments run the same revision when these values agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+/// One aspect of what a workload runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Facet {
+    /// The chart's version, without build metadata.
+    Chart,
+    /// The chart's appVersion.
+    App,
+    /// The tag of an OCI source.
+    Tag,
+    /// The digest of an OCI source.
+    Digest,
+    /// The source's revision as Flux prints it.
+    Source,
+    /// The tag (or else digest) of the image of one repository.
+    Image(String),
+}
+
+impl fmt::Display for Facet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Facet::Chart => f.write_str("chart"),
+            Facet::App => f.write_str("app"),
+            Facet::Tag => f.write_str("tag"),
+            Facet::Digest => f.write_str("digest"),
+            Facet::Source => f.write_str("source"),
+            Facet::Image(repository) => write!(f, "image:{repository}"),
+        }
+    }
+}
+
+/// The text does not name a facet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a facet: write chart, app, tag, digest, source or image:<repository>")]
+pub struct NotAFacet(pub String);
+
+impl FromStr for Facet {
+    type Err = NotAFacet;
+
+    fn from_str(text: &str) -> Result<Self, NotAFacet> {
+        Ok(match text {
+            "chart" => Facet::Chart,
+            "app" => Facet::App,
+            "tag" => Facet::Tag,
+            "digest" => Facet::Digest,
+            "source" => Facet::Source,
+            other => match other.strip_prefix("image:") {
+                Some(repository) if !repository.is_empty() => Facet::Image(repository.into()),
+                _ => return Err(NotAFacet(text.into())),
+            },
+        })
+    }
+}
+
+/// A facet of one workload: workloads are matched between environments by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FacetKey {
+    /// Kustomization or HelmRelease.
+    pub kind: String,
+    /// The workload's name.
+    pub name: String,
+    /// Which aspect of it.
+    pub facet: Facet,
+}
+
+impl fmt::Display for FacetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}:{}", self.kind, self.name, self.facet)
+    }
+}
+
+impl FromStr for FacetKey {
+    type Err = NotAFacet;
+
+    fn from_str(text: &str) -> Result<Self, NotAFacet> {
+        let wrong = || NotAFacet(text.into());
+        let (workload, facet) = text.split_once(':').ok_or_else(wrong)?;
+        let (kind, name) = workload.split_once('/').ok_or_else(wrong)?;
+        Ok(FacetKey { kind: kind.into(), name: name.into(), facet: facet.parse()? })
+    }
+}
+
+/// The values of the tracked facets: what is compared, proven and promoted. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(BTreeMap<FacetKey, String>);
+
+impl Revision {
+    /// A revision of these facets; none at all is no revision.
+    pub fn new(facets: BTreeMap<FacetKey, String>) -> Option<Self> {
+        (!facets.is_empty()).then_some(Self(facets))
+    }
+
+    /// Reads the form in which Kubernetes objects keep it; keys that name no facet are left out.
+    pub fn from_strings(facets: &BTreeMap<String, String>) -> Option<Self> {
+        Self::new(facets.iter().filter_map(|(k, v)| Some((k.parse().ok()?, v.clone()))).collect())
+    }
+
+    /// The form in which Kubernetes objects keep it.
+    pub fn to_strings(&self) -> BTreeMap<String, String> {
+        self.0.iter().map(|(k, v)| (k.to_string(), v.clone())).collect()
+    }
+
+    /// Its facets and their values.
+    pub fn facets(&self) -> impl Iterator<Item = (&FacetKey, &str)> {
+        self.0.iter().map(|(k, v)| (k, v.as_str()))
+    }
+
+    /// Whether something that runs `other` runs all of this: every facet here is there, equal.
+    pub fn is_run_by(&self, other: &Revision) -> bool {
+        self.0.iter().all(|(k, v)| other.0.get(k) == Some(v))
+    }
+
+    /// The part of it that belongs to these workloads, by kind and name.
+    pub fn restricted_to(&self, workloads: &BTreeSet<(&str, &str)>) -> Option<Revision> {
+        let keep = |k: &FacetKey| workloads.contains(&(k.kind.as_str(), k.name.as_str()));
+        Self::new(self.0.iter().filter(|(k, _)| keep(k)).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    /// Whether this is older than `other` by semantic versioning: no facet that both have is
+    /// newer here, and at least one is older. `None` where the values cannot be compared.
+    pub fn is_older_than(&self, other: &Revision) -> Option<bool> {
+        let mut older = false;
+        for (key, ours) in &self.0 {
+            let Some(theirs) = other.0.get(key) else { continue };
+            if ours == theirs {
+                continue;
+            }
+            let (ours, theirs) = (version(ours)?, version(theirs)?);
+            match ours.cmp_precedence(&theirs) {
+                std::cmp::Ordering::Less => older = true,
+                std::cmp::Ordering::Greater => return Some(false),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+        Some(older)
+    }
+}
+
+/// A version with or without a leading `v`.
+fn version(text: &str) -> Option<semver::Version> {
+    semver::Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
+}
+
+/// As people read it: the value where all facets agree, else each facet with its value. The
+/// workload is named only where there are several.
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: BTreeSet<&str> = self.0.values().map(String::as_str).collect();
+        if let (1, Some(value)) = (values.len(), values.first()) {
+            return f.write_str(value);
+        }
+        let workloads: BTreeSet<_> = self.0.keys().map(|k| (&k.kind, &k.name)).collect();
+        for (i, (key, value)) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(" ")?;
+            }
+            if workloads.len() > 1 {
+                write!(f, "{}/", key.name)?;
+            }
+            match &key.facet {
+                Facet::Image(repository) => {
+                    write!(f, "{}:{value}", repository.rsplit('/').next().unwrap_or(repository))?
+                }
+                facet => write!(f, "{facet}={value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(facets: &[(&str, &str)]) -> Revision {
+        let strings = facets.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        Revision::from_strings(&strings).unwrap()
+    }
+
+    #[test]
+    fn keys_survive_being_written_and_read() {
+        for text in [
+            "HelmRelease/podinfo:chart",
+            "Kustomization/podinfo:image:registry:5000/team/podinfo",
+            "Kustomization/a.b:source",
+        ] {
+            assert_eq!(text.parse::<FacetKey>().unwrap().to_string(), text);
+        }
+        for text in ["", "podinfo:chart", "HelmRelease/podinfo", "HelmRelease/podinfo:colour", "a/b:image:"] {
+            assert!(text.parse::<FacetKey>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn is_shown_as_short_as_it_is_clear() {
+        assert_eq!(revision(&[("HelmRelease/a:chart", "6.1.8")]).to_string(), "6.1.8");
+        assert_eq!(
+            revision(&[("HelmRelease/a:chart", "6.1.8"), ("HelmRelease/b:chart", "6.1.8")]).to_string(),
+            "6.1.8"
+        );
+        assert_eq!(
+            revision(&[("HelmRelease/a:chart", "1.4.0"), ("HelmRelease/a:image:ghcr.io/x/app", "2.7")])
+                .to_string(),
+            "chart=1.4.0 app:2.7"
+        );
+        assert_eq!(
+            revision(&[("HelmRelease/a:chart", "1"), ("HelmRelease/b:chart", "2")]).to_string(),
+            "a/chart=1 b/chart=2"
+        );
+    }
+
+    #[test]
+    fn older_means_that_some_version_is_lower_and_none_is_higher() {
+        let chart = |v: &str| revision(&[("HelmRelease/a:chart", v)]);
+        assert_eq!(chart("6.1.5").is_older_than(&chart("6.1.8")), Some(true));
+        assert_eq!(chart("6.1.10").is_older_than(&chart("6.1.9")), Some(false));
+        assert_eq!(chart("1.0.0-rc.1").is_older_than(&chart("1.0.0")), Some(true));
+        assert_eq!(chart("v1.2.3").is_older_than(&chart("1.3.0")), Some(true));
+        assert_eq!(chart("main@sha1:aa").is_older_than(&chart("main@sha1:bb")), None);
+        let both = |a: &str, b: &str| revision(&[("HelmRelease/a:chart", a), ("HelmRelease/a:app", b)]);
+        assert_eq!(both("1.0.0", "2.0.0").is_older_than(&both("1.1.0", "1.0.0")), Some(false));
+    }
+}

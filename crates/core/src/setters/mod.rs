@@ -1,0 +1,1 @@
+//! Byte-exact edits of marked values.
