@@ -4,6 +4,7 @@
 #
 #   build.sh controlplane   kube-apiserver, kube-controller-manager and etcd
 #   build.sh forge          gitea, with the static files it serves
+#   build.sh crds           the CRDs of Flux and GitopsCluster, from the modules in crds.sum
 #
 # KUBEBUILDER_ASSETS, when it names a folder with kube-apiserver and etcd, is used instead
 # of building; so is SLUICE_FORGE for a folder with gitea.
@@ -87,7 +88,28 @@ forge() {
   printf '%s\n' "$dir"
 }
 
+# The folder is named after what is in it, so that a changed pin makes a new one.
+crds() {
+  local dir module version sum json source
+  dir=$cache/crds-$(cksum < "$here/crds.sum" | cut -d ' ' -f 1)
+  if [ ! -e "$dir/complete" ]; then
+    need_go; lock "$dir"
+    while read -r module version sum; do
+      json=$(cd "$here/gitea" && GOTOOLCHAIN=local GOFLAGS=-mod=mod GOWORK=off go mod download -json "$module@$version") ||
+        die "cannot fetch $module $version: $json"
+      [ "$(sed -n 's/^\t"Sum": "\(.*\)",*$/\1/p' <<< "$json")" = "$sum" ] ||
+        die "$module $version is not what crds.sum pins ($sum): somebody changed it. Do not use it before you know why"
+      source=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<< "$json")
+      cp "$source"/config/crd/bases/*.yaml "$dir/"
+    done < "$here/crds.sum"
+    chmod u+w "$dir"/*.yaml
+    touch "$dir/complete"
+    say "✔ CRDs of Flux and GitopsCluster fetched"
+  fi
+  printf '%s\n' "$dir"
+}
+
 case ${1:-} in
-  controlplane | forge) "$1" ;;
-  *) die "usage: build.sh controlplane|forge" ;;
+  controlplane | forge | crds) "$1" ;;
+  *) die "usage: build.sh controlplane|forge|crds" ;;
 esac

@@ -1,1 +1,29 @@
-//! stub
+//! The real servers that tests and the demo run against: kube-apiserver and etcd, git over HTTP,
+//! Gitea, and a stand-in for Flux. Nothing here imitates an API: what is written is judged by the
+//! server that users have. Whatever is started ends with the process that started it, also when
+//! that process is killed.
+
+mod apply;
+mod certificates;
+mod cluster;
+mod control_plane;
+mod crds;
+mod eventually;
+mod git;
+mod kubeconfig;
+mod leash;
+mod scratch;
+mod servers;
+mod shared;
+
+pub use apply::{apply, parse_yaml};
+pub use cluster::Cluster;
+pub use control_plane::ControlPlane;
+pub use crds::{install as install_crds, read_flux as flux_crds};
+pub use eventually::eventually;
+pub use git::{Change, Commit, GitServer, Repo, Requests, Tap};
+pub use kubeconfig::connect;
+pub use leash::Leash;
+pub use scratch::Scratch;
+pub use servers::{controlplane_folder, crds_folder, forge_folder};
+pub use shared::{PATIENCE, Shared, shared, shared_flux};

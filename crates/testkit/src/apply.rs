@@ -1,0 +1,96 @@
+//! Server-side apply of any objects, as `kubectl apply --server-side -f` does it: tests write YAML
+//! as users do, and the stand-in for Flux applies what it finds in git.
+
+use anyhow::{Context, Result, anyhow};
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{GroupVersionKind, TypeMeta};
+use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long a kind may take to be served after its CRD was applied.
+const SERVED_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Reads the objects of a YAML text with any number of documents; empty ones are left out.
+///
+/// # Errors
+/// When it is not YAML.
+pub fn parse_yaml(yaml: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|e| anyhow!("{e}"))?;
+    let mut objects = Vec::new();
+    for document in documents {
+        match document {
+            Value::Null => {}
+            Value::Object(mut fields) if fields.get("kind").is_some_and(|k| k == "List") => {
+                let items = fields.remove("items").unwrap_or_default();
+                objects.extend(items.as_array().cloned().unwrap_or_default());
+            }
+            other => objects.push(other),
+        }
+    }
+    Ok(objects)
+}
+
+/// Applies objects under a field manager, taking fields over from others. CRDs and namespaces go
+/// first, whatever the order, and the kinds of a CRD are waited for.
+///
+/// # Errors
+/// When an object has no kind or name, its kind is not served, or the API server refuses it.
+pub async fn apply(client: &Client, manager: &str, mut objects: Vec<Value>) -> Result<Vec<DynamicObject>> {
+    objects.sort_by_key(|object| match object["kind"].as_str() {
+        Some("CustomResourceDefinition") => 0,
+        Some("Namespace") => 1,
+        _ => 2,
+    });
+    let brings_kinds = objects.first().is_some_and(|o| o["kind"] == "CustomResourceDefinition");
+    let mut kinds = HashMap::new();
+    let mut applied = Vec::with_capacity(objects.len());
+    for value in objects {
+        let object: DynamicObject =
+            serde_json::from_value(value).context("this is not a Kubernetes object")?;
+        let types = object.types.clone().ok_or_else(|| anyhow!("an object without apiVersion and kind"))?;
+        if !kinds.contains_key(&types) {
+            kinds.insert(types.clone(), resolve(client, &types, brings_kinds).await?);
+        }
+        let name = format!("{} {}", types.kind, object.metadata.name.as_deref().unwrap_or("without a name"));
+        let (resource, capabilities) = &kinds[&types];
+        let api = api_for(client, resource, capabilities, object.metadata.namespace.as_deref());
+        let params = PatchParams::apply(manager).force();
+        let key = object.metadata.name.clone().ok_or_else(|| anyhow!("{name}"))?;
+        let done = api.patch(&key, &params, &Patch::Apply(&object)).await;
+        applied.push(done.map_err(plainly).with_context(|| format!("cannot apply {name}"))?);
+    }
+    Ok(applied)
+}
+
+async fn resolve(client: &Client, types: &TypeMeta, wait: bool) -> Result<(ApiResource, ApiCapabilities)> {
+    let gvk = GroupVersionKind::try_from(types)?;
+    let look = async || Ok(pinned_kind(client, &gvk).await?);
+    let found = if wait { crate::eventually(SERVED_DEADLINE, look).await } else { look().await };
+    found.with_context(|| {
+        format!("{} {} is not served here: install its CRD first", types.api_version, types.kind)
+    })
+}
+
+/// The API server's own words, where an error has them: kube prints the whole answer three times.
+pub(crate) fn plainly(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) => anyhow!("{} ({})", status.message, status.code),
+        other => other.into(),
+    }
+}
+
+/// The API for a kind, in a namespace where the kind has them (`default` when none is named).
+pub(crate) fn api_for(
+    client: &Client,
+    resource: &ApiResource,
+    capabilities: &ApiCapabilities,
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), resource),
+        Scope::Namespaced => Api::namespaced_with(client.clone(), namespace.unwrap_or("default"), resource),
+    }
+}

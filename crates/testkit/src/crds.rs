@@ -1,0 +1,58 @@
+//! The CRDs of Flux, of GitopsCluster and of Sluice, so that real schemas judge what tests write.
+
+use crate::servers::crds_folder;
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
+use kube::{Client, ResourceExt};
+use std::time::Duration;
+
+const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The CRDs of Flux and of GitopsCluster, from the Go modules that `hack/controlplane` pins.
+///
+/// # Errors
+/// When they cannot be fetched or read.
+pub fn read_flux() -> Result<Vec<CustomResourceDefinition>> {
+    let folder = crds_folder()?;
+    let mut crds = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "yaml") {
+            let text = std::fs::read_to_string(&path)?;
+            for value in crate::parse_yaml(&text).with_context(|| path.display().to_string())? {
+                crds.push(serde_json::from_value(value).with_context(|| path.display().to_string())?);
+            }
+        }
+    }
+    Ok(crds)
+}
+
+/// Applies CRDs and waits until their kinds are served.
+///
+/// # Errors
+/// When the API server refuses one, or does not serve its kind in time.
+pub async fn install(client: &Client, crds: Vec<CustomResourceDefinition>) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    try_join_all(crds.into_iter().map(|crd| install_one(api.clone(), crd))).await?;
+    Ok(())
+}
+
+async fn install_one(api: Api<CustomResourceDefinition>, mut crd: CustomResourceDefinition) -> Result<()> {
+    let name = crd.name_any();
+    // A generated CRD carries an empty status, which is the API server's to write.
+    crd.status = None;
+    let params = PatchParams::apply("testkit").force();
+    api.patch(&name, &params, &Patch::Apply(&crd))
+        .await
+        .map_err(crate::apply::plainly)
+        .with_context(|| format!("the API server refuses the CRD {name}"))?;
+    let established = await_condition(api, &name, is_crd_established());
+    tokio::time::timeout(ESTABLISHED_DEADLINE, established)
+        .await
+        .with_context(|| format!("the CRD {name} is not served after {ESTABLISHED_DEADLINE:?}"))??;
+    Ok(())
+}

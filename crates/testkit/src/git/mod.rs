@@ -1,0 +1,12 @@
+//! A real git server: `git http-backend` behind HTTP with passwords, as a company's own server has
+//! it. It counts what is asked of it, and can fail, hang, or lose an answer after the work is done.
+
+mod cgi;
+mod program;
+mod repo;
+mod server;
+mod tap;
+
+pub use repo::{Change, Commit, Repo};
+pub use server::GitServer;
+pub use tap::{Requests, Tap};

@@ -1,0 +1,228 @@
+//! A repository on the server, as its owner sees it: commits made and read without HTTP, so that
+//! what a test does is not counted with what Sluice does.
+
+use super::GitServer;
+use super::program::{read, run};
+use super::tap::{Requests, Tap};
+use anyhow::{Context, Result, anyhow};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One commit, as `git log` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// The commit's id.
+    pub sha: String,
+    /// The ids of those it follows.
+    pub parents: Vec<String>,
+    /// Who made the change, as `Name <address>`.
+    pub author: String,
+    /// The first line of its message.
+    pub subject: String,
+    /// The rest of its message, trailers included.
+    pub body: String,
+}
+
+/// What a commit does to one file.
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    /// The file's whole new content.
+    Write(&'a str, &'a [u8]),
+    /// The file goes away.
+    Remove(&'a str),
+}
+
+/// A bare repository that the server serves.
+#[derive(Debug, Clone)]
+pub struct Repo {
+    name: String,
+    folder: PathBuf,
+    url: String,
+    tap: Arc<Tap>,
+}
+
+impl Repo {
+    pub(super) fn create(name: &str, folder: PathBuf, url: String, tap: Arc<Tap>) -> Result<Repo> {
+        std::fs::create_dir_all(&folder)?;
+        read(&folder, &["init", "--quiet", "--bare", "--initial-branch=main", "."])?;
+        let settings = ["http.receivepack", "uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"];
+        for setting in settings {
+            read(&folder, &["config", setting, "true"])?;
+        }
+        Ok(Repo { name: name.to_owned(), folder, url, tap })
+    }
+
+    /// Its name, without `.git`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its address, without a password in it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its address with user and password, for a git program that is told nothing else.
+    pub fn url_with_password(&self) -> String {
+        // The characters of the password that mean something in an address.
+        let password = GitServer::PASSWORD.replace(' ', "%20").replace('/', "%2F").replace('?', "%3F");
+        self.url.replacen("http://", &format!("http://{}:{password}@", GitServer::USER), 1)
+    }
+
+    /// Its folder on disk.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Requests to this repository.
+    pub fn requests(&self) -> Requests {
+        self.tap.requests()
+    }
+
+    /// Makes requests to this repository fail, hang, or lose their answer.
+    pub fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    /// Commits files to a branch, made from `main` when it is new, and returns the commit's id.
+    ///
+    /// # Errors
+    /// When git fails, for example because the branch moved at the same moment.
+    pub fn commit(&self, branch: &str, message: &str, files: &[(&str, &str)]) -> Result<String> {
+        let changes: Vec<Change<'_>> =
+            files.iter().map(|(path, text)| Change::Write(path, text.as_bytes())).collect();
+        self.commit_changes(branch, message, &changes)
+    }
+
+    /// Commits changes of any sort; otherwise like [`Repo::commit`].
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn commit_changes(&self, branch: &str, message: &str, changes: &[Change<'_>]) -> Result<String> {
+        let parent = self.head(branch).or_else(|_| self.head("main")).ok();
+        let mut input = format!("commit refs/heads/{branch}\n").into_bytes();
+        let now = jiff::Timestamp::now().as_second();
+        input.extend(format!("committer testkit <testkit@example.com> {now} +0000\n").bytes());
+        push_data(&mut input, message.as_bytes());
+        if let Some(parent) = parent {
+            input.extend(format!("from {parent}\n").bytes());
+        }
+        for change in changes {
+            match change {
+                Change::Write(path, content) => {
+                    input.extend(format!("M 100644 inline {path}\n").bytes());
+                    push_data(&mut input, content);
+                }
+                Change::Remove(path) => input.extend(format!("D {path}\n").bytes()),
+            }
+        }
+        run(&self.folder, &["fast-import", "--quiet", "--date-format=raw"], &input)
+            .with_context(|| format!("cannot commit to {branch} of {}", self.name))?;
+        self.head(branch)
+    }
+
+    /// A file's content at the end of a branch.
+    ///
+    /// # Errors
+    /// When there is no such branch or file, or it is not text.
+    pub fn read(&self, branch: &str, path: &str) -> Result<String> {
+        let bytes = run(&self.folder, &["cat-file", "blob", &format!("refs/heads/{branch}:{path}")], b"")
+            .with_context(|| format!("no file {path} on branch {branch} of {}", self.name))?;
+        String::from_utf8(bytes).with_context(|| format!("{path} is not text"))
+    }
+
+    /// The paths of all files at the end of a branch.
+    ///
+    /// # Errors
+    /// When there is no such branch.
+    pub fn files(&self, branch: &str) -> Result<Vec<String>> {
+        let text = read(&self.folder, &["ls-tree", "-r", "--name-only", &format!("refs/heads/{branch}")])?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// The commit at the end of a branch.
+    ///
+    /// # Errors
+    /// When there is no such branch.
+    pub fn head(&self, branch: &str) -> Result<String> {
+        read(&self.folder, &["rev-parse", "--verify", "--quiet", &format!("refs/heads/{branch}")])
+            .map_err(|_| anyhow!("no branch {branch} in {}", self.name))
+    }
+
+    /// All branches, in the order of their names.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn branches(&self) -> Result<Vec<String>> {
+        let text = read(&self.folder, &["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"])?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Removes a branch.
+    ///
+    /// # Errors
+    /// When there is no such branch.
+    pub fn remove_branch(&self, branch: &str) -> Result<()> {
+        read(&self.folder, &["update-ref", "-d", &format!("refs/heads/{branch}"), &self.head(branch)?])?;
+        Ok(())
+    }
+
+    /// The commits of a branch, newest first.
+    ///
+    /// # Errors
+    /// When there is no such branch.
+    pub fn log(&self, branch: &str) -> Result<Vec<Commit>> {
+        let format = "--format=%H%x00%P%x00%an <%ae>%x00%s%x00%b%x01";
+        let text = read(&self.folder, &["log", format, &format!("refs/heads/{branch}")])?;
+        let commits = text.split('\u{1}').map(|record| record.trim_start_matches('\n'));
+        commits.filter(|record| !record.is_empty()).map(parse_commit).collect()
+    }
+
+    /// What a commit changed, as git prints it.
+    ///
+    /// # Errors
+    /// When there is no such commit.
+    pub fn diff(&self, sha: &str) -> Result<String> {
+        read(&self.folder, &["show", "--format=", "--unified=0", "--no-color", "--no-renames", sha])
+    }
+
+    /// Merges a branch into another with a merge commit, as a person does on a forge.
+    ///
+    /// # Errors
+    /// When they conflict: this takes the merged branch's whole tree, so it must contain the other.
+    pub fn merge(&self, branch: &str, into: &str) -> Result<String> {
+        let (head, base) = (self.head(branch)?, self.head(into)?);
+        read(&self.folder, &["merge-base", "--is-ancestor", &base, &head])
+            .map_err(|_| anyhow!("{branch} is behind {into}: rebase it first"))?;
+        let tree = format!("{head}^{{tree}}");
+        let message = format!("Merge {branch} into {into}");
+        let merge = ["commit-tree", &tree, "-p", &base, "-p", &head, "-m", &message];
+        let sha = read(&self.folder, &merge)?;
+        read(&self.folder, &["update-ref", &format!("refs/heads/{into}"), &sha, &base])?;
+        Ok(sha)
+    }
+}
+
+fn push_data(input: &mut Vec<u8>, data: &[u8]) {
+    let mut head = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(head, "data {}", data.len());
+    input.extend(head.bytes());
+    input.extend(data);
+    input.push(b'\n');
+}
+
+fn parse_commit(record: &str) -> Result<Commit> {
+    let fields: Vec<&str> = record.split('\0').collect();
+    let [sha, parents, author, subject, body] = fields[..] else {
+        return Err(anyhow!("git log wrote what was not asked for: {record:?}"));
+    };
+    Ok(Commit {
+        sha: sha.to_owned(),
+        parents: parents.split_whitespace().map(str::to_owned).collect(),
+        author: author.to_owned(),
+        subject: subject.to_owned(),
+        body: body.trim_end().to_owned(),
+    })
+}
