@@ -1,0 +1,228 @@
+//! What people read: titles, bodies and commit messages. Names, values and evidence come from
+//! elsewhere, so none of them can break out of its place, forge a trailer or call people by name.
+
+use sluice_core::setters::SetValue;
+
+use crate::git::TRAILER;
+use crate::order::Order;
+
+/// So many changed values are listed one by one.
+const LISTED: usize = 50;
+
+/// The title of a change request, and the first line of a commit.
+pub(crate) fn title(order: &Order) -> String {
+    let name = format!("{}/{}", order.namespace, order.pipeline);
+    headline(order, &name)
+}
+
+fn headline(order: &Order, pipeline: &str) -> String {
+    let mut place = order.environment.clone();
+    if let Some(target) = &order.target {
+        place = format!("{place} ({target})");
+    }
+    cut(&line(&format!("Promote {pipeline} to {} in {place}", order.revision)), 240)
+}
+
+/// The message of a commit.
+pub(crate) fn message(order: &Order, values: &[(String, SetValue)]) -> String {
+    let mut text = format!("{}\n\n", headline(order, &order.pipeline));
+    for (path, value) in values.iter().take(LISTED) {
+        let change = format!("{path}:{} {} -> {}", value.line, value.old, value.new);
+        text.push_str(&format!("- {}\n", cut(&line(&change), 300)));
+    }
+    if values.len() > LISTED {
+        text.push_str(&format!("- and {} more\n", values.len() - LISTED));
+    }
+    text.push_str(&format!("\n{TRAILER}: {}\n", line(&order.promotion)));
+    text.push_str(&format!(
+        "Sluice-Pipeline: {}\n",
+        line(&format!("{}/{}", order.namespace, order.pipeline))
+    ));
+    text.push_str(&format!("Sluice-Environment: {}\n", line(&order.environment)));
+    if let Some(target) = &order.target {
+        text.push_str(&format!("Sluice-Target: {}\n", line(target)));
+    }
+    text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    text
+}
+
+/// The body of a change request, in Markdown. Ends with the mark by which it is found again.
+pub(crate) fn body(order: &Order, values: &[(String, SetValue)]) -> String {
+    let pipeline = code(&format!("{}/{}", order.namespace, order.pipeline));
+    let mut text = format!(
+        "Promotes {pipeline} to {} in {}",
+        code(&order.revision.to_string()),
+        code(&order.environment)
+    );
+    if let Some(target) = &order.target {
+        text.push_str(&format!(", target {}", code(target)));
+    }
+    if order.replaces.is_empty() {
+        text.push_str(".\n");
+    } else {
+        text.push_str(&format!(", in place of {}.\n", code(&order.replaces)));
+    }
+    if !order.evidence.is_empty() {
+        text.push_str("\n**Why**\n\n");
+        for evidence in order.evidence.iter().take(LISTED) {
+            text.push_str(&format!("- {}\n", plain(evidence)));
+        }
+    }
+    text.push_str("\n**What changes**\n\n");
+    for (path, value) in values.iter().take(LISTED) {
+        let place = code(&format!("{path}:{}", value.line));
+        text.push_str(&format!("- {place}: {} → {}\n", code(&value.old), code(&value.new)));
+    }
+    if values.len() > LISTED {
+        text.push_str(&format!("- and {} more\n", values.len() - LISTED));
+    }
+    text.push_str("\nMerge it to deliver the revision. Closing it without merging rejects this promotion.\n");
+    text.push_str(&format!("\n{}\n", mark(order)));
+    text
+}
+
+/// A comment of ours.
+pub(crate) fn comment(text: &str) -> String {
+    plain(text)
+}
+
+fn mark(order: &Order) -> String {
+    format!("<!-- sluice: {} {} -->", inert(&order.subject()), promotion_mark(&order.promotion))
+}
+
+fn promotion_mark(promotion: &str) -> String {
+    format!("promotion={}", inert(promotion))
+}
+
+/// Whether a body carries the mark of this promotion.
+pub(crate) fn is_marked_for(body: &str, promotion: &str) -> bool {
+    let wanted = promotion_mark(promotion);
+    marks(body).any(|mark| mark.split_whitespace().any(|word| word == wanted))
+}
+
+/// Whether a body carries any mark.
+pub(crate) fn is_marked(body: &str) -> bool {
+    marks(body).next().is_some()
+}
+
+fn marks(body: &str) -> impl Iterator<Item = &str> {
+    body.split("<!-- sluice: ").skip(1).filter_map(|rest| rest.split_once("-->").map(|(mark, _)| mark))
+}
+
+/// Text that has no meaning inside a comment.
+fn inert(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | ':' | '@') {
+            out.push(c);
+        } else if c == '-' && !out.ends_with('-') {
+            out.push('-');
+        } else {
+            out.push_str(&format!("%{:x}", u32::from(c)));
+        }
+    }
+    out
+}
+
+/// One line, whatever it was.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect()
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// Text as Markdown code, fenced by more backticks than it has in a row: nothing in it is markup.
+fn code(text: &str) -> String {
+    let text = cut(&line(text), 500);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let pad = if text.is_empty() || text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+/// A sentence as Markdown: no markup, no mention of people or issues.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for c in cut(&line(text), 500).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '~' | '|' => out.extend(['\\', c]),
+            '@' | '#' => out.extend([c, '\u{200b}']),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn order(revision: &str) -> Order {
+        let facets = BTreeMap::from([("HelmRelease/podinfo:chart".to_string(), revision.to_string())]);
+        Order {
+            promotion: "apps/podinfo-prod-1".into(),
+            namespace: "apps".into(),
+            pipeline: "podinfo".into(),
+            environment: "prod".into(),
+            target: None,
+            revision: sluice_core::Revision::from_strings(&facets).unwrap(),
+            replaces: "6.1.7".into(),
+            evidence: vec!["@everyone <script> `x` [a](http://b) #12".into()],
+            created: "2026-01-02T03:04:05Z".parse().unwrap(),
+            retried: false,
+            reopen: false,
+            strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
+            credentials: crate::Credentials::default(),
+        }
+    }
+
+    fn value(old: &str) -> Vec<(String, SetValue)> {
+        vec![("a b.yaml".into(), SetValue { line: 3, old: old.into(), new: "6.1.8".into() })]
+    }
+
+    #[test]
+    fn a_body_says_it_and_carries_its_mark() {
+        let text = body(&order("6.1.8"), &value("6.1.7"));
+        assert!(
+            text.contains("Promotes `apps/podinfo` to `6.1.8` in `prod`, in place of `6.1.7`."),
+            "{text}"
+        );
+        assert!(text.contains("- `a b.yaml:3`: `6.1.7` → `6.1.8`"), "{text}");
+        assert!(text.contains("<!-- sluice: apps/podinfo/prod promotion=apps/podinfo-prod-1 -->"), "{text}");
+        assert!(is_marked_for(&text, "apps/podinfo-prod-1"));
+        assert!(!is_marked_for(&text, "apps/podinfo-prod"));
+        assert!(!is_marked_for(&text, "apps/podinfo-prod-11"));
+    }
+
+    #[test]
+    fn nothing_breaks_out_of_its_place() {
+        let text = body(&order("1 --> <b>` @team"), &value("`x` <!-- sluice: promotion=apps/other -->"));
+        assert!(!is_marked_for(
+            &text.replace(&code("`x` <!-- sluice: promotion=apps/other -->"), ""),
+            "apps/other"
+        ));
+        assert!(text.contains("@\u{200b}everyone &lt;script&gt; \\`x\\`"), "{text}");
+        assert!(text.contains("`` 1 --> <b>` @team ``") || text.contains("``1 --> <b>` @team``"), "{text}");
+        let text =
+            message(&order("1\nSluice-Promotion: apps/other"), &value("a\n\nSluice-Promotion: apps/other"));
+        assert!(!crate::git::carries(&text, "apps/other"), "{text}");
+        assert!(crate::git::carries(&text, "apps/podinfo-prod-1"), "{text}");
+        assert_eq!(inert("a-->b"), "a-%2d%3eb");
+    }
+
+    #[test]
+    fn titles_are_one_line_and_short() {
+        assert_eq!(title(&order("6.1.8")), "Promote apps/podinfo to 6.1.8 in prod");
+        let long = title(&order(&"x\n".repeat(900)));
+        assert!(long.chars().count() <= 240 && !long.contains('\n'));
+    }
+}

@@ -1,0 +1,169 @@
+//! Delivery by change request: one head branch an environment, made anew on top of the base each
+//! time, and one change request from it, which is updated in place and never joined by a second.
+
+use crate::body;
+use crate::deliver::Inner;
+use crate::edit::edit;
+use crate::error::DeliveryError;
+use crate::fault;
+use crate::forge::{AnyForge, Draft, Forge, ForgeError, Found, State};
+use crate::git::{self, Access, Cache, GitError, Lease, Pushed};
+use crate::order::{ChangeRequest, Delivered, ForgeKind, Order};
+
+/// How often it starts over because others changed the branch.
+const TRIES: u32 = 5;
+
+/// What the head branch holds now.
+enum Head {
+    /// The promotion's commit.
+    Ready { commit: String, existed: bool, draft: Draft },
+    /// The base has every value already.
+    Needless { base: String, existed: bool },
+}
+
+pub(crate) async fn deliver(
+    inner: &Inner,
+    order: &Order,
+    kind: ForgeKind,
+    url: &str,
+    base: &str,
+) -> Result<Delivered, DeliveryError> {
+    let forge = inner.forge(order, kind, url)?;
+    let branch = order.branch();
+    if order.retried
+        && let Some(done) = find_earlier(&forge, order, &branch, base).await?
+    {
+        return Ok(done);
+    }
+    let (access, repository) = inner.repository(order, url)?;
+    let head = {
+        let mut cache = repository.lock().await;
+        let mut result = prepare(inner, order, &access, &mut cache, base, &branch).await;
+        if inner.heals(&mut cache, &result) {
+            result = prepare(inner, order, &access, &mut cache, base, &branch).await;
+        }
+        if result.is_ok() {
+            cache.trust();
+        }
+        result?
+    };
+    match head {
+        Head::Ready { commit, existed, draft } => {
+            let found = propose(&forge, order, &draft, existed).await?;
+            let request = ChangeRequest { head_commit: commit, ..found.request };
+            Ok(Delivered::Proposed { request, merged: matches!(found.state, State::Merged { .. }) })
+        }
+        Head::Needless { base: commit, existed } => {
+            if existed && let Some(open) = forge.find_open(&branch, base).await? {
+                let why = "The branch that this goes to has these values already.";
+                forge.comment(open.request.number, why).await?;
+                forge.close(open.request.number).await?;
+            }
+            Ok(Delivered::AlreadySet { commit })
+        }
+    }
+}
+
+/// What an earlier try of this very promotion has led to.
+async fn find_earlier(
+    forge: &AnyForge,
+    order: &Order,
+    branch: &str,
+    base: &str,
+) -> Result<Option<Delivered>, DeliveryError> {
+    for found in forge.find(branch, base, order.created).await? {
+        if !is_of(forge, order, &found).await? {
+            continue;
+        }
+        match found.state {
+            State::Open => return Ok(Some(Delivered::Proposed { request: found.request, merged: false })),
+            State::Merged { .. } => {
+                return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
+            }
+            State::Closed if order.reopen => {}
+            State::Closed => return Ok(Some(Delivered::Rejected { request: found.request })),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a change request is of this promotion: by its mark or, where people have rewritten the
+/// body, by the commit that it carries.
+async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, ForgeError> {
+    if body::is_marked(&found.body) {
+        return Ok(body::is_marked_for(&found.body, &order.promotion));
+    }
+    let message = forge.message(&found.request.head_commit).await?;
+    Ok(message.is_some_and(|m| git::carries(&m, &order.promotion)))
+}
+
+/// Brings the head branch to a commit that sets the values, on top of the base as it is now.
+async fn prepare(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    base: &str,
+    branch: &str,
+) -> Result<Head, DeliveryError> {
+    let repository = access.address.text.clone();
+    for _ in 0..TRIES {
+        let fetched = cache.fetch(&inner.git, access, &inner.counters, base, Some(branch)).await?;
+        let existed = fetched.head.is_some();
+        let on = &fetched.base.id;
+        let marked = cache.scan(&inner.git, access, &inner.counters, on, &order.key()).await?;
+        let edit = edit(order, &repository, base, marked)?;
+        if edit.files.is_empty() {
+            return Ok(Head::Needless { base: fetched.base.id, existed });
+        }
+        let text = inner.text(order, body::message(order, &edit.values));
+        let commit = cache.commit(&inner.git, access, on, &edit.files, &text).await?;
+        let draft = Draft {
+            head: branch.into(),
+            base: base.into(),
+            title: body::title(order),
+            body: body::body(order, &edit.values),
+        };
+        if let Some(head) = &fetched.head {
+            let adopted =
+                head.id == commit || (head.carries(&order.promotion) && head.parents == [on.as_str()]);
+            if adopted {
+                return Ok(Head::Ready { commit: head.id.clone(), existed, draft });
+            }
+        }
+        fault::point("before-push");
+        let lease = Lease::Seen(fetched.head.as_ref().map(|h| h.id.as_str()));
+        let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, lease).await?;
+        fault::point("after-push");
+        if pushed == Pushed::Done {
+            return Ok(Head::Ready { commit, existed, draft });
+        }
+    }
+    Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
+}
+
+/// Has the one open change request from the branch say what it should, or opens it.
+async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, existed: bool) -> Result<Found, ForgeError> {
+    // No open change request comes from a branch that was not there.
+    if (existed || order.retried)
+        && let Some(open) = forge.find_open(&draft.head, &draft.base).await?
+    {
+        return adopt(forge, open, draft).await;
+    }
+    fault::point("before-open");
+    let opened = match forge.open(draft).await {
+        Err(error) if error.is_conflict() || error.may_have_happened() => {
+            match forge.find_open(&draft.head, &draft.base).await {
+                Ok(Some(open)) => adopt(forge, open, draft).await,
+                _ => Err(error),
+            }
+        }
+        other => other,
+    };
+    fault::point("after-open");
+    opened
+}
+
+async fn adopt(forge: &AnyForge, open: Found, draft: &Draft) -> Result<Found, ForgeError> {
+    if draft.is_said_by(&open) { Ok(open) } else { forge.update(open.request.number, draft).await }
+}

@@ -1,0 +1,198 @@
+//! The door to this crate: one `Delivery` for the whole process, shared by all pipelines. Holds the
+//! caches of repositories, the queues before them and the forges' budgets.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::address::Address;
+use crate::error::DeliveryError;
+use crate::forge::{AnyForge, Forge, Shared, State};
+use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
+use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
+use crate::stats::{Counters, Stats};
+use crate::{body, change_request, commit_strategy};
+
+/// How deliveries work.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where repositories are cached; may be wiped at any time.
+    pub cache_dir: PathBuf,
+    /// How long one run of git may take; calls to forges have 30 seconds, or this if it is less.
+    pub deadline: Duration,
+    /// Who makes commits, as `Name <address>`.
+    pub author: String,
+    /// How many git processes run at once here, and how many talk to one host.
+    pub processes: usize,
+    /// Whether repositories may be folders on this machine. For tests.
+    pub allow_file: bool,
+}
+
+impl Options {
+    /// The usual ones.
+    pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
+        Options {
+            cache_dir: cache_dir.into(),
+            deadline: Duration::from_secs(120),
+            author: "Sluice <sluice@localhost>".into(),
+            processes: 8,
+            allow_file: false,
+        }
+    }
+}
+
+/// Delivers promotions. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Delivery(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    options: Options,
+    pub(crate) git: Git,
+    pub(crate) counters: Arc<Counters>,
+    forges: Arc<Shared>,
+    /// Credentials lie here while they are in use.
+    private: TempDir,
+    repositories: Mutex<HashMap<String, Arc<Repository>>>,
+    branches: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl Delivery {
+    /// Makes the cache folder if it is not there.
+    pub fn new(mut options: Options) -> Result<Self, DeliveryError> {
+        let path = options.cache_dir.display().to_string();
+        let failed = |source| DeliveryError::CacheFolder { path: path.clone(), source };
+        std::fs::create_dir_all(&options.cache_dir).map_err(failed)?;
+        options.cache_dir = options.cache_dir.canonicalize().map_err(failed)?;
+        // Not what people write between name and address, but what git takes.
+        options.author = signature(&options.author);
+        let private = tempfile::Builder::new().prefix("sluice-").tempdir().map_err(failed)?;
+        let home = private.path().join("home");
+        std::fs::create_dir(&home).map_err(failed)?;
+        let counters = Arc::new(Counters::default());
+        let git = Git::new(home, options.processes.max(1), options.deadline, options.allow_file);
+        let forges = Arc::new(Shared::new(counters.clone(), options.deadline));
+        let (repositories, branches) = Default::default();
+        Ok(Delivery(Arc::new(Inner { options, git, counters, forges, private, repositories, branches })))
+    }
+
+    /// Delivers, or finds that it was delivered. Running it again is harmless.
+    pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
+        let inner = &*self.0;
+        // One at a time for each branch, whoever asks: two would only undo each other's work.
+        let (url, branch) = match &order.strategy {
+            Strategy::PullRequest { url, .. } => (url, order.branch()),
+            Strategy::Commit { url, branch } => (url, branch.clone()),
+        };
+        let queue = inner.queue(&format!("{url} {branch}"));
+        let _turn = queue.lock().await;
+        match &order.strategy {
+            Strategy::PullRequest { forge, url, base } => {
+                change_request::deliver(inner, order, *forge, url, base).await
+            }
+            Strategy::Commit { url, branch } => commit_strategy::deliver(inner, order, url, branch).await,
+        }
+    }
+
+    /// Looks what has become of a change request, with one call that is free where nothing changed.
+    pub async fn follow(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
+        let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Gone) };
+        let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
+        let head = found.request.head_commit;
+        Ok(match found.state {
+            State::Open => Followed::Open { head },
+            State::Merged { commit } => Followed::Merged { commit, head },
+            State::Closed => Followed::Closed,
+        })
+    }
+
+    /// Closes an open change request and says why. One that is not open any more is left alone.
+    pub async fn withdraw(
+        &self,
+        order: &Order,
+        request: &ChangeRequest,
+        comment: &str,
+    ) -> Result<(), DeliveryError> {
+        let Some(forge) = self.0.forge_of(order)? else { return Ok(()) };
+        match forge.get(request.number).await? {
+            Some(found) if found.state == State::Open => {}
+            _ => return Ok(()),
+        }
+        forge.comment(request.number, &body::comment(comment)).await?;
+        Ok(forge.close(request.number).await?)
+    }
+
+    /// What has gone out since the start.
+    pub fn stats(&self) -> Stats {
+        self.0.counters.snapshot()
+    }
+}
+
+impl Inner {
+    /// The repository at its forge.
+    pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
+        let address = Address::parse(url, self.git.allow_file)?;
+        AnyForge::new(kind, &address, &order.credentials, &self.forges)
+    }
+
+    fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
+        match &order.strategy {
+            Strategy::PullRequest { forge, url, .. } => self.forge(order, *forge, url).map(Some),
+            Strategy::Commit { .. } => Ok(None),
+        }
+    }
+
+    /// The way to a repository, and its cache.
+    pub(crate) fn repository(
+        &self,
+        order: &Order,
+        url: &str,
+    ) -> Result<(Access, Arc<Repository>), DeliveryError> {
+        let address = Address::parse(url, self.git.allow_file)?;
+        let key = hex_hash(address.text.as_bytes())[..32].to_string();
+        let access = Access::new(address, &order.credentials, self.private.path())?;
+        let mut repositories = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Arc::new(Repository::new(self.options.cache_dir.join(&key)));
+        Ok((access, repositories.entry(key.clone()).or_insert_with(made).clone()))
+    }
+
+    /// What a commit for an order says about itself.
+    pub(crate) fn text(&self, order: &Order, message: String) -> CommitText {
+        CommitText { author: self.options.author.clone(), date: order.created, message }
+    }
+
+    /// Throws a cache away if it may be the cause of a failure; then it is worth going again.
+    pub(crate) fn heals<T>(&self, cache: &mut Cache, result: &Result<T, DeliveryError>) -> bool {
+        let Err(DeliveryError::Git(error)) = result else { return false };
+        if !cache.is_suspect(error) {
+            return false;
+        }
+        tracing::warn!(%error, "the cache of a repository is thrown away and built anew");
+        self.counters.rebuilds.fetch_add(1, Ordering::Relaxed);
+        cache.wipe();
+        true
+    }
+
+    fn queue(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
+        branches.retain(|_, queue| queue.strong_count() > 0);
+        if let Some(queue) = branches.get(key).and_then(Weak::upgrade) {
+            return queue;
+        }
+        let queue = Arc::new(tokio::sync::Mutex::new(()));
+        branches.insert(key.into(), Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// `Name <address>` as git takes it, whatever was written.
+fn signature(text: &str) -> String {
+    let clean =
+        |part: &str| part.chars().filter(|c| !c.is_control() && !"<>".contains(*c)).collect::<String>();
+    let (name, address) = text.split_once('<').unwrap_or((text, "sluice@localhost"));
+    format!("{} <{}>", clean(name).trim(), clean(address).trim())
+}

@@ -1,0 +1,74 @@
+//! Why a delivery failed: the sum of what its parts say, with one word for it and when to try again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::address::AddressError;
+use crate::edit::EditError;
+use crate::forge::ForgeError;
+use crate::git::GitError;
+
+/// When a failed delivery is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Soon, with growing pauses. Also for what only people mend, but where nobody tells us that they
+    /// have: rights at a forge, a branch that does not exist yet.
+    Soon,
+    /// Not before this time.
+    At(Timestamp),
+    /// When the pipeline, its Secret or the marked files change.
+    OnChange,
+}
+
+/// Why a delivery failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The address of the repository cannot be used.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The files cannot be set.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The repository.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The forge.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    /// The folder for caches.
+    #[error("cannot use the cache folder {path}: {source}; check that it exists and can be written")]
+    CacheFolder {
+        /// Which.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Everything together took too long.
+    #[error("the delivery did not end within {0:?}")]
+    Timeout(Duration),
+}
+
+impl DeliveryError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            DeliveryError::Address(e) => e.reason(),
+            DeliveryError::Edit(e) => e.reason(),
+            DeliveryError::Git(e) => e.reason(),
+            DeliveryError::Forge(e) => e.reason(),
+            DeliveryError::CacheFolder { .. } => "CacheUnusable",
+            DeliveryError::Timeout(_) => "Timeout",
+        }
+    }
+
+    /// When it is worth another try.
+    pub fn retry(&self) -> Retry {
+        match self {
+            DeliveryError::Address(_) | DeliveryError::Edit(_) => Retry::OnChange,
+            DeliveryError::Git(e) => e.retry(),
+            DeliveryError::Forge(e) => e.retry(),
+            DeliveryError::CacheFolder { .. } | DeliveryError::Timeout(_) => Retry::Soon,
+        }
+    }
+}

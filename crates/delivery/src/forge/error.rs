@@ -1,0 +1,104 @@
+//! Why a forge could not do it, and what to do about it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::error::Retry;
+
+/// Why a forge could not do it.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ForgeError {
+    #[error("{forge}: the Secret has no token; add one that may write change requests")]
+    NoToken { forge: String },
+
+    #[error("{forge}: the token is not accepted ({says}); put a valid one into the Secret")]
+    Authentication { forge: String, says: String },
+
+    #[error("{forge}: the token may not do this ({says}); give it the right to write change requests")]
+    Forbidden { forge: String, says: String },
+
+    #[error(
+        "{forge}: there is no repository {repository}, or the token may not see it; check the address and the Secret"
+    )]
+    NoRepository { forge: String, repository: String },
+
+    #[error("{forge}: asks to call again after {until}")]
+    RateLimited { forge: String, until: Timestamp },
+
+    #[error("{forge}: cannot be reached: {says}")]
+    Unreachable { forge: String, says: String },
+
+    #[error("{forge}: did not answer within {after:?}")]
+    Timeout { forge: String, after: Duration },
+
+    #[error(
+        "{forge}: the server's certificate is not trusted ({says}); put the certificate of its authority into the Secret as caFile"
+    )]
+    Certificate { forge: String, says: String },
+
+    #[error("{forge}: caFile in the Secret holds no certificate: {says}")]
+    BadCaFile { forge: String, says: String },
+
+    #[error("{forge}: sends on to {location}; write the repository's new address into the pipeline")]
+    Redirected { forge: String, location: String },
+
+    #[error("{forge}: refused with status {status}: {says}")]
+    Refused { forge: String, status: u16, says: String },
+
+    #[error(
+        "{forge}: gave an answer that cannot be read ({says}); check that the type in the pipeline is that of the forge"
+    )]
+    BadAnswer { forge: String, says: String },
+}
+
+impl ForgeError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            ForgeError::NoToken { .. } => "MissingCredential",
+            ForgeError::Authentication { .. } => "AuthenticationFailed",
+            ForgeError::Forbidden { .. } => "PermissionDenied",
+            ForgeError::NoRepository { .. } => "RepositoryNotFound",
+            ForgeError::RateLimited { .. } => "RateLimited",
+            ForgeError::Unreachable { .. } => "Unreachable",
+            ForgeError::Timeout { .. } => "Timeout",
+            ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",
+            ForgeError::Redirected { .. } => "Redirected",
+            ForgeError::Refused { .. } | ForgeError::BadAnswer { .. } => "ForgeRefused",
+        }
+    }
+
+    /// When it is worth another try.
+    pub fn retry(&self) -> Retry {
+        match self {
+            ForgeError::RateLimited { until, .. } => Retry::At(*until),
+            ForgeError::NoToken { .. } | ForgeError::BadCaFile { .. } | ForgeError::Redirected { .. } => {
+                Retry::OnChange
+            }
+            _ => Retry::Soon,
+        }
+    }
+
+    /// Whether it says that there is such a change request already.
+    pub(crate) fn is_conflict(&self) -> bool {
+        match self {
+            ForgeError::Refused { status, says, .. } => {
+                *status == 409 || (*status == 422 && says.contains("already exists"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the call may have taken effect although no answer came.
+    pub(crate) fn may_have_happened(&self) -> bool {
+        match self {
+            ForgeError::Unreachable { .. } | ForgeError::Timeout { .. } | ForgeError::BadAnswer { .. } => {
+                true
+            }
+            ForgeError::Refused { status, .. } => *status >= 500,
+            _ => false,
+        }
+    }
+}

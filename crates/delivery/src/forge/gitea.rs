@@ -1,0 +1,150 @@
+//! Gitea and Forgejo. Their lists cannot be filtered by head branch, so a lookup by base and head
+//! goes first, and pages are read only as far back as it can matter.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::http::{ForgeHttp, Scheme, Shared};
+use super::{Draft, Forge, ForgeError, Found, State};
+use crate::address::Address;
+use crate::credentials::Credentials;
+use crate::error::DeliveryError;
+use crate::order::{ChangeRequest, ForgeKind};
+
+/// So many pages of a list are read at most.
+const PAGES: usize = 40;
+/// How far the forge's clock may be behind ours.
+const SKEW: SignedDuration = SignedDuration::from_hours(24);
+
+pub(crate) struct Gitea {
+    http: ForgeHttp,
+    owner: String,
+    name: String,
+}
+
+impl Gitea {
+    pub(crate) fn new(
+        address: &Address,
+        credentials: &Credentials,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, DeliveryError> {
+        let (prefix, owner, name) = address.repository()?;
+        let base = format!("{}/{prefix}", address.origin());
+        let base = format!("{}/api/v1", base.trim_end_matches('/'));
+        let http = ForgeHttp::new(ForgeKind::Gitea, &base, address, Scheme::Token, credentials, shared)?;
+        Ok(Gitea { http, owner: owner.into(), name: name.into() })
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> reqwest::Url {
+        self.http.url(&[&["repos", &self.owner, &self.name], path].concat(), query)
+    }
+
+    /// Reads a list, newest first, while `more` wants the last one of a page; keeps those of a branch.
+    async fn list(
+        &self,
+        head: &str,
+        state: &str,
+        more: impl Fn(&Found) -> bool,
+    ) -> Result<Vec<Found>, ForgeError> {
+        let mut ours = Vec::new();
+        for page in 1..=PAGES {
+            let page = page.to_string();
+            let query = [("state", state), ("limit", "50"), ("page", &page)];
+            let answer = self.http.call(Method::GET, self.url(&["pulls"], &query), None).await?;
+            let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+            let found: Vec<Found> = list.iter().filter_map(parse).collect();
+            let go_on = found.last().is_some_and(&more);
+            ours.extend(found.into_iter().filter(|f| f.request.branch == head));
+            // A server may give fewer than were asked for, so only an empty page is the last.
+            if !go_on || (state == "open" && !ours.is_empty()) {
+                break;
+            }
+        }
+        Ok(ours)
+    }
+
+    fn one(&self, answer: &Value) -> Result<Found, ForgeError> {
+        parse(answer).ok_or_else(|| self.http.unreadable("a change request"))
+    }
+}
+
+impl Forge for Gitea {
+    async fn find_open(&self, head: &str, base: &str) -> Result<Option<Found>, ForgeError> {
+        // Gives any one of them; there is only one where a branch has been used once.
+        let any = self.http.read(self.url(&["pulls", base, head], &[])).await?;
+        if let Some(found) =
+            any.as_ref().and_then(parse).filter(|f| f.state == State::Open && f.request.branch == head)
+        {
+            return Ok(Some(found));
+        }
+        Ok(self.list(head, "open", |_| true).await?.into_iter().next())
+    }
+
+    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
+        let since = since.saturating_sub(SKEW).unwrap_or(since);
+        self.list(head, "all", |last| last.created >= since).await
+    }
+
+    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({"title": draft.title, "body": draft.body, "head": draft.head, "base": draft.base});
+        self.one(&self.http.call(Method::POST, self.url(&["pulls"], &[]), Some(&body)).await?)
+    }
+
+    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({"title": draft.title, "body": draft.body, "base": draft.base});
+        let url = self.url(&["pulls", &number.to_string()], &[]);
+        self.one(&self.http.call(Method::PATCH, url, Some(&body)).await?)
+    }
+
+    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+        let url = self.url(&["pulls", &number.to_string()], &[]);
+        self.http.call(Method::PATCH, url, Some(&json!({"state": "closed"}))).await.map(drop)
+    }
+
+    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+        let url = self.url(&["pulls", &number.to_string()], &[]);
+        let found = self.http.read_changed(url, parse).await?;
+        if found.is_none() {
+            // It is gone only if its repository is still there to say so.
+            self.http.call(Method::GET, self.url(&[], &[]), None).await?;
+        }
+        Ok(found)
+    }
+
+    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+        let url = self.url(&["issues", &number.to_string(), "comments"], &[]);
+        self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+    }
+
+    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError> {
+        let answer = self.http.read(self.url(&["git", "commits", commit], &[])).await?;
+        Ok(answer.and_then(|a| a["commit"]["message"].as_str().map(String::from)))
+    }
+}
+
+fn parse(value: &Value) -> Option<Found> {
+    let text = |v: &Value| v.as_str().map(String::from);
+    let merged = value["merged"].as_bool() == Some(true);
+    let state = match value["state"].as_str()? {
+        _ if merged => State::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() },
+        "open" => State::Open,
+        _ => State::Closed,
+    };
+    Some(Found {
+        request: ChangeRequest {
+            number: value["number"].as_u64()?,
+            url: text(&value["html_url"])?,
+            // The branch's name stays here when the branch is gone; `ref` then becomes another.
+            branch: text(&value["head"]["label"])?,
+            head_commit: text(&value["head"]["sha"])?,
+        },
+        base: text(&value["base"]["ref"])?,
+        title: text(&value["title"])?,
+        body: text(&value["body"]).unwrap_or_default(),
+        state,
+        created: value["created_at"].as_str()?.parse().ok()?,
+    })
+}

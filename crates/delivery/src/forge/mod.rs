@@ -1,0 +1,119 @@
+//! What is asked of a forge, whichever it is: a few calls about change requests. Each adapter is
+//! one file; how calls are made, counted and slowed down is the same for all.
+
+mod error;
+mod gitea;
+mod github;
+mod http;
+mod tls;
+
+use jiff::Timestamp;
+
+use crate::address::Address;
+use crate::credentials::Credentials;
+use crate::error::DeliveryError;
+use crate::order::{ChangeRequest, ForgeKind};
+pub use error::ForgeError;
+pub(crate) use http::Shared;
+
+/// A change request as a forge shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) request: ChangeRequest,
+    pub(crate) base: String,
+    pub(crate) title: String,
+    pub(crate) body: String,
+    pub(crate) state: State,
+    pub(crate) created: Timestamp,
+}
+
+/// Whether it is open, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    Merged { commit: String },
+    Closed,
+}
+
+/// What a change request is to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Draft {
+    pub(crate) head: String,
+    pub(crate) base: String,
+    pub(crate) title: String,
+    pub(crate) body: String,
+}
+
+impl Draft {
+    /// Whether a change request says it already.
+    pub(crate) fn is_said_by(&self, found: &Found) -> bool {
+        let same = |a: &str, b: &str| a.replace("\r\n", "\n").trim() == b.replace("\r\n", "\n").trim();
+        self.base == found.base && same(&self.title, &found.title) && same(&self.body, &found.body)
+    }
+}
+
+/// One repository at a forge.
+pub(crate) trait Forge {
+    /// The open change request that comes from this branch; `base` is where it should go to.
+    async fn find_open(&self, head: &str, base: &str) -> Result<Option<Found>, ForgeError>;
+    /// All change requests that came from this branch since then, newest first.
+    async fn find(&self, head: &str, base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError>;
+    /// Opens one.
+    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError>;
+    /// Has it say something else.
+    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError>;
+    /// Closes it unmerged.
+    async fn close(&self, number: u64) -> Result<(), ForgeError>;
+    /// One by its number, as cheap as the forge can; `None` where it is gone. Its body may be left out.
+    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
+    /// Says something below it.
+    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
+    /// The message of a commit; `None` where it is gone.
+    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError>;
+}
+
+/// The forges that there are.
+pub(crate) enum AnyForge {
+    GitHub(github::GitHub),
+    Gitea(gitea::Gitea),
+}
+
+impl AnyForge {
+    /// The repository at its forge. Fails here, before anything is pushed, when there are no rights.
+    pub(crate) fn new(
+        kind: ForgeKind,
+        address: &Address,
+        credentials: &Credentials,
+        shared: &std::sync::Arc<Shared>,
+    ) -> Result<Self, DeliveryError> {
+        Ok(match kind {
+            ForgeKind::GitHub => AnyForge::GitHub(github::GitHub::new(address, credentials, shared)?),
+            ForgeKind::Gitea => AnyForge::Gitea(gitea::Gitea::new(address, credentials, shared)?),
+        })
+    }
+}
+
+/// Hands a call on to the forge at hand.
+macro_rules! hand_on {
+    ($(async fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty;)*) => {
+        impl Forge for AnyForge {
+            $(async fn $name(&self $(, $arg: $type)*) -> $out {
+                match self {
+                    AnyForge::GitHub(forge) => forge.$name($($arg),*).await,
+                    AnyForge::Gitea(forge) => forge.$name($($arg),*).await,
+                }
+            })*
+        }
+    };
+}
+
+hand_on! {
+    async fn find_open(&self, head: &str, base: &str) -> Result<Option<Found>, ForgeError>;
+    async fn find(&self, head: &str, base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError>;
+    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError>;
+    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError>;
+    async fn close(&self, number: u64) -> Result<(), ForgeError>;
+    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
+    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
+    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError>;
+}

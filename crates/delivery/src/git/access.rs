@@ -1,0 +1,131 @@
+//! How git gets at a repository: the address, and credentials where only git can see them: in its
+//! environment, and in files that only this user can read. Nothing of it is ever an argument.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tempfile::NamedTempFile;
+
+use super::GitError;
+use crate::address::Address;
+use crate::credentials::Credentials;
+
+/// The way to one repository, for the time of one delivery.
+pub(crate) struct Access {
+    pub(crate) address: Address,
+    credentials: Credentials,
+    ca_file: Option<NamedTempFile>,
+    ssh: Option<(NamedTempFile, NamedTempFile)>,
+}
+
+impl Access {
+    /// Writes what git needs into private files below `folder`; they go when this goes.
+    pub(crate) fn new(address: Address, credentials: &Credentials, folder: &Path) -> Result<Self, GitError> {
+        let write = |bytes: &[u8]| {
+            private_file(folder, bytes)
+                .map_err(|e| GitError::Cache { repository: address.text.clone(), says: e.to_string() })
+        };
+        let lacks = |key| GitError::NoCredential { repository: address.text.clone(), key };
+        let ca_file = credentials.ca_file.as_deref().map(write).transpose()?;
+        let ssh = if address.scheme == "ssh" {
+            let identity = credentials.identity.as_deref().ok_or_else(|| lacks("identity"))?;
+            let known = credentials.known_hosts.as_deref().ok_or_else(|| lacks("known_hosts"))?;
+            // ssh refuses a key without a line end, and Secrets lose it easily.
+            let mut identity = identity.to_vec();
+            if !identity.ends_with(b"\n") {
+                identity.push(b'\n');
+            }
+            Some((write(&identity)?, write(known)?))
+        } else {
+            None
+        };
+        Ok(Access { credentials: credentials.clone(), ca_file, ssh, address })
+    }
+
+    /// The repository as messages name it.
+    pub(super) fn name(&self) -> &str {
+        &self.address.text
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.address.host
+    }
+
+    pub(super) fn redact(&self, text: &str) -> String {
+        self.credentials.redact(text)
+    }
+
+    /// Settings that git reads from its environment, bound to this address.
+    pub(super) fn configuration(&self) -> Vec<(String, OsString)> {
+        let mut settings = vec![("remote.origin.url".to_string(), OsString::from(&self.address.text))];
+        if !self.address.scheme.starts_with("http") {
+            return settings;
+        }
+        if let Some((user, password)) = self.credentials.basic() {
+            let header = format!("Authorization: Basic {}", STANDARD.encode(format!("{user}:{password}")));
+            settings.push((format!("http.{}.extraHeader", self.address.text), header.into()));
+        }
+        if let Some(file) = &self.ca_file {
+            settings.push(("http.sslCAInfo".into(), file.path().into()));
+        }
+        settings
+    }
+
+    /// How git calls ssh: with this key and to known servers only.
+    pub(super) fn ssh_command(&self) -> Option<OsString> {
+        let (identity, known) = self.ssh.as_ref()?;
+        let mut command = OsString::from(
+            "ssh -F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes \
+             -o GlobalKnownHostsFile=/dev/null -o PasswordAuthentication=no -o ConnectTimeout=20 \
+             -o ServerAliveInterval=15",
+        );
+        for (option, file) in [("UserKnownHostsFile", known), ("IdentityFile", identity)] {
+            command.push(format!(" -o {option}="));
+            command.push(quoted(file.path()));
+        }
+        Some(command)
+    }
+}
+
+/// A path as a shell takes it: git hands this command to one.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
+}
+
+fn private_file(folder: &Path, bytes: &[u8]) -> std::io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.flush()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn ssh_is_pinned_and_its_files_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = Address::parse("git@example.com:a/b.git", false).unwrap();
+        let bare = Credentials::default();
+        let refused = Access::new(address.clone(), &bare, folder.path()).err().unwrap();
+        assert_eq!(refused.reason(), "MissingCredential");
+        let full = Credentials {
+            identity: Some(b"key".to_vec()),
+            known_hosts: Some(b"example.com ssh-ed25519 AAAA".to_vec()),
+            ..Credentials::default()
+        };
+        let access = Access::new(address, &full, folder.path()).unwrap();
+        let command = access.ssh_command().unwrap().into_string().unwrap();
+        assert!(command.contains("StrictHostKeyChecking=yes"));
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        drop(access);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,229 @@
+//! The bare cache of one repository: made on first use, fetched into with one call a delivery,
+//! thrown away and built anew when it is broken or has grown too long. Nothing in it is precious.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::ChildStdout;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::run::Call;
+use super::{Access, Commit, Git, GitError, hex_hash};
+use crate::stats::Counters;
+
+/// After so many fetches, with a pack and a shallow boundary each, a new cache is cheaper.
+const PACKS_KEPT: usize = 300;
+
+/// One repository: whoever holds its cache writes to it, the others wait in the order they came.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    cache: Mutex<Cache>,
+}
+
+impl Repository {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Repository { cache: Mutex::new(Cache { dir, trusted: false, fresh: false, scanned: HashMap::new() }) }
+    }
+
+    pub(crate) async fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().await
+    }
+}
+
+/// The cache of one repository.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    dir: PathBuf,
+    trusted: bool,
+    /// Built since the last delivery began: then a failure is not its fault.
+    fresh: bool,
+    /// For each YAML file that was ever read, by the hash of its content, whether it has markers.
+    pub(super) scanned: HashMap<u128, bool>,
+}
+
+/// The two commits that a delivery starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetched {
+    pub(crate) base: Commit,
+    pub(crate) head: Option<Commit>,
+}
+
+impl Cache {
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether a failure may go away with a new cache.
+    pub(crate) fn is_suspect(&self, error: &GitError) -> bool {
+        error.may_be_the_cache() && !self.fresh
+    }
+
+    /// Throws everything away.
+    pub(crate) fn wipe(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+        self.trusted = false;
+        self.scanned.clear();
+    }
+
+    /// Brings the newest commits of a branch and, where it exists, of the head branch.
+    pub(crate) async fn fetch(
+        &mut self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        base: &str,
+        head: Option<&str>,
+    ) -> Result<Fetched, GitError> {
+        check_branch(access, base)?;
+        self.open(git, access, counters).await?;
+        let base_ref = format!("refs/sluice/base/{}", &hex_hash(base.as_bytes())[..16]);
+        let mut args: Vec<String> = [
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--filter=blob:limit=64k",
+            "--no-tags",
+            "--prune",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "origin",
+        ]
+        .map(String::from)
+        .into();
+        args.push(format!("+refs/heads/{base}:{base_ref}"));
+        let head_ref = head.map(|head| format!("refs/sluice/head/{head}"));
+        if let (Some(head), Some(head_ref)) = (head, &head_ref) {
+            // A pattern, for a branch that is named must exist.
+            args.push(format!("+refs/heads/{head}*:{head_ref}*"));
+        }
+        counters.fetches.fetch_add(1, Ordering::Relaxed);
+        git.run(Call::remote(&self.dir, access, args)).await?;
+        self.read_tips(git, access, &base_ref, head_ref.as_deref(), base).await
+    }
+
+    async fn read_tips(
+        &self,
+        git: &Git,
+        access: &Access,
+        base_ref: &str,
+        head_ref: Option<&str>,
+        base: &str,
+    ) -> Result<Fetched, GitError> {
+        let mut input = format!("{base_ref}\n");
+        if let Some(head_ref) = head_ref {
+            input.push_str(&format!("{head_ref}\n"));
+        }
+        let call = Call::local(&self.dir, access, ["cat-file", "--batch"]).with_input(input.into_bytes());
+        let mut commits = Vec::new();
+        read_objects(git, call, |object| {
+            commits.push(object.map(|(id, bytes)| Commit::parse(id, bytes)));
+        })
+        .await?;
+        let mut commits = commits.into_iter();
+        let missing = || GitError::NoBranch { repository: access.name().into(), branch: base.to_string() };
+        Ok(Fetched { base: commits.next().flatten().ok_or_else(missing)?, head: commits.next().flatten() })
+    }
+
+    /// Makes the cache if there is none, and clears away what a killed git left behind.
+    async fn open(&mut self, git: &Git, access: &Access, counters: &Counters) -> Result<(), GitError> {
+        let broken =
+            |e: std::io::Error| GitError::Cache { repository: access.name().into(), says: e.to_string() };
+        self.fresh = false;
+        if std::fs::read_dir(self.dir.join("objects/pack")).is_ok_and(|d| d.count() > PACKS_KEPT * 3) {
+            self.wipe();
+        }
+        if self.dir.join("HEAD").is_file() && self.dir.join("objects").is_dir() {
+            // Only one delivery at a time gets here, so every lock is one that nobody holds.
+            if !self.trusted {
+                clear_litter(&self.dir, 0).map_err(broken)?;
+            }
+        } else {
+            if self.trusted {
+                counters.rebuilds.fetch_add(1, Ordering::Relaxed);
+            }
+            self.wipe();
+            std::fs::create_dir_all(&self.dir).map_err(broken)?;
+            git.run(Call::local(&self.dir, access, ["init", "--quiet", "--bare", "--template="])).await?;
+            self.fresh = true;
+        }
+        self.trusted = false;
+        Ok(())
+    }
+
+    /// A delivery has gone well to its end: no git was cut off that could have left locks behind.
+    pub(crate) fn trust(&mut self) {
+        self.trusted = true;
+    }
+}
+
+/// Removes locks and half-written packs.
+fn clear_litter(dir: &Path, depth: usize) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let kind = entry.file_type()?;
+        // Loose objects lie in 256 folders, without locks.
+        if kind.is_dir() && depth < 8 && !(name.len() == 2 && dir.ends_with("objects")) {
+            clear_litter(&entry.path(), depth + 1)?;
+        } else if kind.is_file()
+            && (name.ends_with(".lock") || name.starts_with("tmp_") || name.starts_with("fast_import_crash"))
+        {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Branch names come from people and go into refspecs, where some characters mean something.
+fn check_branch(access: &Access, branch: &str) -> Result<(), GitError> {
+    let special = |c: char| c.is_control() || c.is_whitespace() || ":*?[\\^~".contains(c);
+    let bad =
+        branch.is_empty() || branch.starts_with('-') || branch.contains("..") || branch.contains(special);
+    if bad {
+        return Err(GitError::NoBranch { repository: access.name().into(), branch: branch.into() });
+    }
+    Ok(())
+}
+
+/// The largest file that is looked at.
+const LARGEST: u64 = 4 << 20;
+
+/// Runs a `cat-file --batch` and hands over each object with its id, or `None` for one that is not there.
+/// Content that is too large comes as nothing.
+pub(super) async fn read_objects(
+    git: &Git,
+    call: Call<'_>,
+    mut each: impl FnMut(Option<(&str, &[u8])>),
+) -> Result<(), GitError> {
+    let repository = call.access.name().to_string();
+    let read = |stdout: ChildStdout| async move {
+        let mut reader = BufReader::with_capacity(128 * 1024, stdout);
+        let (mut header, mut content) = (String::new(), Vec::new());
+        loop {
+            header.clear();
+            if reader.read_line(&mut header).await? == 0 {
+                return Ok(());
+            }
+            let mut words = header.trim_end().splitn(3, ' ');
+            let (id, size) =
+                (words.next().unwrap_or_default(), words.nth(1).and_then(|s| s.parse::<u64>().ok()));
+            let Some(size) = size else {
+                each(None);
+                continue;
+            };
+            content.clear();
+            if size <= LARGEST {
+                (&mut reader).take(size).read_to_end(&mut content).await?;
+            } else {
+                tokio::io::copy(&mut (&mut reader).take(size), &mut tokio::io::sink()).await?;
+            }
+            reader.read_u8().await?;
+            each(Some((id, &content)));
+        }
+    };
+    let (success, (), stderr) = git.run_reading(call, read).await?;
+    if success { Ok(()) } else { Err(super::error::read(&repository, "cat-file", &stderr)) }
+}

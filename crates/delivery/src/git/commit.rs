@@ -1,0 +1,89 @@
+//! Makes a commit on top of another with one `fast-import`: no index, no working tree, no blob that
+//! is not changed. The same base, files and date make the same commit, so doing it twice is doing it once.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+
+use super::run::Call;
+use super::{Access, Cache, Git, GitError};
+
+/// What a commit says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct CommitText {
+    /// `Name <address>`.
+    pub(crate) author: String,
+    pub(crate) date: Timestamp,
+    pub(crate) message: String,
+}
+
+/// A file with its new content.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangedFile {
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: &'static str,
+    pub(crate) text: String,
+}
+
+impl Cache {
+    /// Makes the commit and returns its id.
+    pub(crate) async fn commit(
+        &self,
+        git: &Git,
+        access: &Access,
+        base: &str,
+        files: &[ChangedFile],
+        text: &CommitText,
+    ) -> Result<String, GitError> {
+        let stream = stream(base, files, text)
+            .map_err(|e| GitError::Cache { repository: access.name().into(), says: e.to_string() })?;
+        let args = ["fast-import", "--quiet", "--force", "--done", "--date-format=raw"];
+        let out = git.run(Call::local(self.dir(), access, args).with_input(stream)).await?;
+        let id = String::from_utf8_lossy(&out).trim().to_string();
+        if id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Ok(id);
+        }
+        let says = "it made no commit".to_string();
+        Err(GitError::Failed { repository: access.name().into(), doing: "fast-import".into(), says })
+    }
+}
+
+fn stream(base: &str, files: &[ChangedFile], text: &CommitText) -> std::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let when = text.date.as_second();
+    writeln!(out, "commit refs/sluice/made")?;
+    writeln!(out, "mark :1")?;
+    writeln!(out, "author {} {when} +0000", text.author)?;
+    writeln!(out, "committer {} {when} +0000", text.author)?;
+    data(&mut out, text.message.as_bytes())?;
+    writeln!(out, "from {base}")?;
+    for file in files {
+        write!(out, "M {} inline ", file.mode)?;
+        quote(&mut out, &file.path)?;
+        writeln!(out)?;
+        data(&mut out, file.text.as_bytes())?;
+    }
+    writeln!(out, "get-mark :1")?;
+    writeln!(out, "done")?;
+    Ok(out)
+}
+
+fn data(out: &mut Vec<u8>, bytes: &[u8]) -> std::io::Result<()> {
+    writeln!(out, "data {}", bytes.len())?;
+    out.write_all(bytes)?;
+    writeln!(out)
+}
+
+/// A path as fast-import reads it, whatever bytes it has.
+fn quote(out: &mut Vec<u8>, path: &[u8]) -> std::io::Result<()> {
+    out.push(b'"');
+    for byte in path {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', *byte]),
+            0x20..=0x7e => out.push(*byte),
+            _ => write!(out, "\\{byte:03o}")?,
+        }
+    }
+    out.push(b'"');
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! What went wrong with git, read from what it says (in the C locale), with what to do about it.
+
+use std::time::Duration;
+
+use crate::error::Retry;
+
+/// Why git could not do it.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum GitError {
+    #[error("cannot run the git program: {0}; install git 2.39 or newer")]
+    Program(std::io::Error),
+
+    #[error("{repository}: git {doing} did not end within {after:?}")]
+    Timeout { repository: String, doing: String, after: Duration },
+
+    #[error(
+        "{repository}: the server does not accept the credentials ({says}); check username and password \
+         (or token, or identity) in the Secret, and that they may write"
+    )]
+    Authentication { repository: String, says: String },
+
+    #[error(
+        "{repository}: there is no such repository, or the credentials may not see it ({says}); check the \
+         address and the Secret"
+    )]
+    NoRepository { repository: String, says: String },
+
+    #[error("{repository}: there is no branch {branch:?}; create it or correct the pipeline")]
+    NoBranch { repository: String, branch: String },
+
+    #[error("{repository}: cannot reach the server: {says}")]
+    Unreachable { repository: String, says: String },
+
+    #[error(
+        "{repository}: the server's certificate is not trusted ({says}); put the certificate of its \
+         authority into the Secret as caFile"
+    )]
+    Certificate { repository: String, says: String },
+
+    #[error(
+        "{repository}: the key of the SSH server is not the one in known_hosts ({says}); put the right key \
+         into the Secret as known_hosts (ssh-keyscan prints it)"
+    )]
+    HostKey { repository: String, says: String },
+
+    #[error(
+        "{repository}: the server sends on to another address ({says}); write that address into the pipeline"
+    )]
+    Redirected { repository: String, says: String },
+
+    #[error("{repository}: the server asks to call less often ({says})")]
+    TooManyCalls { repository: String, says: String },
+
+    #[error("{repository}: the push to {branch} was refused: {says}")]
+    Rejected { repository: String, branch: String, says: String },
+
+    #[error("{repository}: {branch} was changed by others {tries} times while a commit was made for it")]
+    Contended { repository: String, branch: String, tries: u32 },
+
+    #[error("{repository}: the Secret has no {key}, which this address needs")]
+    NoCredential { repository: String, key: &'static str },
+
+    #[error("cannot use the cache of {repository}: {says}")]
+    Cache { repository: String, says: String },
+
+    #[error("{repository}: git {doing} failed: {says}")]
+    Failed { repository: String, doing: String, says: String },
+}
+
+impl GitError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            GitError::Program(_) => "GitUnavailable",
+            GitError::Timeout { .. } => "Timeout",
+            GitError::Authentication { .. } => "AuthenticationFailed",
+            GitError::NoRepository { .. } => "RepositoryNotFound",
+            GitError::NoBranch { .. } => "BranchNotFound",
+            GitError::Unreachable { .. } => "Unreachable",
+            GitError::Certificate { .. } => "CertificateInvalid",
+            GitError::HostKey { .. } => "HostKeyUnknown",
+            GitError::Redirected { .. } => "Redirected",
+            GitError::TooManyCalls { .. } => "RateLimited",
+            GitError::Rejected { .. } => "PushRejected",
+            GitError::Contended { .. } => "BranchContended",
+            GitError::NoCredential { .. } => "MissingCredential",
+            GitError::Cache { .. } => "CacheUnusable",
+            GitError::Failed { .. } => "GitFailed",
+        }
+    }
+
+    /// When it is worth another try.
+    pub fn retry(&self) -> Retry {
+        match self {
+            GitError::NoCredential { .. } | GitError::Redirected { .. } => Retry::OnChange,
+            _ => Retry::Soon,
+        }
+    }
+
+    /// Whether a fresh cache may mend it: everything that is not clearly the other side's.
+    pub(super) fn may_be_the_cache(&self) -> bool {
+        matches!(self, GitError::Failed { .. } | GitError::Cache { .. })
+    }
+}
+
+/// Phrases of git, curl and ssh, and what they mean; the first that is found counts.
+const PHRASES: &[(&str, Kind)] = &[
+    ("host key verification failed", Kind::HostKey),
+    ("remote host identification has changed", Kind::HostKey),
+    ("permission denied (", Kind::Authentication),
+    ("too many authentication failures", Kind::Authentication),
+    ("error in libcrypto", Kind::Authentication),
+    ("ssl certificate problem", Kind::Certificate),
+    ("server certificate verification failed", Kind::Certificate),
+    ("certificate subject name", Kind::Certificate),
+    ("no alternative certificate subject name", Kind::Certificate),
+    ("error setting certificate", Kind::Certificate),
+    ("unable to update url base from redirection", Kind::Redirected),
+    ("returned error: 301", Kind::Redirected),
+    ("returned error: 302", Kind::Redirected),
+    ("returned error: 307", Kind::Redirected),
+    ("returned error: 308", Kind::Redirected),
+    ("returned error: 429", Kind::TooManyCalls),
+    ("returned error: 401", Kind::Authentication),
+    ("returned error: 403", Kind::Authentication),
+    ("authentication failed", Kind::Authentication),
+    ("could not read username", Kind::Authentication),
+    ("could not read password", Kind::Authentication),
+    ("returned error: 404", Kind::NoRepository),
+    ("returned error: 5", Kind::Unreachable),
+    ("repository not found", Kind::NoRepository),
+    ("does not appear to be a git repository", Kind::NoRepository),
+    ("could not be found", Kind::NoRepository),
+    ("could not resolve host", Kind::Unreachable),
+    ("failed to connect", Kind::Unreachable),
+    ("couldn't connect", Kind::Unreachable),
+    ("connection refused", Kind::Unreachable),
+    ("connection timed out", Kind::Unreachable),
+    ("connection reset", Kind::Unreachable),
+    ("connection closed", Kind::Unreachable),
+    ("operation too slow", Kind::Unreachable),
+    ("operation timed out", Kind::Unreachable),
+    ("empty reply from server", Kind::Unreachable),
+    ("recv failure", Kind::Unreachable),
+    ("unable to access", Kind::Unreachable),
+    ("hung up unexpectedly", Kind::Unreachable),
+    ("early eof", Kind::Unreachable),
+    ("could not read from remote repository", Kind::Unreachable),
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Authentication,
+    NoRepository,
+    Unreachable,
+    Certificate,
+    HostKey,
+    Redirected,
+    TooManyCalls,
+}
+
+/// Makes an error of what git said on its way out. `stderr` holds no secrets any more.
+pub(super) fn read(repository: &str, doing: &str, stderr: &str) -> GitError {
+    let (repository, says) = (repository.to_string(), essence(stderr));
+    let lower = stderr.to_ascii_lowercase();
+    if let Some((_, rest)) = lower.split_once("couldn't find remote ref ") {
+        let branch = rest.lines().next().unwrap_or_default().trim();
+        return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
+    }
+    let kind = PHRASES.iter().find(|(phrase, _)| lower.contains(phrase)).map(|(_, kind)| *kind);
+    let no_repository = lower.contains("repository '") && lower.contains("' not found");
+    match kind {
+        _ if no_repository => GitError::NoRepository { repository, says },
+        Some(Kind::Authentication) => GitError::Authentication { repository, says },
+        Some(Kind::NoRepository) => GitError::NoRepository { repository, says },
+        Some(Kind::Unreachable) => GitError::Unreachable { repository, says },
+        Some(Kind::Certificate) => GitError::Certificate { repository, says },
+        Some(Kind::HostKey) => GitError::HostKey { repository, says },
+        Some(Kind::Redirected) => GitError::Redirected { repository, says },
+        Some(Kind::TooManyCalls) => GitError::TooManyCalls { repository, says },
+        None => GitError::Failed { repository, doing: doing.into(), says },
+    }
+}
+
+/// The lines of git's output that say something, short enough for a condition.
+pub(super) fn essence(stderr: &str) -> String {
+    let noise = ["warning:", "Please make sure", "and the repository exists", "hint:", "@@@"];
+    let clean = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string();
+    let lines: Vec<String> = stderr
+        .lines()
+        .map(clean)
+        .filter(|line| !line.is_empty() && !noise.iter().any(|n| line.starts_with(n)))
+        .collect();
+    let text = lines[lines.len().saturating_sub(4)..].join("; ");
+    let text = if text.is_empty() { "it said nothing".into() } else { text };
+    text.chars().take(500).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_git_says_is_understood() {
+        for (says, reason) in [
+            ("fatal: Authentication failed for 'http://h/a/b/'", "AuthenticationFailed"),
+            (
+                "fatal: could not read Username for 'https://h': terminal prompts disabled",
+                "AuthenticationFailed",
+            ),
+            (
+                "fatal: unable to access 'http://h/': The requested URL returned error: 403",
+                "AuthenticationFailed",
+            ),
+            ("remote: Not found.\nfatal: repository 'http://h/a/b/' not found", "RepositoryNotFound"),
+            ("fatal: couldn't find remote ref refs/heads/main", "BranchNotFound"),
+            ("fatal: unable to access 'https://h/': Could not resolve host: h", "Unreachable"),
+            ("fatal: unable to access 'https://h/': The requested URL returned error: 502", "Unreachable"),
+            (
+                "fatal: unable to access 'https://h/': SSL certificate problem: self signed",
+                "CertificateInvalid",
+            ),
+            (
+                "Host key verification failed.\nfatal: Could not read from remote repository.",
+                "HostKeyUnknown",
+            ),
+            (
+                "git@h: Permission denied (publickey).\nfatal: Could not read from remote",
+                "AuthenticationFailed",
+            ),
+            ("fatal: bad object 123", "GitFailed"),
+            ("", "GitFailed"),
+        ] {
+            assert_eq!(read("r", "fetch", says).reason(), reason, "{says}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Git without a working tree: one bare, shallow, partial cache a repository, kept by the `git`
+//! program. Read the marked files of a commit, put a commit on top of it, push it.
+
+mod access;
+mod cache;
+mod commit;
+mod error;
+mod history;
+mod push;
+mod run;
+mod scan;
+
+use sha2::{Digest, Sha256};
+
+pub(crate) use access::Access;
+pub(crate) use cache::{Cache, Repository};
+pub(crate) use commit::{ChangedFile, CommitText};
+pub use error::GitError;
+pub(crate) use push::{Lease, Pushed};
+pub(crate) use run::Git;
+pub(crate) use scan::MarkedFile;
+
+/// A commit as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub(crate) id: String,
+    pub(crate) parents: Vec<String>,
+    pub(crate) message: String,
+}
+
+impl Commit {
+    /// Whether it says that it carries this promotion.
+    pub(crate) fn carries(&self, promotion: &str) -> bool {
+        carries(&self.message, promotion)
+    }
+
+    fn parse(id: &str, raw: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(raw);
+        let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let parents = head.lines().filter_map(|l| l.strip_prefix("parent ")).map(String::from).collect();
+        Commit { id: id.into(), parents, message: message.into() }
+    }
+}
+
+/// The trailer that says which promotion a commit carries.
+pub(crate) const TRAILER: &str = "Sluice-Promotion";
+
+/// Whether a commit message has the trailer for this promotion. Squashed commits have it anywhere.
+pub(crate) fn carries(message: &str, promotion: &str) -> bool {
+    let wanted = format!("{TRAILER}: {promotion}");
+    message.lines().any(|line| line.trim() == wanted)
+}
+
+/// SHA-256 of some bytes, in hexadecimal.
+pub(crate) fn hex_hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,102 @@
+//! Pushes one commit to one branch, and nothing else. What others did in the meantime is never
+//! overwritten: it comes back as `Moved`, and the caller looks again.
+
+use std::sync::atomic::Ordering;
+
+use super::error::{self, GitError};
+use super::run::{Call, Output};
+use super::{Access, Cache, Git};
+use crate::stats::Counters;
+
+/// What the branch may lose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lease<'a> {
+    /// Nothing: the commit must be on top of it.
+    Nothing,
+    /// The commit that was seen there, or the branch must still not be there.
+    Seen(Option<&'a str>),
+}
+
+/// How a push ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// The branch is at the commit.
+    Done,
+    /// Others have changed the branch.
+    Moved,
+}
+
+impl Cache {
+    pub(crate) async fn push(
+        &self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        commit: &str,
+        branch: &str,
+        lease: Lease<'_>,
+    ) -> Result<Pushed, GitError> {
+        let mut args: Vec<String> =
+            ["push", "--porcelain", "--no-verify", "--no-signed"].map(String::from).into();
+        if let Lease::Seen(seen) = lease {
+            args.push(format!("--force-with-lease=refs/heads/{branch}:{}", seen.unwrap_or_default()));
+        }
+        args.push("origin".into());
+        args.push(format!("{commit}:refs/heads/{branch}"));
+        counters.pushes.fetch_add(1, Ordering::Relaxed);
+        let output = git.try_run(Call::remote(self.dir(), access, args)).await?;
+        outcome(access.name(), branch, &output)
+    }
+}
+
+/// Reads the one line about our branch: `flag, tab, from:to, tab, summary`.
+fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, GitError> {
+    if output.success {
+        return Ok(Pushed::Done);
+    }
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
+        return Err(error::read(repository, "push", &output.stderr));
+    };
+    let summary = line.rsplit('\t').next().unwrap_or_default();
+    let moved = [
+        "stale info",
+        "fetch first",
+        "non-fast-forward",
+        "cannot lock ref",
+        "failed to update ref",
+        "reference already exists",
+        "incorrect old value",
+    ];
+    if moved.iter().any(|m| summary.contains(m)) {
+        return Ok(Pushed::Moved);
+    }
+    // What a hook or a protection says stands in the lines that the server sent along.
+    let remote: Vec<&str> = output.stderr.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
+    let says = error::essence(&format!("{}\n{summary}", remote.join("\n")));
+    Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str, stderr: &str) -> Result<Pushed, GitError> {
+        let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
+        outcome("http://h/a/b", "x", &Output { success: false, stdout, stderr: stderr.into() })
+    }
+
+    #[test]
+    fn a_lost_race_is_not_a_refusal() {
+        for line in
+            ["[rejected] (stale info)", "[rejected] (fetch first)", "[remote rejected] (cannot lock ref 'x')"]
+        {
+            assert_eq!(read(line, "").unwrap(), Pushed::Moved);
+        }
+        let refused =
+            read("[remote rejected] (pre-receive hook declined)", "remote: error: branch x is protected\n");
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.reason(), "PushRejected");
+        assert!(refused.to_string().contains("branch x is protected"), "{refused}");
+    }
+}

@@ -1,0 +1,253 @@
+//! Runs the git program: empty environment, no shell, no prompt, no configuration but ours, and a
+//! deadline that ends it with all its children.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::Semaphore;
+
+use super::Access;
+use super::error::{self, GitError};
+
+/// What of our own environment git sees: where programs are, and how to get out of the house.
+const INHERITED: [&str; 12] = [
+    "PATH",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "https_proxy",
+    "http_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "TMPDIR",
+];
+
+/// How git behaves, in place of the configuration files that it does not read.
+const CONFIGURATION: [(&str, &str); 14] = [
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("credential.helper", ""),
+    // A redirect would carry the Authorization header to another host.
+    ("http.followRedirects", "false"),
+    ("http.lowSpeedLimit", "100"),
+    ("http.lowSpeedTime", "45"),
+    ("fetch.recurseSubmodules", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("submodule.recurse", "false"),
+    ("fetch.writeCommitGraph", "false"),
+    ("init.defaultBranch", "main"),
+    ("advice.fetchShowForcedUpdates", "false"),
+];
+
+/// Runs git, a bounded number at a time: what works here shares one bound, what talks to a host
+/// has one for that host, so that a host that hangs holds up nobody else.
+#[derive(Debug)]
+pub(crate) struct Git {
+    local: Arc<Semaphore>,
+    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+    processes: usize,
+    deadline: Duration,
+    home: PathBuf,
+    pub(crate) allow_file: bool,
+}
+
+/// One run of git.
+pub(super) struct Call<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) access: &'a Access,
+    pub(super) args: Vec<OsString>,
+    pub(super) input: Vec<u8>,
+    pub(super) remote: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A run that stays on this machine.
+    pub(super) fn local<S: Into<OsString>>(
+        dir: &'a Path,
+        access: &'a Access,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let args = args.into_iter().map(Into::into).collect();
+        Call { dir, access, args, input: Vec::new(), remote: false }
+    }
+
+    /// A run that talks to the repository's host.
+    pub(super) fn remote<S: Into<OsString>>(
+        dir: &'a Path,
+        access: &'a Access,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Call { remote: true, ..Call::local(dir, access, args) }
+    }
+
+    /// What it reads.
+    pub(super) fn with_input(self, input: Vec<u8>) -> Self {
+        Call { input, ..self }
+    }
+
+    fn doing(&self) -> String {
+        self.args.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// What came out of a run that may fail in a way that its caller understands.
+pub(super) struct Output {
+    pub(super) success: bool,
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: String,
+}
+
+/// Ends a process and all that it started, unless it is told that they are gone.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+impl Git {
+    /// `home` is an empty folder: git looks for personal settings there and finds none.
+    pub(crate) fn new(home: PathBuf, processes: usize, deadline: Duration, allow_file: bool) -> Self {
+        let local = Arc::new(Semaphore::new(processes));
+        Git { local, hosts: Mutex::default(), processes, deadline, home, allow_file }
+    }
+
+    /// Runs to a successful end and returns what was printed.
+    pub(super) async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, GitError> {
+        let doing = call.doing();
+        let repository = call.access.name().to_string();
+        let output = self.try_run(call).await?;
+        if output.success { Ok(output.stdout) } else { Err(error::read(&repository, &doing, &output.stderr)) }
+    }
+
+    /// Runs to an end, good or bad.
+    pub(super) async fn try_run(&self, call: Call<'_>) -> Result<Output, GitError> {
+        let collect = |mut stdout: ChildStdout| async move {
+            let mut bytes = Vec::new();
+            stdout.read_to_end(&mut bytes).await.map(|_| bytes)
+        };
+        let (success, stdout, stderr) = self.run_reading(call, collect).await?;
+        Ok(Output { success, stdout, stderr })
+    }
+
+    /// Runs and hands what is printed to a reader while it comes.
+    pub(super) async fn run_reading<T, F, R>(
+        &self,
+        call: Call<'_>,
+        read: R,
+    ) -> Result<(bool, T, String), GitError>
+    where
+        R: FnOnce(ChildStdout) -> F,
+        F: Future<Output = std::io::Result<T>>,
+    {
+        let semaphore = if call.remote { self.host(call.access.host()) } else { self.local.clone() };
+        // Never closed, so this cannot fail; without a permit it would only run at once.
+        let _permit = semaphore.acquire_owned().await.ok();
+        let mut child = self.command(&call).spawn().map_err(GitError::Program)?;
+        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let mut group = Group(pid);
+        match tokio::time::timeout(self.deadline, converse(&mut child, &call.input, read)).await {
+            Ok(Ok((success, value, stderr))) => {
+                group.0 = None;
+                Ok((success, value, call.access.redact(&String::from_utf8_lossy(&stderr))))
+            }
+            Ok(Err(source)) => Err(GitError::Program(source)),
+            Err(_) => {
+                // Asked kindly first: git takes its locks and half-written packs with it.
+                group.signal(Signal::TERM);
+                let _ = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
+                let repository = call.access.name().to_string();
+                Err(GitError::Timeout { repository, doing: call.doing(), after: self.deadline })
+            }
+        }
+    }
+
+    fn host(&self, host: &str) -> Arc<Semaphore> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.entry(host.into()).or_insert_with(|| Arc::new(Semaphore::new(self.processes))).clone()
+    }
+
+    fn command(&self, call: &Call<'_>) -> Command {
+        let mut command = Command::new("git");
+        command.args(&call.args).env_clear();
+        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command
+            .envs(inherited)
+            .env("HOME", &self.home)
+            .env("LC_ALL", "C")
+            .env("GIT_DIR", call.dir)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env(
+                "GIT_ALLOW_PROTOCOL",
+                if self.allow_file { "https:http:ssh:file" } else { "https:http:ssh" },
+            );
+        let own = CONFIGURATION.iter().map(|(k, v)| (k.to_string(), OsString::from(v)));
+        let configuration: Vec<_> = own.chain(call.access.configuration()).collect();
+        command.env("GIT_CONFIG_COUNT", configuration.len().to_string());
+        for (i, (key, value)) in configuration.into_iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{i}"), key).env(format!("GIT_CONFIG_VALUE_{i}"), value);
+        }
+        if let Some(ssh) = call.access.ssh_command() {
+            command.env("GIT_SSH_COMMAND", ssh).env("GIT_SSH_VARIANT", "ssh");
+        }
+        command
+            .current_dir(&self.home)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// Feeds a process, reads both of its outputs and waits for it, all at the same time.
+async fn converse<T, F, R>(child: &mut Child, input: &[u8], read: R) -> std::io::Result<(bool, T, Vec<u8>)>
+where
+    R: FnOnce(ChildStdout) -> F,
+    F: Future<Output = std::io::Result<T>>,
+{
+    let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    let mut stdin = child.stdin.take().ok_or_else(gone)?;
+    let stdout = child.stdout.take().ok_or_else(gone)?;
+    let mut stderr = child.stderr.take().ok_or_else(gone)?;
+    let feed = async move {
+        // A process that ends without reading all of it says why on its way out.
+        let _ = stdin.write_all(input).await;
+        let _ = stdin.shutdown().await;
+    };
+    let complain = async move {
+        let mut bytes = Vec::new();
+        (&mut stderr).take(64 * 1024).read_to_end(&mut bytes).await?;
+        tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let ((), value, complaints) = tokio::join!(feed, read(stdout), complain);
+    let status = child.wait().await?;
+    Ok((status.success(), value?, complaints?))
+}

@@ -1,0 +1,203 @@
+//! What is asked for and what came of it: plain values between the controller and this crate.
+
+use jiff::Timestamp;
+use sluice_core::Revision;
+
+use crate::credentials::Credentials;
+
+/// One promotion that is to be delivered.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The Promotion object, as `namespace/name`: the key by which an earlier try is found again.
+    pub promotion: String,
+    /// The pipeline's namespace.
+    pub namespace: String,
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// The environment that the revision goes into.
+    pub environment: String,
+    /// The one target it is for, where a pipeline delivers each target by itself.
+    pub target: Option<String>,
+    /// What is delivered.
+    pub revision: Revision,
+    /// What the environment ran before, for people.
+    pub replaces: String,
+    /// Why the revision may go there, a line each, for people.
+    pub evidence: Vec<String>,
+    /// When the promotion was made: the date of the commit, so that a second try makes the same one.
+    pub created: Timestamp,
+    /// Whether there may have been an earlier try: its effect is searched for before anything is done.
+    pub retried: bool,
+    /// Whether a person asked for it again: then a closed change request of this promotion is not the end.
+    pub reopen: bool,
+    /// How it is delivered.
+    pub strategy: Strategy,
+    /// With which rights.
+    pub credentials: Credentials,
+}
+
+/// How a promotion is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// By a change request that people merge.
+    PullRequest {
+        /// The forge that holds the repository.
+        forge: ForgeKind,
+        /// The repository.
+        url: String,
+        /// The branch that the change request goes to.
+        base: String,
+    },
+    /// By a commit straight to a branch.
+    Commit {
+        /// The repository.
+        url: String,
+        /// The branch.
+        branch: String,
+    },
+}
+
+/// The forges that change requests can be opened at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ForgeKind {
+    /// github.com and GitHub Enterprise Server.
+    GitHub,
+    /// Gitea and Forgejo.
+    Gitea,
+}
+
+impl ForgeKind {
+    /// The name that the API and metrics use.
+    pub fn name(self) -> &'static str {
+        match self {
+            ForgeKind::GitHub => "github",
+            ForgeKind::Gitea => "gitea",
+        }
+    }
+}
+
+/// A change request at a forge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeRequest {
+    /// Its number in its repository.
+    pub number: u64,
+    /// The page where people find it.
+    pub url: String,
+    /// The branch that it proposes.
+    pub branch: String,
+    /// The newest commit of that branch.
+    pub head_commit: String,
+}
+
+/// How a delivery ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// A change request carries the revision.
+    Proposed {
+        /// Which.
+        request: ChangeRequest,
+        /// Whether it has been merged already.
+        merged: bool,
+    },
+    /// A commit carries the revision.
+    Committed {
+        /// Which.
+        commit: String,
+    },
+    /// Nothing had to be done: every marked value is the revision's already.
+    AlreadySet {
+        /// The commit at which that was seen.
+        commit: String,
+    },
+    /// A person closed this promotion's change request without merging it.
+    Rejected {
+        /// Which.
+        request: ChangeRequest,
+    },
+}
+
+/// What has become of a change request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It is open.
+    Open {
+        /// The newest commit of its branch.
+        head: String,
+    },
+    /// It was merged.
+    Merged {
+        /// The commit that the merge made.
+        commit: String,
+        /// The commit that was merged.
+        head: String,
+    },
+    /// It was closed and not merged.
+    Closed,
+    /// The forge does not know it any more.
+    Gone,
+}
+
+impl Order {
+    /// The one branch that change requests for this environment (and target) come from.
+    pub fn branch(&self) -> String {
+        let mut last = component(&self.environment);
+        if let Some(target) = &self.target {
+            last = format!("{last}@{}", component(target));
+        }
+        format!("sluice/{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
+    }
+
+    /// What it is for: `namespace/pipeline/environment`, and `/target` where it is for one.
+    pub(crate) fn subject(&self) -> String {
+        let subject = format!("{}/{}/{}", self.namespace, self.pipeline, self.environment);
+        match &self.target {
+            Some(target) => format!("{subject}/{target}"),
+            None => subject,
+        }
+    }
+
+    /// What a marker for this environment says, whichever else it says.
+    pub(crate) fn key(&self) -> String {
+        format!("{}:{}:{}", self.namespace, self.pipeline, self.environment)
+    }
+
+    /// The marker that files carry for this environment.
+    pub(crate) fn marker(&self) -> String {
+        let key = self.key();
+        match &self.target {
+            Some(target) => format!(r#"{{"$promotion": "{key}", "target": "{target}"}}"#),
+            None => format!(r#"{{"$promotion": "{key}"}}"#),
+        }
+    }
+}
+
+/// Text as one part of a branch name. What git does not allow there is replaced, and a short hash
+/// keeps two texts apart that would look the same then.
+fn component(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let clean: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+    let bad = clean.is_empty() || clean.starts_with('.') || clean.ends_with('.') || clean.contains("..");
+    if clean == text && !bad && !clean.ends_with(".lock") {
+        return clean;
+    }
+    let hash = crate::git::hex_hash(text.as_bytes());
+    format!("{}-{}", clean.replace('.', "-"), &hash[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branch_parts_are_what_git_allows_and_stay_apart() {
+        assert_eq!(component("podinfo-2.x"), "podinfo-2.x");
+        for text in ["a.lock", "a..b", ".a", "a.", "a b", "a@{1}", "fleet/dev", "", "a~b", "ü"] {
+            let made = component(text);
+            assert_ne!(made, text);
+            let allowed = made.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            assert!(allowed && !made.is_empty(), "{made}");
+        }
+        assert_ne!(component("a b"), component("a~b"));
+    }
+}
