@@ -1,7 +1,7 @@
 //! The servers that all tests of one process share. A control plane takes seconds to start, and
 //! tests keep apart by using namespaces and repositories of their own.
 
-use crate::{Cluster, ControlPlane, GitServer};
+use crate::{Cluster, ControlPlane, GitServer, Gitea};
 use anyhow::{Context, Result, anyhow};
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -24,6 +24,7 @@ pub struct Shared {
 type Once<T> = OnceCell<std::result::Result<T, String>>;
 
 static SHARED: Once<Shared> = Once::const_new();
+static GITEA: Once<Gitea> = Once::const_new();
 static SLUICE_CRDS: Once<()> = Once::const_new();
 
 /// The servers that this process's tests share, started by whoever asks first. Never stop or
@@ -44,20 +45,30 @@ pub async fn shared() -> Result<&'static Shared> {
 /// # Errors
 /// When they cannot be started; every later call says the same.
 pub async fn shared_flux() -> Result<&'static Shared> {
-    let outcome = SHARED.get_or_init(async || start_apart().await.map_err(|e| format!("{e:#}"))).await;
+    let outcome = SHARED.get_or_init(async || apart(start()).await.map_err(|e| format!("{e:#}"))).await;
     outcome.as_ref().map_err(|e| anyhow!("the shared servers did not start: {e}"))
 }
 
-/// Starts them on a thread and runtime of their own: the test that came first may time out or
+/// The forge that this process's tests share; give each test repositories of its own.
+///
+/// # Errors
+/// When it cannot be started; every later call says the same.
+pub async fn shared_gitea() -> Result<&'static Gitea> {
+    let outcome = GITEA.get_or_init(async || apart(Gitea::start()).await.map_err(|e| format!("{e:#}"))).await;
+    outcome.as_ref().map_err(|e| anyhow!("the shared Gitea did not start: {e}"))
+}
+
+/// Starts something on a thread and runtime of its own: the test that came first may time out or
 /// fail, and its runtime goes with it.
-async fn start_apart() -> Result<Shared> {
+async fn apart<T: Send + 'static>(start: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (send, receive) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("shared-servers".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let outcome = match runtime {
-            Ok(runtime) => runtime.block_on(start()),
+            Ok(runtime) => runtime.block_on(start),
             Err(e) => Err(e.into()),
         };
+        // Nobody listens any more when the test that asked has ended.
         let _ = send.send(outcome);
     })?;
     receive.await.context("the thread that starts the shared servers died")?

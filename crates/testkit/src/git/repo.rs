@@ -53,6 +53,11 @@ impl Repo {
         Ok(Repo { name: name.to_owned(), folder, url, tap })
     }
 
+    /// A repository that another server keeps in a folder of this machine.
+    pub(crate) fn at(name: &str, folder: PathBuf, url: String) -> Repo {
+        Repo { name: name.to_owned(), folder, url, tap: Arc::default() }
+    }
+
     /// Its name, without `.git`.
     pub fn name(&self) -> &str {
         &self.name
@@ -100,12 +105,24 @@ impl Repo {
     /// # Errors
     /// When git fails.
     pub fn commit_changes(&self, branch: &str, message: &str, changes: &[Change<'_>]) -> Result<String> {
-        let parent = self.head(branch).or_else(|_| self.head("main")).ok();
-        let mut input = format!("commit refs/heads/{branch}\n").into_bytes();
+        self.import(&format!("refs/heads/{branch}"), branch, message, changes)
+            .with_context(|| format!("cannot commit to {branch} of {}", self.name))
+    }
+
+    /// Makes a commit that follows the end of `branch`, or of `main` when there is none, and lets
+    /// `reference` point to it.
+    pub(crate) fn import(
+        &self,
+        reference: &str,
+        branch: &str,
+        message: &str,
+        changes: &[Change<'_>],
+    ) -> Result<String> {
+        let mut input = format!("commit {reference}\n").into_bytes();
         let now = jiff::Timestamp::now().as_second();
         input.extend(format!("committer testkit <testkit@example.com> {now} +0000\n").bytes());
         push_data(&mut input, message.as_bytes());
-        if let Some(parent) = parent {
+        if let Ok(parent) = self.head(branch).or_else(|_| self.head("main")) {
             input.extend(format!("from {parent}\n").bytes());
         }
         for change in changes {
@@ -117,9 +134,13 @@ impl Repo {
                 Change::Remove(path) => input.extend(format!("D {path}\n").bytes()),
             }
         }
-        run(&self.folder, &["fast-import", "--quiet", "--date-format=raw"], &input)
-            .with_context(|| format!("cannot commit to {branch} of {}", self.name))?;
-        self.head(branch)
+        run(&self.folder, &["fast-import", "--quiet", "--date-format=raw"], &input)?;
+        read(&self.folder, &["rev-parse", "--verify", reference])
+    }
+
+    /// Runs git in the repository's folder.
+    pub(crate) fn git(&self, args: &[&str]) -> Result<String> {
+        read(&self.folder, args)
     }
 
     /// A file's content at the end of a branch.

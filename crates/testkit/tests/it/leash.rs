@@ -18,7 +18,11 @@ fn sleeper(seconds: u32) -> Command {
 }
 
 async fn gone(path: &Path) -> Result<()> {
-    eventually(DEADLINE, || async { Ok(ensure!(!path.exists(), "{} is still there", path.display())) }).await
+    eventually(DEADLINE, || async {
+        ensure!(!path.exists(), "{} is still there", path.display());
+        Ok(())
+    })
+    .await
 }
 
 fn process(pid: u32) -> PathBuf {

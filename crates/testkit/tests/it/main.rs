@@ -2,6 +2,7 @@
 
 mod cluster;
 mod git;
+mod gitea;
 mod leash;
 
 /// Two worker threads: some tests wait for a server that a third thread feeds.

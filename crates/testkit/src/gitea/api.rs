@@ -1,0 +1,54 @@
+//! Calls of Gitea's API. A client is made for each call: one that is kept belongs to the runtime of
+//! the test that made it.
+
+use anyhow::{Context, Result, bail};
+use reqwest::Method;
+use serde_json::Value;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    Password(String, String),
+    Token(String),
+}
+
+/// The API of one server, as one user.
+#[derive(Debug, Clone)]
+pub(crate) struct Api {
+    pub url: String,
+    pub caller: Caller,
+}
+
+impl Api {
+    /// Sends `body`, unless it is null, and returns the answer's JSON (null when there is none).
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+        crate::kubeconfig::install_tls_provider();
+        let client = reqwest::Client::builder().timeout(DEADLINE).build()?;
+        let mut request = client.request(method.clone(), format!("{}/api/v1{path}", self.url));
+        request = match &self.caller {
+            Caller::Password(user, password) => request.basic_auth(user, Some(password)),
+            Caller::Token(token) => request.header("authorization", format!("token {token}")),
+        };
+        if !body.is_null() {
+            request = request.json(body);
+        }
+        let answer =
+            request.send().await.with_context(|| format!("Gitea does not answer {method} {path}"))?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        if !status.is_success() {
+            bail!("Gitea answers {status} to {method} {path}: {text}");
+        }
+        Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        self.call(Method::GET, path, &Value::Null).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Result<Value> {
+        self.call(Method::POST, path, &body).await
+    }
+}

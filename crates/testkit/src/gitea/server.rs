@@ -1,0 +1,192 @@
+//! Starting Gitea: one folder with everything it writes, SQLite, no ssh, no calls to the outside.
+
+use super::api::{Api, Caller};
+use super::repo::ForgeRepo;
+use crate::servers::{forge_folder, start_on_free_port, start_ready};
+use crate::{Leash, Scratch};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A running Gitea. Dropping it ends the server and removes all it wrote.
+///
+/// It holds nothing that belongs to a runtime, so it may live in a static.
+pub struct Gitea {
+    // Dropped in this order: the server before the folder it writes to.
+    _server: Leash,
+    url: String,
+    token: String,
+    folder: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Gitea {
+    /// The administrator, who owns the repositories.
+    pub const USER: &'static str = "sluice";
+    /// The administrator's password.
+    pub const PASSWORD: &'static str = "open sesame/+?";
+
+    /// Starts a server with an administrator and no repositories.
+    ///
+    /// # Errors
+    /// When the binary cannot be found or built, or the server does not become ready.
+    pub async fn start() -> Result<Gitea> {
+        let binaries = forge_folder()?;
+        let scratch = Scratch::new("gitea")?;
+        let folder = scratch.path().to_owned();
+        let (server, port) = start_on_free_port(|port| {
+            let (binaries, folder) = (binaries.clone(), folder.clone());
+            async move { launch(&binaries, &folder, port).await }
+        })
+        .await
+        .context("cannot start Gitea")?;
+        let url = format!("http://127.0.0.1:{port}");
+        let mut gitea = Gitea { _server: server, url, token: String::new(), folder, _scratch: scratch };
+        gitea.create_administrator(&binaries)?;
+        gitea.token = gitea.token_for("tests", &["all"]).await?;
+        Ok(gitea)
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A token of the administrator that may do everything.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A token of the administrator with these scopes only, such as `read:repository`.
+    ///
+    /// # Errors
+    /// When there is one of this name, or Gitea knows no such scope.
+    pub async fn token_for(&self, name: &str, scopes: &[&str]) -> Result<String> {
+        let caller = Caller::Password(Self::USER.to_owned(), Self::PASSWORD.to_owned());
+        let api = Api { url: self.url.clone(), caller };
+        let path = format!("/users/{}/tokens", Self::USER);
+        let answer = api.post(&path, json!({"name": name, "scopes": scopes})).await?;
+        answer["sha1"].as_str().map(str::to_owned).context("Gitea made no token")
+    }
+
+    /// Makes a repository whose branch `main` holds one commit with these files.
+    ///
+    /// # Errors
+    /// When there is one of this name.
+    pub async fn create_repo(&self, name: &str, files: &[(&str, &str)]) -> Result<ForgeRepo> {
+        let api = self.api();
+        let wanted = json!({"name": name, "default_branch": "main", "private": true});
+        api.post("/user/repos", wanted).await?;
+        let folder = self.folder.join("repositories").join(Self::USER).join(format!("{name}.git"));
+        let url = format!("{}/{}/{name}", self.url, Self::USER);
+        let repo = ForgeRepo::new(api, name, folder, url, &self.token);
+        repo.commit("main", "initial commit", files)?;
+        Ok(repo)
+    }
+
+    /// All requests so far, as `METHOD path status`: what a test counts forge calls with.
+    ///
+    /// # Errors
+    /// When the server's access log cannot be read.
+    pub fn requests(&self) -> Result<Vec<String>> {
+        let text = std::fs::read_to_string(self.folder.join("log/access.log"))?;
+        let lines = text.lines().filter_map(|line| line.split_once("access: "));
+        Ok(lines.map(|(_, request)| request.to_owned()).collect())
+    }
+
+    fn api(&self) -> Api {
+        Api { url: self.url.clone(), caller: Caller::Token(self.token.clone()) }
+    }
+
+    fn create_administrator(&self, binaries: &Path) -> Result<()> {
+        let mut command = program(binaries, &self.folder);
+        command.args(["admin", "user", "create", "--admin", "--must-change-password=false"]);
+        command.args(["--username", Self::USER, "--password", Self::PASSWORD]);
+        command.args(["--email", "sluice@example.com"]);
+        let output = command.output().context("cannot run gitea")?;
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            bail!("cannot create Gitea's administrator: {}", String::from_utf8_lossy(&said));
+        }
+        Ok(())
+    }
+}
+
+async fn launch(binaries: &Path, folder: &Path, port: u16) -> Result<Leash> {
+    std::fs::write(folder.join("app.ini"), settings(binaries, folder, port))?;
+    let mut command = program(binaries, folder);
+    command.arg("web");
+    let url = format!("http://127.0.0.1:{port}/api/healthz");
+    start_ready("gitea", &command, &folder.join("gitea.log"), || {
+        let url = url.clone();
+        async move {
+            crate::kubeconfig::install_tls_provider();
+            reqwest::get(url).await?.error_for_status()?;
+            Ok(())
+        }
+    })
+    .await
+}
+
+fn program(binaries: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(binaries.join("gitea"));
+    command.arg("--config").arg(folder.join("app.ini")).arg("--work-path").arg(folder);
+    command.env("HOME", folder).current_dir(folder);
+    command
+}
+
+fn settings(binaries: &Path, folder: &Path, port: u16) -> String {
+    let (binaries, folder) = (binaries.display(), folder.display());
+    format!(
+        r#"
+APP_NAME = Gitea for tests
+RUN_MODE = prod
+; Containers and build machines often have no other user.
+I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
+[server]
+HTTP_ADDR = 127.0.0.1
+HTTP_PORT = {port}
+ROOT_URL = http://127.0.0.1:{port}/
+STATIC_ROOT_PATH = {binaries}/static
+APP_DATA_PATH = {folder}/data
+DISABLE_SSH = true
+OFFLINE_MODE = true
+[database]
+DB_TYPE = sqlite3
+PATH = {folder}/gitea.db
+SQLITE_JOURNAL_MODE = WAL
+[repository]
+ROOT = {folder}/repositories
+DEFAULT_BRANCH = main
+[security]
+INSTALL_LOCK = true
+; Passwords of a test need no protection, and a slow hash would count in every call.
+PASSWORD_HASH_ALGO = pbkdf2$1$20
+[log]
+ROOT_PATH = {folder}/log
+MODE = console
+LEVEL = Warn
+logger.access.MODE = requests
+ACCESS_LOG_TEMPLATE = access: {{{{.Ctx.Req.Method}}}} {{{{.Ctx.Req.URL.RequestURI}}}} {{{{.ResponseWriter.Status}}}}
+[log.requests]
+MODE = file
+FILE_NAME = access.log
+[git.config]
+uploadpack.allowFilter = true
+uploadpack.allowAnySHA1InWant = true
+[webhook]
+ALLOWED_HOST_LIST = *
+[service]
+DISABLE_REGISTRATION = true
+[actions]
+ENABLED = false
+[indexer]
+ISSUE_INDEXER_TYPE = db
+[cron]
+ENABLED = false
+[mailer]
+ENABLED = false
+"#
+    )
+}
