@@ -1,1 +1,19 @@
-//! stub
+//! INTAKE, OBSERVE, RECORD and the loop: what the controller is made of. Watches tell the loop what
+//! happened; the loop gives each pipeline that it concerns a turn; a turn decides, has it done and
+//! writes down what came of it.
+
+pub mod act;
+pub mod engine;
+pub mod intake;
+pub mod metrics;
+pub mod observe;
+pub mod options;
+pub mod record;
+mod run;
+pub mod serve;
+pub mod translate;
+mod turn;
+pub mod watch;
+
+pub use options::Options;
+pub use run::{RunError, run};

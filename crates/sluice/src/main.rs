@@ -1,1 +1,39 @@
-fn main() {}
+//! The binary: arguments, wiring, signals. No logic.
+
+mod controller;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use sluice_cli::Program;
+
+/// Continuous delivery pipelines for Flux
+///
+/// Knows which environments an application goes through, on which clusters, shows what runs where,
+/// and carries each revision on to the next environment once it is proven healthy.
+#[derive(Parser)]
+#[command(name = "sluice", version, propagate_version = false, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the controller
+    Controller(Box<controller::Flags>),
+    #[command(flatten)]
+    Person(sluice_cli::Command),
+}
+
+fn main() -> ExitCode {
+    // One TLS provider for everything; a second call would be a mistake, and harmless.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match Arguments::parse().command {
+        Command::Controller(flags) => controller::main(*flags),
+        Command::Person(command) => {
+            let program = Program { version: env!("CARGO_PKG_VERSION"), cli: Arguments::command };
+            sluice_cli::main(&command, program)
+        }
+    }
+}

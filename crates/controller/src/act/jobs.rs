@@ -1,0 +1,318 @@
+//! The actions of a decision, carried out: records and side effects, and what follows from how they
+//! ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use sluice_api::FIELD_MANAGER;
+use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_core::decide::{Action, Decision, Intent};
+use sluice_delivery::{Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
+
+use super::{ActError, Done, Ended, order};
+use crate::engine::{Engine, Record};
+use crate::intake::{Input, PipelineKey};
+use crate::record::promotion::{self, Change};
+use crate::record::writer::StatusOf;
+
+/// The first pause after a failed delivery; it doubles with each further failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+impl Engine {
+    /// ACT: records moves, and starts what is to be done.
+    pub(crate) fn act(&mut self, key: &PipelineKey, decision: &Decision, now: Timestamp) {
+        for action in &decision.actions {
+            match action {
+                Action::Start(intent) => self.start(key, intent),
+                Action::Deliver { promotion } => self.deliver(key, promotion),
+                Action::Follow { promotion } => self.follow(key, promotion),
+                Action::Withdraw { promotion } => self.withdraw(key, promotion),
+                Action::Move(to) => self.change(key, &to.promotion, &Change::Moved(to.clone()), now),
+                Action::Wait { promotion, gates, message } => {
+                    let change = Change::Waits { gates: gates.clone(), message: message.clone() };
+                    self.change(key, promotion, &change, now);
+                }
+            }
+        }
+    }
+
+    /// Records an intent. It counts as started at once, but nothing is done about it before it
+    /// stands on the server.
+    fn start(&mut self, key: &PipelineKey, intent: &Intent) {
+        let Some(entry) = self.pipelines.get(key) else { return };
+        let object = promotion::object(&entry.object, intent);
+        let (client, tell, key, name) = (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
+        let record = Record { object: Arc::new(object.clone()), stored: false, first: true };
+        self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
+        tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, environment = intent.environment, "promoting");
+        tokio::spawn(async move {
+            fault::point("before-intent");
+            let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
+            let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+            let result = match api.create(&params, &object).await {
+                Ok(created) => Ok(Some(Box::new(created))),
+                // Recorded before, by a try whose answer was lost: the watch tells the rest.
+                Err(kube::Error::Api(e)) if e.code == 409 => Ok(None),
+                Err(error) => Err(error),
+            };
+            fault::point("after-intent");
+            let _ = tell.send(Input::Created(key, name, result));
+        });
+    }
+
+    /// Takes note of how recording an intent ended.
+    pub(crate) fn created(
+        &mut self,
+        key: &PipelineKey,
+        name: &str,
+        result: Result<Option<Box<ApiPromotion>>, kube::Error>,
+    ) {
+        let Some(records) = self.promotions.get_mut(key) else { return };
+        match result {
+            Ok(Some(mut object)) => {
+                object.metadata.managed_fields = None;
+                self.metrics.wrote("Promotion");
+                if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
+                    *record = Record { object: Arc::new(*object), stored: true, first: true };
+                }
+                self.touch(key);
+            }
+            Ok(None) => {
+                // Forget the guess; the record that stands comes by the watch, or has come.
+                if records.get(name).is_some_and(|r| !r.stored) {
+                    self.fetch(key, name);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot record a promotion; it is tried again");
+                self.metrics.failed("RecordFailed");
+                if records.get(name).is_some_and(|r| !r.stored) {
+                    records.remove(name);
+                }
+                self.wake_at(key, Instant::now() + FIRST_PAUSE);
+            }
+        }
+    }
+
+    /// Reads a record that another try has left.
+    fn fetch(&mut self, key: &PipelineKey, name: &str) {
+        let (client, tell, key, name) = (self.hub.clone(), self.tell.clone(), key.clone(), name.to_string());
+        tokio::spawn(async move {
+            let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
+            let result = api.get(&name).await.map(|found| Some(Box::new(found)));
+            let _ = tell.send(Input::Created(key, name, result));
+        });
+    }
+
+    /// Changes the status of a record, here at once and on the server as soon as may be.
+    fn change(&mut self, key: &PipelineKey, name: &str, change: &Change, now: Timestamp) {
+        let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) else { return };
+        let before = record.object.status.clone().unwrap_or_default();
+        let status = promotion::apply(&before, change, now);
+        if status == before && record.object.status.is_some() {
+            return;
+        }
+        if !record.stored {
+            return;
+        }
+        let mut object = record.object.as_ref().clone();
+        object.status = Some(status.clone());
+        record.object = Arc::new(object);
+        let object = record.object.clone();
+        if before.phase != status.phase {
+            self.metrics.entered(&format!("{:?}", status.phase));
+        }
+        match serde_json::to_value(&status) {
+            Ok(value) => self.writer.write(StatusOf::Promotion(key.clone(), name.into()), value),
+            Err(error) => tracing::error!(promotion = name, %error, "cannot spell a status"),
+        }
+        if let Some(entry) = self.pipelines.get(key) {
+            self.events.tell(&entry.object, &object, &before, change);
+        }
+        self.touch(key);
+    }
+
+    /// The order for a promotion, when it may be acted on now.
+    fn order(&mut self, key: &PipelineKey, name: &str) -> Option<(Order, Option<String>, Arc<ApiPromotion>)> {
+        let entry = self.pipelines.get(key)?;
+        let record = self.promotions.get_mut(key)?.get_mut(name).filter(|r| r.stored)?;
+        let environment = record.object.spec.environment.clone();
+        if self.under_way.contains_key(&(key.clone(), environment)) {
+            return None;
+        }
+        let (order, secret) = order::order(&entry.object, &record.object, record.first)?;
+        Some((order, secret, record.object.clone()))
+    }
+
+    fn deliver(&mut self, key: &PipelineKey, name: &str) {
+        let Some((order, secret, object)) = self.order(key, name) else { return };
+        if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
+            record.first = false;
+        }
+        self.spawn(key, &object, order, secret, |delivery, order| async move {
+            Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
+        });
+    }
+
+    fn follow(&mut self, key: &PipelineKey, name: &str) {
+        let now = Instant::now();
+        let due = self.polling.due(name, now);
+        if due > now {
+            return self.wake_at(key, due);
+        }
+        let Some((order, secret, object)) = self.order(key, name) else { return };
+        let Some(request) = object.status.as_ref().and_then(|s| s.change_request.as_ref()) else { return };
+        let request = order::change_request(request);
+        self.polling.looked(name, now);
+        let next = self.polling.due(name, now);
+        self.wake_at(key, next);
+        self.spawn(key, &object, order, secret, |delivery, order| async move {
+            Ended::Follow(delivery.follow(&order, &request).await.map_err(ActError::from))
+        });
+    }
+
+    fn withdraw(&mut self, key: &PipelineKey, name: &str) {
+        let Some((order, secret, object)) = self.order(key, name) else { return };
+        let Some(request) = object.status.as_ref().and_then(|s| s.change_request.as_ref()) else { return };
+        let request = order::change_request(request);
+        self.spawn(key, &object, order, secret, |delivery, order| async move {
+            let comment = "Sluice needs this change no more: the environment has what it carries, or something newer.";
+            Ended::Withdrawal(delivery.withdraw(&order, &request, comment).await.map_err(ActError::from))
+        });
+    }
+
+    /// Runs a side effect in a task of its own.
+    fn spawn<F>(
+        &mut self,
+        key: &PipelineKey,
+        object: &ApiPromotion,
+        mut order: Order,
+        secret: Option<String>,
+        effect: impl FnOnce(Delivery, Order) -> F + Send + 'static,
+    ) where
+        F: Future<Output = Ended> + Send,
+    {
+        let (environment, name) = (object.spec.environment.clone(), object.name_any());
+        self.under_way.insert((key.clone(), environment.clone()), name.clone());
+        let (client, delivery, tell, key) =
+            (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
+        tokio::spawn(async move {
+            let what = match order::credentials(&client, &key.namespace, secret).await {
+                Ok(credentials) => {
+                    order.credentials = credentials;
+                    effect(delivery, order).await
+                }
+                Err(error) => Ended::Delivery(Err(error)),
+            };
+            let _ = tell.send(Input::Done(Box::new(Done { pipeline: key, environment, promotion: name, what })));
+        });
+    }
+
+    /// Takes note of how a side effect ended.
+    pub(crate) fn done(&mut self, done: Done) {
+        let key = done.pipeline;
+        self.under_way.remove(&(key.clone(), done.environment.clone()));
+        let now = Timestamp::now();
+        let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
+        let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
+        let open = status.change_request.clone();
+        let change = match done.what {
+            Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered)),
+            Ended::Follow(Ok(followed)) => self::followed(followed, open, &status.reason),
+            Ended::Withdrawal(Ok(())) => Some(Change::Withdrawn),
+            Ended::Delivery(Err(error)) => Some(failed(&error, status.attempts, now)),
+            Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
+                Some(Change::Trouble { reason: error.reason(), message: error.to_string() })
+            }
+        };
+        if let Some(Change::Failed { reason, .. } | Change::Trouble { reason, .. }) = &change {
+            self.metrics.failed(reason);
+        }
+        if let Some(change) = change {
+            fault::point("before-outcome");
+            if !matches!(change, Change::Proposed(_) | Change::Trouble { .. }) {
+                self.polling.forget(&done.promotion);
+            }
+            self.change(&key, &done.promotion, &change, now);
+        }
+        self.touch(&key);
+    }
+}
+
+fn delivered(delivered: Delivered) -> Change {
+    match delivered {
+        Delivered::Proposed { request, merged: false } => {
+            Change::Proposed(order::api_change_request(&request, "open"))
+        }
+        Delivered::Proposed { request, merged: true } => Change::Delivered {
+            reason: "Merged",
+            message: format!("{} was merged; waits for the targets to run it", request.url),
+            commit: Some(request.head_commit.clone()),
+            request: Some(order::api_change_request(&request, "merged")),
+        },
+        Delivered::Committed { commit } => Change::Delivered {
+            reason: "Committed",
+            message: format!("committed as {commit}; waits for the targets to run it"),
+            commit: Some(commit),
+            request: None,
+        },
+        Delivered::AlreadySet { commit } => Change::Delivered {
+            reason: "AlreadySet",
+            message: format!("every marked value was set already at {commit}; waits for the targets to run it"),
+            commit: None,
+            request: None,
+        },
+        Delivered::Rejected { request } => rejected(Some(order::api_change_request(&request, "closed"))),
+    }
+}
+
+fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
+    let message = match &request {
+        Some(request) => format!("{} was closed and not merged", request.url),
+        None => "its change request was closed and not merged".into(),
+    };
+    Change::Rejected { request, message }
+}
+
+/// What follows from a look at a change request; nothing when it is as it was.
+fn followed(
+    followed: Followed,
+    request: Option<sluice_api::promotion::ChangeRequest>,
+    reason: &str,
+) -> Option<Change> {
+    let in_state = |state: &str| request.clone().map(|mut r| {
+        r.state = state.into();
+        r
+    });
+    match followed {
+        Followed::Open { .. } if reason == "Proposed" => None,
+        Followed::Open { .. } => in_state("open").map(Change::Proposed),
+        Followed::Merged { commit, .. } => Some(Change::Delivered {
+            reason: "Merged",
+            message: "its change request was merged; waits for the targets to run it".into(),
+            commit: Some(commit).filter(|c| !c.is_empty()),
+            request: in_state("merged"),
+        }),
+        Followed::Closed => Some(rejected(in_state("closed"))),
+        Followed::Gone => Some(rejected(in_state("closed"))),
+    }
+}
+
+fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
+    let pause = (FIRST_PAUSE * 2u32.saturating_pow(attempts.min(10))).min(LONGEST_PAUSE);
+    let soon = now.checked_add(pause).unwrap_or(now);
+    let again = match error {
+        ActError::Secret(_) => Some(soon),
+        ActError::Delivery(error) => match DeliveryError::retry(error) {
+            Retry::Soon => Some(soon),
+            Retry::At(at) => Some(at.max(soon)),
+            Retry::OnChange => None,
+        },
+    };
+    Change::Failed { reason: error.reason(), message: error.to_string(), again }
+}

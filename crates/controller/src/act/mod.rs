@@ -1,0 +1,55 @@
+//! ACT. Starts what was decided, each thing in a task of its own, and tells the loop how it ended.
+//! For one environment of a pipeline only one thing is under way at a time.
+
+pub mod jobs;
+pub mod order;
+pub mod polling;
+
+use sluice_delivery::{Delivered, DeliveryError, Followed};
+
+use crate::intake::PipelineKey;
+
+/// A side effect that has ended.
+#[derive(Debug)]
+pub struct Done {
+    /// Of which pipeline.
+    pub pipeline: PipelineKey,
+    /// Into which environment.
+    pub environment: String,
+    /// Of which promotion.
+    pub promotion: String,
+    /// What it was and how it ended.
+    pub what: Ended,
+}
+
+/// What a side effect was, and how it ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// A delivery.
+    Delivery(Result<Delivered, ActError>),
+    /// A look at a change request.
+    Follow(Result<Followed, ActError>),
+    /// The closing of a change request.
+    Withdrawal(Result<(), ActError>),
+}
+
+/// Why a side effect failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    /// The Secret with the credentials cannot be read.
+    #[error("{0}")]
+    Secret(String),
+    /// Anything on the way to git or the forge.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
+}
+
+impl ActError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            ActError::Secret(_) => "SecretUnreadable",
+            ActError::Delivery(error) => error.reason(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! When to ask a forge again how a change request is: often while it is new, ever more seldom as it
+//! ages. Counted in ticks of this process' own clock, so that setting the wall clock does nothing.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// When each change request is looked at next.
+#[derive(Debug)]
+pub struct Polling {
+    base: Duration,
+    next: HashMap<String, Poll>,
+}
+
+#[derive(Debug)]
+struct Poll {
+    since: Instant,
+    due: Instant,
+}
+
+impl Polling {
+    /// Looks at a new change request after `base`, and again after that.
+    pub fn every(base: Duration) -> Self {
+        Self { base, next: HashMap::new() }
+    }
+
+    /// When the change request of a promotion is to be looked at.
+    pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
+        self.next.entry(promotion.into()).or_insert(Poll { since: now, due: now + self.base }).due
+    }
+
+    /// Takes note that it was looked at.
+    pub fn looked(&mut self, promotion: &str, now: Instant) {
+        let base = self.base;
+        if let Some(poll) = self.next.get_mut(promotion) {
+            poll.due = now + pause(base, now.duration_since(poll.since));
+        }
+    }
+
+    /// Forgets a promotion whose change request is of no interest any more.
+    pub fn forget(&mut self, promotion: &str) {
+        self.next.remove(promotion);
+    }
+}
+
+/// The pause between two looks at a change request of this age.
+fn pause(base: Duration, age: Duration) -> Duration {
+    const HOUR: Duration = Duration::from_secs(3600);
+    match age {
+        age if age < HOUR / 4 => base,
+        age if age < 4 * HOUR => base * 2,
+        age if age < 24 * HOUR => base * 6,
+        _ => base * 20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_seldom_with_age_and_end_with_interest() {
+        let start = Instant::now();
+        let mut polling = Polling::every(Duration::from_secs(30));
+        assert_eq!(polling.due("a", start), start + Duration::from_secs(30));
+        let mut now = start;
+        let mut looks = 0;
+        while now < start + Duration::from_secs(24 * 3600) {
+            now = polling.due("a", now);
+            polling.looked("a", now);
+            looks += 1;
+        }
+        // 12 an hour is what a peer spends on each open change request, for ever.
+        assert!(looks < 700, "{looks} looks in the first day");
+        assert_eq!(polling.due("a", now) - now, Duration::from_secs(600));
+        polling.forget("a");
+        assert_eq!(polling.due("a", now), now + Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,447 @@
+//! The loop: takes in what happens, finds out which pipelines it concerns, and gives each of them a
+//! turn. One task owns all state; whatever waits for somebody else runs in a task of its own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::{Client, ResourceExt};
+use sluice_api::cluster::GitopsClusterSpec;
+use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
+use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_core::evidence::Evidence;
+use sluice_core::model::Pipeline;
+use sluice_delivery::Delivery;
+use tokio::sync::mpsc;
+
+use crate::act::polling::Polling;
+use crate::intake::{Input, PipelineKey};
+use crate::metrics::Metrics;
+use crate::observe::facts::{ClusterEvent, ClusterKey};
+use crate::observe::index::{Index, Touched};
+use crate::options::Options;
+use crate::record::events::Events;
+use crate::record::writer::{StatusOf, Writer, Written};
+use crate::translate;
+use crate::watch::fleet::Fleet;
+use crate::watch::session::Access;
+use crate::watch::stream::Seen;
+
+/// Everything that the loop owns.
+pub struct Engine {
+    pub(crate) options: Options,
+    pub(crate) hub: Client,
+    pub(crate) delivery: Delivery,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Events,
+    pub(crate) tell: mpsc::UnboundedSender<Input>,
+    pub(crate) writer: Writer,
+    pub(crate) index: Index,
+    pub(crate) pipelines: HashMap<PipelineKey, Entry>,
+    pub(crate) promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
+    /// What is under way for an environment of a pipeline: the promotion's name.
+    pub(crate) under_way: HashMap<(PipelineKey, String), String>,
+    pub(crate) polling: Polling,
+    fleet: Fleet,
+    clusters: Option<HashMap<(String, String), GitopsClusterSpec>>,
+    has_cluster_kind: bool,
+    places: BTreeMap<ClusterKey, BTreeMap<String, BTreeSet<PipelineKey>>>,
+    listed: (bool, bool),
+    due: BTreeSet<PipelineKey>,
+    timers: BTreeSet<(Instant, PipelineKey)>,
+    wakes: HashMap<PipelineKey, Instant>,
+    started: Instant,
+}
+
+/// A pipeline that is looked after.
+pub(crate) struct Entry {
+    /// As its owner wrote it; its status is not kept here.
+    pub object: Arc<ApiPipeline>,
+    /// The same as `core` sees it.
+    pub model: Pipeline,
+    /// What its targets have proven.
+    pub evidence: Evidence,
+    /// The status as it stands, or is being written.
+    pub status: PipelineStatus,
+    /// The resource version under which our last write stands.
+    pub written: u64,
+    /// Since when a status that differs waits to be written.
+    pub differs: Option<Instant>,
+    /// When a status was last sent.
+    pub sent: Option<Instant>,
+    /// When something happened that it has not had a turn for.
+    pub touched: Option<Instant>,
+}
+
+/// A promotion's record.
+pub(crate) struct Record {
+    /// As it stands, or is being written.
+    pub object: Arc<ApiPromotion>,
+    /// It stands on the server: only then may anything be done about it.
+    pub stored: bool,
+    /// This process made it, and has not tried to deliver it yet.
+    pub first: bool,
+}
+
+/// The longest time without a turn of the loop, for the sake of liveness.
+const TICK: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// An engine that knows nothing yet, and the way to tell it things.
+    pub fn new(
+        options: Options,
+        hub: Client,
+        delivery: Delivery,
+        metrics: Arc<Metrics>,
+    ) -> (Self, mpsc::UnboundedReceiver<Input>) {
+        let (tell, inputs) = mpsc::unbounded_channel();
+        let engine = Self {
+            hub: hub.clone(),
+            delivery,
+            events: Events::new(hub.clone(), metrics.clone()),
+            writer: Writer::new(hub.clone(), tell.clone()),
+            fleet: Fleet::new(hub, options.insecure_kubeconfig_exec, tell.clone()),
+            polling: Polling::every(options.poll_interval),
+            options,
+            metrics,
+            tell,
+            index: Index::default(),
+            pipelines: HashMap::new(),
+            promotions: HashMap::new(),
+            under_way: HashMap::new(),
+            clusters: None,
+            has_cluster_kind: true,
+            places: BTreeMap::new(),
+            listed: (false, false),
+            due: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            wakes: HashMap::new(),
+            started: Instant::now(),
+        };
+        (engine, inputs)
+    }
+
+    /// The way to tell it things.
+    pub fn door(&self) -> mpsc::UnboundedSender<Input> {
+        self.tell.clone()
+    }
+
+    /// Runs until every way to tell it things is gone.
+    pub async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        let mut batch = Vec::new();
+        loop {
+            let next = self.timers.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
+            tokio::select! {
+                n = inputs.recv_many(&mut batch, 512) => if n == 0 { return },
+                () = tokio::time::sleep(next.min(TICK)) => {}
+            }
+            for input in batch.drain(..) {
+                self.take_in(input);
+            }
+            self.wake(Instant::now());
+            self.turns();
+        }
+    }
+
+    fn turns(&mut self) {
+        if self.listed == (true, true) {
+            self.metrics.set_ready();
+            while let Some(key) = self.due.pop_first() {
+                self.metrics.turns.inc();
+                self.turn(&key, Timestamp::now());
+            }
+        }
+        self.metrics.ticked(self.due.len());
+        let (up, all) = self.index.clusters_up();
+        self.metrics.clusters(up, all);
+    }
+
+    fn wake(&mut self, now: Instant) {
+        while let Some((at, key)) = self.timers.first().cloned().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, key.clone()));
+            self.wakes.remove(&key);
+            self.due.insert(key);
+        }
+    }
+
+    /// Gives a pipeline a turn at a time, unless it has one before that.
+    pub(crate) fn wake_at(&mut self, key: &PipelineKey, at: Instant) {
+        match self.wakes.get(key) {
+            Some(earlier) if *earlier <= at => return,
+            Some(later) => {
+                self.timers.remove(&(*later, key.clone()));
+            }
+            None => {}
+        }
+        self.timers.insert((at, key.clone()));
+        self.wakes.insert(key.clone(), at);
+    }
+
+    /// Gives a pipeline a turn as soon as may be.
+    pub(crate) fn touch(&mut self, key: &PipelineKey) {
+        if let Some(entry) = self.pipelines.get_mut(key) {
+            entry.touched.get_or_insert_with(Instant::now);
+            self.due.insert(key.clone());
+        }
+    }
+
+    fn take_in(&mut self, input: Input) {
+        match input {
+            Input::Pipelines(seen) => self.pipelines_seen(seen),
+            Input::Promotions(seen) => self.promotions_seen(seen),
+            Input::Clusters(seen) => self.clusters_seen(seen),
+            Input::Cluster(key, number, event) => {
+                if self.fleet.is_current(&key, number) {
+                    self.cluster_event(&key, event);
+                }
+            }
+            Input::Written(object, how) => self.written(&object, &how),
+            Input::Created(pipeline, name, result) => self.created(&pipeline, &name, result),
+            Input::Done(done) => self.done(*done),
+        }
+    }
+
+    fn pipelines_seen(&mut self, seen: Seen<ApiPipeline>) {
+        match seen {
+            Seen::Listed(objects) => {
+                let there: HashSet<PipelineKey> = objects.iter().map(key_of).collect();
+                let gone: Vec<_> = self.pipelines.keys().filter(|k| !there.contains(*k)).cloned().collect();
+                gone.iter().for_each(|key| self.forget(key));
+                objects.into_iter().for_each(|object| self.put_pipeline(object));
+                self.listed.0 = true;
+                self.settle_fleet();
+            }
+            Seen::Applied(object) => {
+                self.put_pipeline(object);
+                self.settle_fleet();
+            }
+            Seen::Deleted(object) => {
+                self.forget(&key_of(&object));
+                self.settle_fleet();
+            }
+            Seen::Failed(error) => tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?"),
+        }
+    }
+
+    fn put_pipeline(&mut self, mut object: ApiPipeline) {
+        let key = key_of(&object);
+        if object.metadata.deletion_timestamp.is_some() {
+            return self.forget(&key);
+        }
+        let version: u64 = object.metadata.resource_version.as_ref().and_then(|v| v.parse().ok()).unwrap_or(0);
+        let status = object.status.take().unwrap_or_default();
+        object.metadata.managed_fields = None;
+        let same_object =
+            self.pipelines.get_mut(&key).filter(|e| e.object.metadata.uid == object.metadata.uid);
+        match same_object {
+            Some(entry) if entry.object.metadata.generation == object.metadata.generation => {
+                // Our own writes come back to us, late; somebody else's are put right again.
+                let ours = version <= entry.written || status == entry.status;
+                if ours || self.writer.is_writing(&StatusOf::Pipeline(key.clone())) {
+                    return;
+                }
+                entry.status = status;
+            }
+            Some(entry) => {
+                entry.model = translate::pipeline(&object);
+                entry.object = Arc::new(object);
+                self.replace(&key);
+            }
+            None => {
+                let entry = Entry {
+                    model: translate::pipeline(&object),
+                    object: Arc::new(object),
+                    evidence: translate::evidence(Some(&status)),
+                    status,
+                    written: 0,
+                    differs: None,
+                    sent: None,
+                    touched: None,
+                };
+                self.pipelines.insert(key.clone(), entry);
+                self.replace(&key);
+            }
+        }
+        self.touch(&key);
+    }
+
+    /// Notes anew where a pipeline has its targets.
+    fn replace(&mut self, key: &PipelineKey) {
+        self.displace(key);
+        let Some(object) = self.pipelines.get(key).map(|e| e.object.clone()) else { return };
+        for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
+            let cluster = translate::cluster_of(target, &key.namespace);
+            let places = self.places.entry(cluster).or_default();
+            places.entry(target.namespace.clone()).or_default().insert(key.clone());
+        }
+    }
+
+    fn displace(&mut self, key: &PipelineKey) {
+        for places in self.places.values_mut() {
+            places.retain(|_, pipelines| {
+                pipelines.remove(key);
+                !pipelines.is_empty()
+            });
+        }
+    }
+
+    fn forget(&mut self, key: &PipelineKey) {
+        self.displace(key);
+        self.pipelines.remove(key);
+        self.due.remove(key);
+        if let Some(at) = self.wakes.remove(key) {
+            self.timers.remove(&(at, key.clone()));
+        }
+    }
+
+    fn promotions_seen(&mut self, seen: Seen<ApiPromotion>) {
+        match seen {
+            Seen::Listed(objects) => {
+                let there: HashSet<(PipelineKey, String)> =
+                    objects.iter().map(|o| (pipeline_of(o), o.name_any())).collect();
+                for (key, records) in &mut self.promotions {
+                    records.retain(|name, r| !r.stored || there.contains(&(key.clone(), name.clone())));
+                }
+                objects.into_iter().for_each(|object| self.put_promotion(object));
+                self.listed.1 = true;
+            }
+            Seen::Applied(object) => self.put_promotion(object),
+            Seen::Deleted(object) => {
+                let key = pipeline_of(&object);
+                if let Some(records) = self.promotions.get_mut(&key) {
+                    records.remove(&object.name_any());
+                }
+                self.polling.forget(&object.name_any());
+                self.touch(&key);
+            }
+            Seen::Failed(error) => tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?"),
+        }
+    }
+
+    /// Takes in a record. People change its spec; its status only this process writes, and knows
+    /// better than a watch that lags behind.
+    fn put_promotion(&mut self, mut object: ApiPromotion) {
+        let (key, name) = (pipeline_of(&object), object.name_any());
+        object.metadata.managed_fields = None;
+        let records = self.promotions.entry(key.clone()).or_default();
+        let first = records.get(&name).is_some_and(|r| r.first);
+        if let Some(known) = records.get(&name) {
+            object.status.clone_from(&known.object.status);
+            if known.stored && known.object.spec == object.spec {
+                return;
+            }
+        }
+        records.insert(name, Record { object: Arc::new(object), stored: true, first });
+        self.touch(&key);
+    }
+
+    fn clusters_seen(&mut self, seen: Option<Seen<sluice_api::GitopsCluster>>) {
+        let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
+        self.has_cluster_kind = seen.is_some();
+        match seen {
+            None => self.clusters = Some(HashMap::new()),
+            Some(Seen::Listed(all)) => self.clusters = Some(all.into_iter().map(|c| (key(&c), c.spec)).collect()),
+            Some(Seen::Applied(c)) => {
+                self.clusters.get_or_insert_default().insert(key(&c), c.spec);
+            }
+            Some(Seen::Deleted(c)) => {
+                self.clusters.get_or_insert_default().remove(&key(&c));
+            }
+            Some(Seen::Failed(error)) => {
+                tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
+            }
+        }
+        self.settle_fleet();
+    }
+
+    /// Has a session with each cluster that a pipeline refers to, and with no other.
+    fn settle_fleet(&mut self) {
+        let unwanted: Vec<ClusterKey> =
+            self.places.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key.clone()).collect();
+        for key in unwanted {
+            self.places.remove(&key);
+            self.fleet.end(&key);
+            self.index.forget(&key);
+        }
+        let wanted: Vec<(ClusterKey, BTreeSet<String>)> =
+            self.places.iter().map(|(key, places)| (key.clone(), places.keys().cloned().collect())).collect();
+        for (key, namespaces) in wanted {
+            match self.access(&key) {
+                None => {}
+                Some(Ok(access)) => self.fleet.keep(&key, access, namespaces),
+                Some(Err(why)) => {
+                    self.fleet.end(&key);
+                    self.cluster_event(&key, ClusterEvent::Lost(why));
+                }
+            }
+        }
+    }
+
+    /// Where the kubeconfig of a cluster is; `None` before the hub's clusters are known.
+    fn access(&self, key: &ClusterKey) -> Option<Result<Access, String>> {
+        let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(Access::Local)) };
+        if !self.has_cluster_kind {
+            return Some(Err(
+                "this cluster has no kind GitopsCluster (gitops.weave.works): install its CRD, or leave clusterRef out"
+                    .into(),
+            ));
+        }
+        let Some(spec) = self.clusters.as_ref()?.get(&(namespace.clone(), name.clone())) else {
+            return Some(Err(format!(
+                "there is no GitopsCluster {namespace}/{name}: create it, or correct the target's clusterRef"
+            )));
+        };
+        Some(match spec.kubeconfig_secret() {
+            Some(secret) => Ok(Access::Secret { namespace: namespace.clone(), name: secret }),
+            None => Err(format!(
+                "GitopsCluster {namespace}/{name} says not where its kubeconfig is: set spec.secretRef.name or \
+                 spec.capiClusterRef.name"
+            )),
+        })
+    }
+
+    fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
+        let touched = self.index.apply(key, event);
+        let Some(places) = self.places.get(key) else { return };
+        let pipelines: Vec<PipelineKey> = match touched {
+            Touched::Nothing => return,
+            Touched::Everything => places.values().flatten().cloned().collect(),
+            Touched::Namespaces(namespaces) => {
+                namespaces.iter().filter_map(|n| places.get(n)).flatten().cloned().collect()
+            }
+        };
+        pipelines.iter().for_each(|pipeline| self.touch(pipeline));
+    }
+
+    fn written(&mut self, object: &StatusOf, how: &Written) {
+        self.metrics.written(object.kind(), how);
+        if let Written::Failed(error) = how {
+            tracing::warn!(?object, %error, "cannot write a status; it is tried again");
+        }
+        self.writer.ended(object, how);
+        if let (StatusOf::Pipeline(key), Written::Stands(version)) = (object, how)
+            && let Some(entry) = self.pipelines.get_mut(key)
+        {
+            entry.written = version.parse().unwrap_or(entry.written);
+        }
+        if let (StatusOf::Promotion(..), Written::Stands(_)) = (object, how) {
+            sluice_delivery::fault::point("after-outcome");
+        }
+    }
+
+    /// How long this process has been running.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// The key of a pipeline.
+pub(crate) fn key_of(object: &ApiPipeline) -> PipelineKey {
+    PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+}
+
+/// The key of a promotion's pipeline.
+fn pipeline_of(object: &ApiPromotion) -> PipelineKey {
+    PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.spec.pipeline.clone() }
+}

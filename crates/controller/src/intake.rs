@@ -1,0 +1,45 @@
+//! INTAKE. Everything that can set the loop in motion, as one kind of value, so that the loop has
+//! one door.
+
+use std::fmt;
+
+use sluice_api::{GitopsCluster, Pipeline, Promotion};
+
+use crate::act::Done;
+use crate::observe::facts::{ClusterEvent, ClusterKey};
+use crate::record::writer::{StatusOf, Written};
+use crate::watch::stream::Seen;
+
+/// Names a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PipelineKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for PipelineKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What sets the loop in motion.
+#[derive(Debug)]
+pub enum Input {
+    /// Pipelines on the hub.
+    Pipelines(Seen<Pipeline>),
+    /// Promotions on the hub.
+    Promotions(Seen<Promotion>),
+    /// GitopsClusters on the hub; `None` while it has no such kind.
+    Clusters(Option<Seen<GitopsCluster>>),
+    /// Something happened on a cluster; the number tells which session with it says so.
+    Cluster(ClusterKey, u64, ClusterEvent),
+    /// A status was written, or was not.
+    Written(StatusOf, Written),
+    /// The record of a new promotion was written, or was not.
+    Created(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
+    /// A side effect has ended.
+    Done(Box<Done>),
+}

@@ -1,0 +1,202 @@
+//! What the controller tells of itself in numbers.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use sluice_delivery::{Delivery, Stats};
+
+use crate::record::writer::Written;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Phase {
+    phase: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Write {
+    kind: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    operation: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    forge: &'static str,
+    method: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Host {
+    host: String,
+}
+
+/// All metrics, and what liveness and readiness are judged by.
+pub struct Metrics {
+    registry: Registry,
+    /// Turns of pipelines.
+    pub turns: Counter,
+    failures: Family<Reason, Counter>,
+    phases: Family<Phase, Counter>,
+    writes: Family<Write, Counter>,
+    clusters: Family<State, Gauge>,
+    wait: Histogram,
+    delivery: Delivery,
+    git: Family<Operation, Gauge>,
+    forge: Family<Call, Gauge>,
+    budget: Family<Host, Gauge>,
+    due: Gauge,
+    begun: Instant,
+    last_tick: AtomicU64,
+    ready: AtomicBool,
+}
+
+/// How long the loop may go without a turn before the process counts as stuck.
+const STUCK: Duration = Duration::from_secs(60);
+
+impl Metrics {
+    /// All of them at zero, and those of delivery as it counts them.
+    pub fn new(delivery: Delivery) -> Self {
+        let mut registry = Registry::with_prefix("sluice");
+        let turns = Counter::default();
+        let failures = Family::<Reason, Counter>::default();
+        let phases = Family::<Phase, Counter>::default();
+        let writes = Family::<Write, Counter>::default();
+        let clusters = Family::<State, Gauge>::default();
+        let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
+        let git = Family::<Operation, Gauge>::default();
+        let forge = Family::<Call, Gauge>::default();
+        let budget = Family::<Host, Gauge>::default();
+        let due = Gauge::default();
+        registry.register("turns", "Turns of pipelines", turns.clone());
+        registry.register("promotion_failures", "Failures on the way of promotions, by reason", failures.clone());
+        registry.register("promotion_phases", "Promotions that came into a phase", phases.clone());
+        registry.register("api_writes", "Writes to the hub's API server", writes.clone());
+        registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
+        registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
+        registry.register("git_operations", "Operations on git servers so far", git.clone());
+        registry.register("forge_calls", "Calls of forges so far", forge.clone());
+        registry.register("forge_budget", "Calls that a forge's host said it would still take", budget.clone());
+        registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
+        Self {
+            registry,
+            turns,
+            failures,
+            phases,
+            writes,
+            clusters,
+            wait,
+            delivery,
+            git,
+            forge,
+            budget,
+            due,
+            begun: Instant::now(),
+            last_tick: AtomicU64::new(0),
+            ready: AtomicBool::new(false),
+        }
+    }
+
+    /// Something failed on the way of a promotion.
+    pub fn failed(&self, reason: &str) {
+        self.failures.get_or_create(&Reason { reason: reason.into() }).inc();
+    }
+
+    /// A promotion came into a phase.
+    pub fn entered(&self, phase: &str) {
+        self.phases.get_or_create(&Phase { phase: phase.into() }).inc();
+    }
+
+    /// A status was written, or was not.
+    pub fn written(&self, kind: &str, how: &Written) {
+        let result = match how {
+            Written::Stands(_) => "ok",
+            Written::Gone => "gone",
+            Written::Failed(_) => "failed",
+        };
+        self.writes.get_or_create(&Write { kind: kind.into(), result }).inc();
+    }
+
+    /// An object was written.
+    pub fn wrote(&self, kind: &str) {
+        self.writes.get_or_create(&Write { kind: kind.into(), result: "ok" }).inc();
+    }
+
+    /// An event waited so long for its turn.
+    pub fn waited(&self, time: Duration) {
+        self.wait.observe(time.as_secs_f64());
+    }
+
+    /// So many clusters are up, of so many.
+    pub fn clusters(&self, up: usize, all: usize) {
+        self.clusters.get_or_create(&State { state: "up" }).set(up as i64);
+        self.clusters.get_or_create(&State { state: "down" }).set((all - up) as i64);
+    }
+
+    /// What delivery has counted.
+    fn count(&self, stats: &Stats) {
+        let git = [("fetch", stats.git_fetches), ("push", stats.git_pushes), ("rebuild", stats.git_rebuilds)];
+        for (operation, n) in git {
+            self.git.get_or_create(&Operation { operation }).set(n as i64);
+        }
+        for ((forge, method, status), n) in &stats.forge_calls {
+            self.forge.get_or_create(&Call { forge, method, status: *status }).set(*n as i64);
+        }
+        for (host, left) in &stats.forge_budget {
+            self.budget.get_or_create(&Host { host: host.clone() }).set(*left as i64);
+        }
+    }
+
+    /// The loop has turned, and left so many pipelines waiting.
+    pub fn ticked(&self, due: usize) {
+        self.due.set(due as i64);
+        self.last_tick.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// The hub has been read.
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the hub has been read.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Whether the loop has turned lately.
+    pub fn is_live(&self) -> bool {
+        let last = Duration::from_millis(self.last_tick.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(last) < STUCK
+    }
+
+    /// Everything in the text format of OpenMetrics.
+    pub fn render(&self) -> String {
+        self.count(&self.delivery.stats());
+        let mut text = String::new();
+        match encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(error) => format!("# {error}\n"),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The observed state of all clusters: what watch events have added up to.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
+
+/// All clusters.
+#[derive(Debug, Default)]
+pub struct Index {
+    clusters: HashMap<ClusterKey, Cluster>,
+}
+
+/// Whether a cluster can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Being asked for everything; nothing is known yet.
+    Connecting,
+    /// Known, and kept up to date.
+    Up,
+    /// Why not, and what to do.
+    Lost(String),
+}
+
+/// Whether the objects of a kind are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// They are.
+    Listed,
+    /// The cluster has no such kind.
+    Absent,
+    /// Why not, and what to do.
+    Unreadable(String),
+}
+
+/// The observed state of one cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    link: Link,
+    readings: BTreeMap<(Kind, Option<String>), Reading>,
+    objects: BTreeMap<ObjectKey, Fact>,
+    made: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
+}
+
+/// Which targets an event may have changed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// None.
+    Nothing,
+    /// Those in these namespaces of the cluster.
+    Namespaces(BTreeSet<String>),
+    /// Every target on the cluster.
+    Everything,
+}
+
+impl Index {
+    /// Takes in what happened on a cluster.
+    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> Touched {
+        self.clusters.entry(cluster.clone()).or_insert_with(Cluster::new).apply(event)
+    }
+
+    /// Forgets a cluster that nobody refers to any more.
+    pub fn forget(&mut self, cluster: &ClusterKey) {
+        self.clusters.remove(cluster);
+    }
+
+    /// The state of a cluster, once something is known of it.
+    pub fn cluster(&self, key: &ClusterKey) -> Option<&Cluster> {
+        self.clusters.get(key)
+    }
+
+    /// How many clusters are up, and how many there are.
+    pub fn clusters_up(&self) -> (usize, usize) {
+        (self.clusters.values().filter(|c| c.link == Link::Up).count(), self.clusters.len())
+    }
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self {
+            link: Link::Connecting,
+            readings: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            made: HashMap::new(),
+        }
+    }
+
+    /// Whether it can be used.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Whether the objects of a kind in a namespace are known; `None` before that is clear. Where
+    /// the whole cluster may not be read, what was learned of the namespace counts.
+    pub fn reading(&self, kind: Kind, namespace: &str) -> Option<&Reading> {
+        match self.readings.get(&(kind, None)) {
+            Some(Reading::Unreadable(_)) => self.readings.get(&(kind, Some(namespace.into()))),
+            known => known,
+        }
+    }
+
+    /// An object.
+    pub fn object(&self, key: &ObjectKey) -> Option<&Fact> {
+        self.objects.get(key)
+    }
+
+    /// The objects of a kind in a namespace, by name.
+    pub fn objects_in(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
+        let from = ObjectKey { kind, namespace: namespace.into(), name: String::new() };
+        let namespace = namespace.to_string();
+        self.objects.range(from..).take_while(move |(k, _)| k.kind == kind && k.namespace == namespace)
+    }
+
+    /// What an object made, by kind and name.
+    pub fn made_by(&self, owner: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
+        self.made.get(owner).into_iter().flatten().filter_map(|k| self.objects.get_key_value(k))
+    }
+
+    fn apply(&mut self, event: ClusterEvent) -> Touched {
+        match event {
+            ClusterEvent::Connected => {
+                self.link = Link::Connecting;
+                self.readings.clear();
+                Touched::Nothing
+            }
+            ClusterEvent::Lost(why) => {
+                let changed = self.link != Link::Lost(why.clone());
+                self.link = Link::Lost(why);
+                if changed { Touched::Everything } else { Touched::Nothing }
+            }
+            ClusterEvent::Listed(kind, scope, facts) => self.listed(kind, scope, facts),
+            ClusterEvent::Unreadable(kind, scope, why) => self.read(kind, scope, Reading::Unreadable(why)),
+            ClusterEvent::Absent(kind) => {
+                self.objects.retain(|key, _| key.kind != kind);
+                self.read(kind, None, Reading::Absent)
+            }
+            ClusterEvent::Applied(key, fact) => self.put(key, fact),
+            ClusterEvent::Deleted(key) => self.take(&key),
+        }
+    }
+
+    fn read(&mut self, kind: Kind, scope: Option<String>, reading: Reading) -> Touched {
+        let before = self.readings.insert((kind, scope), reading.clone());
+        let was_up = self.link == Link::Up;
+        if self.link == Link::Connecting && Kind::ALL.iter().all(|k| self.readings.contains_key(&(*k, None))) {
+            self.link = Link::Up;
+        }
+        if was_up && before == Some(reading) { Touched::Nothing } else { Touched::Everything }
+    }
+
+    fn listed(&mut self, kind: Kind, scope: Option<String>, facts: Vec<(ObjectKey, Fact)>) -> Touched {
+        let there: BTreeSet<&ObjectKey> = facts.iter().map(|(key, _)| key).collect();
+        let in_scope = |key: &ObjectKey| key.kind == kind && scope.as_ref().is_none_or(|s| *s == key.namespace);
+        let gone: Vec<ObjectKey> =
+            self.objects.keys().filter(|k| in_scope(k) && !there.contains(k)).cloned().collect();
+        let mut touched = BTreeSet::new();
+        let mut note = |t: Touched| {
+            if let Touched::Namespaces(namespaces) = t {
+                touched.extend(namespaces);
+            }
+        };
+        for key in gone {
+            note(self.take(&key));
+        }
+        for (key, fact) in facts {
+            note(self.put(key, fact));
+        }
+        match self.read(kind, scope, Reading::Listed) {
+            Touched::Everything => Touched::Everything,
+            _ if touched.is_empty() => Touched::Nothing,
+            _ => Touched::Namespaces(touched),
+        }
+    }
+
+    fn put(&mut self, key: ObjectKey, fact: Fact) -> Touched {
+        if self.objects.get(&key) == Some(&fact) {
+            return Touched::Nothing;
+        }
+        let mut touched = self.concerns(&key);
+        if let Fact::Workload(made) = &fact {
+            touched.insert(made.owner.namespace.clone());
+            self.made.entry(made.owner.clone()).or_default().insert(key.clone());
+        }
+        if let Some(Fact::Workload(before)) = self.objects.insert(key.clone(), fact.clone())
+            && !matches!(&fact, Fact::Workload(now) if now.owner == before.owner)
+        {
+            self.disown(&before.owner, &key);
+        }
+        Touched::Namespaces(touched)
+    }
+
+    fn take(&mut self, key: &ObjectKey) -> Touched {
+        if !self.objects.contains_key(key) {
+            return Touched::Nothing;
+        }
+        let touched = self.concerns(key);
+        if let Some(Fact::Workload(made)) = self.objects.remove(key) {
+            self.disown(&made.owner, key);
+        }
+        Touched::Namespaces(touched)
+    }
+
+    fn disown(&mut self, owner: &ObjectKey, key: &ObjectKey) {
+        if let Some(made) = self.made.get_mut(owner) {
+            made.remove(key);
+            if made.is_empty() {
+                self.made.remove(owner);
+            }
+        }
+    }
+
+    /// The namespaces whose targets an object belongs to, as it was until now.
+    fn concerns(&self, key: &ObjectKey) -> BTreeSet<String> {
+        let mut namespaces = BTreeSet::new();
+        match (key.kind, self.objects.get(key)) {
+            (Kind::Namespace, _) => namespaces.insert(key.name.clone()),
+            (Kind::GitRepository, _) => {
+                // Any Flux object may refer to it, from its own namespace or another.
+                let of = (key.namespace.clone(), key.name.clone());
+                let referring = self.objects.iter().filter(|(_, fact)| {
+                    matches!(fact, Fact::Flux(flux) if flux.git_source.as_ref() == Some(&of))
+                });
+                namespaces.extend(referring.map(|(k, _)| k.namespace.clone()));
+                true
+            }
+            (_, Some(Fact::Workload(made))) => namespaces.insert(made.owner.namespace.clone()),
+            (Kind::Kustomization | Kind::HelmRelease, _) => namespaces.insert(key.namespace.clone()),
+            _ => false,
+        };
+        namespaces
+    }
+}

@@ -1,0 +1,8 @@
+//! OBSERVE. A synchronous fold: watch events go in, what each target shows comes out. Nothing here
+//! waits or talks to a server.
+
+pub mod facts;
+pub mod health;
+pub mod index;
+pub mod target;
+pub mod trim;

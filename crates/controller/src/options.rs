@@ -1,0 +1,43 @@
+//! The settings of the controller, ready to use; flags are the binary's business.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::observe::facts::ClusterKey;
+
+/// How the controller shall run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only pipelines in this namespace are looked after.
+    pub watch_namespace: Option<String>,
+    /// A pipeline may refer to clusters in its own namespace only.
+    pub no_cross_namespace_refs: bool,
+    /// Programs that a kubeconfig names are run.
+    pub insecure_kubeconfig_exec: bool,
+    /// Where metrics are served; `None` for nowhere.
+    pub metrics_addr: Option<SocketAddr>,
+    /// Where health is served; `None` for nowhere.
+    pub health_addr: Option<SocketAddr>,
+    /// Where copies of repositories are kept. May be wiped at any time.
+    pub cache_dir: PathBuf,
+    /// How often a new change request is looked at.
+    pub poll_interval: Duration,
+    /// How long one delivery may take.
+    pub delivery_timeout: Duration,
+}
+
+impl Options {
+    /// Why pipelines of a namespace may not refer to a cluster; `None` when they may.
+    pub fn refuses(&self, cluster: &ClusterKey, namespace: &str) -> Option<String> {
+        match cluster {
+            ClusterKey::Remote { namespace: other, .. } if self.no_cross_namespace_refs && other != namespace => {
+                Some(format!(
+                    "{cluster} is in another namespace than the Pipeline, which --no-cross-namespace-refs forbids: \
+                     name a GitopsCluster in namespace {namespace}"
+                ))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Kubernetes events about promotions: that one waits for people, and each failure with what to do.
+//! Only promotions are told of, never housekeeping.
+
+use std::sync::Arc;
+
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource, ResourceExt};
+use sluice_api::FIELD_MANAGER;
+use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::{Promotion, PromotionStatus};
+use sluice_core::model::Phase;
+
+use super::promotion::Change;
+use crate::metrics::Metrics;
+
+/// The longest note that an event may have, in bytes.
+const LONGEST: usize = 1000;
+
+/// Sends events.
+#[derive(Clone)]
+pub struct Events {
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+impl Events {
+    /// Events in the name of Sluice.
+    pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
+        let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
+        Self { recorder: Recorder::new(client, reporter), metrics }
+    }
+
+    /// Tells of a change, if people should hear of it.
+    pub fn tell(&self, pipeline: &Pipeline, promotion: &Promotion, before: &PromotionStatus, change: &Change) {
+        let Some((type_, reason, message)) = worth_telling(before, change) else { return };
+        let spec = &promotion.spec;
+        let note = format!("{} into {}: {message}", spec.revision, spec.environment);
+        let event = Event {
+            type_,
+            reason: reason.into(),
+            note: Some(note.chars().take(LONGEST / 4).collect()),
+            action: "Promote".into(),
+            secondary: Some(promotion.object_ref(&())),
+        };
+        let (recorder, metrics, about) = (self.recorder.clone(), self.metrics.clone(), pipeline.object_ref(&()));
+        let name = promotion.name_any();
+        tokio::spawn(async move {
+            match recorder.publish(&event, &about).await {
+                Ok(()) => metrics.wrote("Event"),
+                Err(error) => tracing::warn!(promotion = name, %error, "cannot send an event"),
+            }
+        });
+    }
+}
+
+fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType, &'static str, String)> {
+    match change {
+        Change::Proposed(request) if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) => {
+            Some((EventType::Normal, "Proposed", format!("{} waits to be merged", request.url)))
+        }
+        Change::Delivered { reason: "Committed", message, .. } => {
+            Some((EventType::Normal, "Committed", message.clone()))
+        }
+        Change::Failed { reason, message, .. } | Change::Trouble { reason, message }
+            if before.message != *message =>
+        {
+            Some((EventType::Warning, reason, message.clone()))
+        }
+        Change::Rejected { message, .. } => Some((EventType::Warning, "Rejected", message.clone())),
+        Change::Moved(to) if to.to == Phase::Failed => {
+            Some((EventType::Warning, to.reason, to.message.clone()))
+        }
+        _ => None,
+    }
+}

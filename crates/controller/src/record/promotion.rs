@@ -1,0 +1,193 @@
+//! The records of promotions: what a new one says, and what becomes of its status when something
+//! was decided or done. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::{ChangeRequest, Evidence, Phase, Promotion, PromotionSpec, PromotionStatus};
+use sluice_core::decide::{Intent, Move};
+use sluice_core::model::Gate;
+
+use crate::translate;
+
+/// Labels of a Promotion, for selecting.
+pub const PIPELINE_LABEL: &str = "pipelines.weave.works/pipeline";
+/// Labels of a Promotion, for selecting.
+pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
+
+/// The object that records an intent.
+pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
+    let owner = OwnerReference {
+        api_version: Pipeline::api_version(&()).into(),
+        kind: Pipeline::kind(&()).into(),
+        name: pipeline.name_any(),
+        uid: pipeline.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    // A label's value is 63 characters at most, a pipeline's name may be longer.
+    let label = |text: &str| text.chars().take(63).collect::<String>();
+    let evidence = intent.proven_by.iter().map(|(environment, target, at)| Evidence {
+        environment: environment.clone(),
+        target: target.clone(),
+        at: translate::time(*at),
+    });
+    Promotion {
+        metadata: ObjectMeta {
+            name: Some(intent.name.clone()),
+            namespace: pipeline.namespace(),
+            owner_references: Some(vec![owner]),
+            labels: Some(
+                [
+                    (PIPELINE_LABEL.to_string(), label(&pipeline.name_any())),
+                    (ENVIRONMENT_LABEL.to_string(), label(&intent.environment)),
+                ]
+                .into(),
+            ),
+            ..ObjectMeta::default()
+        },
+        spec: PromotionSpec {
+            pipeline: pipeline.name_any(),
+            environment: intent.environment.clone(),
+            revision: intent.revision.to_string(),
+            facets: intent.revision.to_strings(),
+            run: intent.run,
+            sequence: intent.sequence,
+            replaces: intent.replaces.clone(),
+            evidence: evidence.collect(),
+            approval: None,
+            retry: None,
+        },
+        status: None,
+    }
+}
+
+/// Something that changes the record of a promotion.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It was decided that it is somewhere else now.
+    Moved(Move),
+    /// Its gates were looked at.
+    Waits {
+        /// Every gate.
+        gates: Vec<Gate>,
+        /// What it waits for.
+        message: String,
+    },
+    /// Its change request is open.
+    Proposed(ChangeRequest),
+    /// It was merged, committed, or found in place.
+    Delivered {
+        /// One word for how.
+        reason: &'static str,
+        /// A sentence for how.
+        message: String,
+        /// The commit that carries it.
+        commit: Option<String>,
+        /// Its change request, if it has one.
+        request: Option<ChangeRequest>,
+    },
+    /// Its change request was closed unmerged.
+    Rejected {
+        /// The change request as it is now.
+        request: Option<ChangeRequest>,
+        /// A sentence.
+        message: String,
+    },
+    /// Something about an open change request failed; it stays as it is.
+    Trouble {
+        /// One word for why.
+        reason: &'static str,
+        /// What went wrong and what to do.
+        message: String,
+    },
+    /// Its change request was closed by Sluice, which needs it no more.
+    Withdrawn,
+    /// Delivery failed.
+    Failed {
+        /// One word for why.
+        reason: &'static str,
+        /// What went wrong and what to do.
+        message: String,
+        /// When to try again; `None` when that would not help.
+        again: Option<Timestamp>,
+    },
+}
+
+/// The status after a change. A promotion that has ended stays ended: what was still under way then
+/// is added to its story, and does not bring it back.
+pub fn apply(before: &PromotionStatus, change: &Change, now: Timestamp) -> PromotionStatus {
+    let mut status = before.clone();
+    let ended = translate::phase(before.phase).has_ended();
+    let enter = |status: &mut PromotionStatus, phase: Phase, reason: &str, message: String| {
+        if ended && !matches!(change, Change::Moved(_)) {
+            return;
+        }
+        if status.phase != phase || !status.times.contains_key(&format!("{phase:?}")) {
+            status.times.insert(format!("{phase:?}"), translate::time(now));
+        }
+        status.phase = phase;
+        status.reason = reason.into();
+        status.message = message;
+    };
+    match change {
+        Change::Moved(to) => {
+            enter(&mut status, translate::api_phase(to.to), to.reason, to.message.clone());
+            if to.to == sluice_core::model::Phase::Pending {
+                status.attempts = 0;
+                status.next_attempt = None;
+                status.times.remove("Delivered");
+            }
+            if to.answers.is_some() {
+                status.retried.clone_from(&to.answers);
+            }
+        }
+        Change::Waits { gates, message } => {
+            status.gates = translate::gates(gates);
+            enter(&mut status, Phase::Pending, "WaitingForGate", message.clone());
+        }
+        Change::Proposed(request) => {
+            let message = format!("waits for {} to be merged", request.url);
+            status.commit = Some(request.head_commit.clone());
+            status.change_request = Some(request.clone());
+            delivered_something(&mut status);
+            enter(&mut status, Phase::Proposed, "Proposed", message);
+        }
+        Change::Delivered { reason, message, commit, request } => {
+            status.commit = commit.clone().or(status.commit);
+            status.change_request = request.clone().or(status.change_request);
+            delivered_something(&mut status);
+            enter(&mut status, Phase::Delivered, reason, message.clone());
+        }
+        Change::Rejected { request, message } => {
+            status.change_request = request.clone().or(status.change_request);
+            enter(&mut status, Phase::Rejected, "Rejected", message.clone());
+        }
+        Change::Withdrawn => {
+            if let Some(request) = &mut status.change_request {
+                request.state = "closed".into();
+            }
+        }
+        Change::Trouble { reason, message } => {
+            enter(&mut status, before.phase, reason, message.clone());
+        }
+        Change::Failed { reason, message, again } => {
+            status.attempts += 1;
+            status.next_attempt = again.map(translate::time);
+            let phase = if again.is_some() { Phase::Promoting } else { Phase::Failed };
+            enter(&mut status, phase, reason, message.clone());
+        }
+    }
+    status
+}
+
+/// After a success, earlier failures are over.
+fn delivered_something(status: &mut PromotionStatus) {
+    status.next_attempt = None;
+    for gate in &mut status.gates {
+        gate.open = true;
+        gate.message = String::new();
+    }
+}

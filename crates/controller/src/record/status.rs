@@ -1,0 +1,242 @@
+//! The status of a pipeline, composed from what was observed, proven and decided. Pure: the same
+//! facts give the same status, so that one that has not changed is not written.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt;
+use sluice_api::pipeline as api;
+use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_core::decide::Decision;
+use sluice_core::evidence::Evidence;
+use sluice_core::model::{Environment, Phase, Pipeline};
+use sluice_core::world::{Health, Member, Target, World};
+
+use crate::translate;
+
+/// All that a status is composed from.
+pub struct Facts<'a> {
+    /// The object as its owner wrote it.
+    pub object: &'a api::Pipeline,
+    /// The status as it was written last.
+    pub before: &'a api::PipelineStatus,
+    /// The same as `core` sees it.
+    pub pipeline: &'a Pipeline,
+    /// What the targets show.
+    pub world: &'a World,
+    /// What they have proven.
+    pub evidence: &'a Evidence,
+    /// What was decided.
+    pub decision: &'a Decision,
+    /// The records of its promotions.
+    pub promotions: &'a [&'a ApiPromotion],
+    /// For times that start now.
+    pub now: Timestamp,
+}
+
+/// The whole status.
+pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
+    let mut environments = BTreeMap::new();
+    for (i, environment) in facts.pipeline.environments.iter().enumerate() {
+        environments.insert(environment.name.clone(), environment_status(facts, environment, i));
+    }
+    api::PipelineStatus {
+        observed_generation: facts.object.metadata.generation.unwrap_or_default(),
+        conditions: conditions(facts, &environments),
+        summary: Some(summary(facts, &environments)),
+        environments,
+    }
+}
+
+fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize) -> api::EnvironmentStatus {
+    let spec = &facts.object.spec.environments[place];
+    let before = facts.before.environments.get(&environment.name);
+    let mut targets = Vec::new();
+    for (name, target) in environment.targets.iter().zip(&spec.targets) {
+        let shown = facts.world.target(&environment.name, name).cloned().unwrap_or_default();
+        let earlier = before.and_then(|b| b.targets.iter().find(|t| t.name == *name));
+        let proofs = facts.evidence.of(&environment.name, name);
+        let mut status = target_status(facts, name, target, &shown, earlier);
+        status.verified = translate::verified(proofs);
+        targets.push(status);
+    }
+    let first = targets.first().and_then(|t| t.revision.clone());
+    let revision = first.filter(|r| targets.iter().all(|t| t.revision.as_ref() == Some(r)));
+    let in_hand = in_hand(facts, &environment.name);
+    let waits = in_hand.filter(|p| is_waiting_for_approval(p)).map(|p| p.spec.revision.clone());
+    api::EnvironmentStatus {
+        health: targets.iter().map(|t| t.health).max().unwrap_or_default(),
+        revision,
+        message: facts.decision.notes.get(&environment.name).map(|n| n.message.clone()).unwrap_or_default(),
+        targets,
+        waiting_approval: api::WaitingApproval { revision: waits.unwrap_or_default() },
+        promotion: in_hand.map(promotion_summary),
+    }
+}
+
+fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
+    promotion.status.as_ref().is_some_and(|s| s.gates.iter().any(|g| g.name == "Approval" && !g.open))
+}
+
+/// The promotion that an environment's people want to see: the newest that has not ended, else the
+/// newest that ended in a way that stops the line.
+fn in_hand<'a>(facts: &Facts<'a>, environment: &str) -> Option<&'a ApiPromotion> {
+    let newest = |wanted: &dyn Fn(Phase) -> bool| {
+        let of = facts.promotions.iter().filter(|p| p.spec.environment == environment);
+        of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.spec.sequence).copied()
+    };
+    let going = newest(&|phase| !phase.has_ended());
+    let stopped = || newest(&|_| true).filter(|p| matches!(phase_of(p), Phase::Failed | Phase::Rejected));
+    going.or_else(stopped)
+}
+
+fn phase_of(promotion: &ApiPromotion) -> Phase {
+    translate::phase(promotion.status.as_ref().map(|s| s.phase).unwrap_or_default())
+}
+
+fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
+    let status = promotion.status.clone().unwrap_or_default();
+    api::PromotionSummary {
+        name: promotion.name_any(),
+        revision: promotion.spec.revision.clone(),
+        phase: status.phase,
+        message: status.message,
+        pull_request: status.change_request.map(|r| api::PullRequestSummary { url: r.url, state: r.state }),
+    }
+}
+
+fn target_status(
+    facts: &Facts<'_>,
+    name: &str,
+    spec: &api::Target,
+    shown: &Target,
+    earlier: Option<&api::TargetStatus>,
+) -> api::TargetStatus {
+    let health = shown.health();
+    // Flux says since when a workload is as it is; since when a target cannot be read, only we know.
+    let unchanged = earlier.filter(|e| e.health == translate::api_health(health)).and_then(|e| e.since.clone());
+    let by_flux = shown.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
+    let since = by_flux.or(unchanged).unwrap_or_else(|| translate::time(facts.now));
+    let quiet = matches!(health, Health::Ready | Health::Progressing);
+    let app = facts.object.spec.app_ref.clone().unwrap_or_default();
+    api::TargetStatus {
+        name: name.into(),
+        namespace: spec.namespace.clone(),
+        cluster_app_ref: Some(api::ClusterAppRef {
+            api_version: app.api_version,
+            kind: app.kind,
+            name: app.name,
+            cluster_ref: spec.cluster_ref.clone(),
+        })
+        .filter(|r| *r != api::ClusterAppRef::default()),
+        health: translate::api_health(health),
+        since: Some(since),
+        ready: health == Health::Ready,
+        revision: shown.revision(&facts.pipeline.tracks).map(|r| r.to_string()),
+        error: if quiet { String::new() } else { shown.complaint() },
+        workloads: shown.members.iter().flat_map(workloads).collect(),
+        verified: Vec::new(),
+    }
+}
+
+/// A member, followed by what it made.
+fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
+    let own = api::WorkloadStatus {
+        kind: member.kind.clone(),
+        name: member.name.clone(),
+        version: member.version.clone(),
+        health: translate::api_health(member.health),
+        message: member.message.clone(),
+        images: Vec::new(),
+    };
+    let made = member.made.iter().map(|made| {
+        let tags = made.images.iter().map(|i| crate::observe::trim::image(i).1);
+        api::WorkloadStatus {
+            kind: made.kind.clone(),
+            name: made.name.clone(),
+            version: tags.collect::<Vec<_>>().join(", "),
+            health: translate::api_health(made.health),
+            message: made.message.clone(),
+            images: made.images.clone(),
+        }
+    });
+    std::iter::once(own).chain(made).collect()
+}
+
+fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> api::Summary {
+    let mut runs = Vec::new();
+    let mut promoting = Vec::new();
+    for environment in &facts.pipeline.environments {
+        let Some(status) = environments.get(&environment.name) else { continue };
+        let shown = status.revision.as_deref().map(crate::observe::trim::short);
+        let mixed = if status.targets.iter().any(|t| t.revision.is_some()) { "mixed" } else { "?" };
+        runs.push(format!("{}:{}", environment.name, shown.as_deref().unwrap_or(mixed)));
+        if let Some(promotion) = &status.promotion {
+            promoting.push(format!("{}→{} {:?}", promotion.revision, environment.name, promotion.phase));
+        }
+    }
+    api::Summary { environments: runs.join(" "), promoting: promoting.join(", ") }
+}
+
+fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> Vec<Condition> {
+    let refused: Vec<String> = facts
+        .decision
+        .notes
+        .iter()
+        .filter(|(_, n)| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
+        .map(|(_, n)| n.message.clone())
+        .collect();
+    let mut unreadable = Vec::new();
+    let mut moving = Vec::new();
+    for (name, environment) in environments {
+        for target in &environment.targets {
+            match target.health {
+                api::Health::Unknown => unreadable.push(format!("{name}/{}: {}", target.name, target.error)),
+                api::Health::Progressing => moving.push(format!("{name}/{}", target.name)),
+                _ => {}
+            }
+        }
+    }
+    let pending: Vec<String> = environments
+        .iter()
+        .filter(|(_, e)| !e.message.is_empty())
+        .map(|(name, e)| format!("{name}: {}", e.message))
+        .collect();
+    let mut wanted: Vec<(&str, bool, &str, String)> = Vec::new();
+    if !refused.is_empty() {
+        wanted.push(("Stalled", true, "StrategyRefused", refused.join("; ")));
+        wanted.push(("Ready", false, "StrategyRefused", refused.join("; ")));
+    } else if !unreadable.is_empty() {
+        wanted.push(("Ready", false, "TargetNotReadable", unreadable.join("; ")));
+    } else if facts.pipeline.suspended {
+        wanted.push(("Ready", true, "Suspended", "observed only: spec.suspend is true".into()));
+    } else {
+        wanted.push(("Ready", true, "ReconciliationSucceeded", "all targets were read".into()));
+    }
+    if !moving.is_empty() {
+        wanted.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
+    }
+    if !pending.is_empty() {
+        wanted.push(("PromotionPending", true, "Waiting", pending.join("; ")));
+    }
+    wanted.into_iter().map(|(type_, status, reason, message)| condition(facts, type_, status, reason, message)).collect()
+}
+
+/// The longest message that a condition may have.
+const LONGEST: usize = 32_000;
+
+fn condition(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, message: String) -> Condition {
+    let status = if status { "True" } else { "False" };
+    let before = facts.before.conditions.iter().find(|c| c.type_ == type_);
+    let since = before.filter(|c| c.status == status).map(|c| c.last_transition_time.clone());
+    let now = Timestamp::from_second(facts.now.as_second()).unwrap_or(facts.now);
+    Condition {
+        type_: type_.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: message.chars().take(LONGEST).collect(),
+        observed_generation: facts.object.metadata.generation,
+        last_transition_time: since.unwrap_or(Time(now)),
+    }
+}

@@ -1,0 +1,160 @@
+//! Writes statuses, one at a time for each object and the newest one last: a status that was
+//! overtaken while another was being written is never sent. What fails is tried again until it
+//! stands or its object is gone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::intake::{Input, PipelineKey};
+
+/// The object whose status is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StatusOf {
+    /// A pipeline.
+    Pipeline(PipelineKey),
+    /// A promotion of a pipeline, by its name.
+    Promotion(PipelineKey, String),
+}
+
+impl StatusOf {
+    /// The kind, for metrics and logs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            StatusOf::Pipeline(_) => "Pipeline",
+            StatusOf::Promotion(..) => "Promotion",
+        }
+    }
+}
+
+/// How a write ended.
+#[derive(Debug)]
+pub enum Written {
+    /// It stands, under this resource version.
+    Stands(String),
+    /// The object is gone.
+    Gone,
+    /// It failed and is to be tried again.
+    Failed(kube::Error),
+}
+
+/// The queue of statuses to be written.
+pub struct Writer {
+    client: Client,
+    tell: mpsc::UnboundedSender<Input>,
+    permits: Arc<Semaphore>,
+    slots: HashMap<StatusOf, Slot>,
+}
+
+struct Slot {
+    next: Option<Value>,
+    writing: Value,
+    failures: u32,
+}
+
+/// How many statuses are written side by side: enough to keep an API server busy.
+const CONCURRENT: usize = 32;
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+impl Writer {
+    /// A writer that tells how each write ended.
+    pub fn new(client: Client, tell: mpsc::UnboundedSender<Input>) -> Self {
+        Self { client, tell, permits: Arc::new(Semaphore::new(CONCURRENT)), slots: HashMap::new() }
+    }
+
+    /// Has a status written, in place of any earlier one that has not been sent yet.
+    pub fn write(&mut self, object: StatusOf, status: Value) {
+        if let Some(slot) = self.slots.get_mut(&object) {
+            slot.next = Some(status);
+            return;
+        }
+        self.send(&object, status.clone(), Duration::ZERO);
+        self.slots.insert(object, Slot { next: None, writing: status, failures: 0 });
+    }
+
+    /// Whether the status of an object is being written.
+    pub fn is_writing(&self, object: &StatusOf) -> bool {
+        self.slots.contains_key(object)
+    }
+
+    /// Takes note of how a write ended, and sends what has come up in the meantime.
+    pub fn ended(&mut self, object: &StatusOf, how: &Written) {
+        let Some(slot) = self.slots.get_mut(object) else { return };
+        let (status, pause) = match how {
+            Written::Gone => (None, Duration::ZERO),
+            Written::Stands(_) => {
+                slot.failures = 0;
+                (slot.next.take(), Duration::ZERO)
+            }
+            Written::Failed(_) => {
+                slot.failures += 1;
+                let pause = Duration::from_millis(250 * 2u64.pow(slot.failures.min(8)));
+                (Some(slot.next.take().unwrap_or_else(|| slot.writing.clone())), pause.min(LONGEST_PAUSE))
+            }
+        };
+        match status {
+            Some(status) => {
+                slot.writing = status.clone();
+                self.send(object, status, pause);
+            }
+            None => {
+                self.slots.remove(object);
+            }
+        }
+    }
+
+    fn send(&self, object: &StatusOf, status: Value, pause: Duration) {
+        let (client, tell, permits, object) =
+            (self.client.clone(), self.tell.clone(), self.permits.clone(), object.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let _permit = permits.acquire().await;
+            let result = match &object {
+                StatusOf::Pipeline(key) => patch::<Pipeline>(client, &key.namespace, &key.name, status).await,
+                StatusOf::Promotion(key, name) => {
+                    patch::<Promotion>(client, &key.namespace, name, status).await
+                }
+            };
+            let how = match result {
+                Ok(version) => Written::Stands(version),
+                Err(kube::Error::Api(e)) if e.code == 404 => Written::Gone,
+                Err(error) => Written::Failed(error),
+            };
+            // The receiver ends only with the process.
+            let _ = tell.send(Input::Written(object, how));
+        });
+    }
+}
+
+/// How long a write may take before it counts as failed.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn patch<K>(client: Client, namespace: &str, name: &str, status: Value) -> kube::Result<String>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    PartialObjectMeta<K>: DeserializeOwned + Clone + std::fmt::Debug,
+    K: Clone + std::fmt::Debug,
+{
+    let body = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "name": name, "namespace": namespace },
+        "status": status,
+    });
+    let api: Api<PartialObjectMeta<K>> = Api::namespaced(client, namespace);
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let patch = Patch::Apply(&body);
+    let sent = api.patch_status(name, &params, &patch);
+    match tokio::time::timeout(DEADLINE, sent).await {
+        Ok(result) => result.map(|object| object.metadata.resource_version.unwrap_or_default()),
+        Err(_) => Err(kube::Error::Service("the API server did not answer in time".into())),
+    }
+}

@@ -1,0 +1,121 @@
+//! Starts everything: the hub's watches, the servers and the loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use sluice_api::cluster::gitops_cluster_resource;
+use sluice_api::{GitopsCluster, Pipeline, Promotion};
+use sluice_delivery::{Delivery, DeliveryError};
+use std::ops::ControlFlow;
+use tokio::sync::mpsc;
+
+use crate::engine::Engine;
+use crate::intake::Input;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::serve;
+use crate::watch::cause::{self, Cause};
+use crate::watch::stream::{Seen, follow};
+
+/// Why the controller ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Delivery could not be set up.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
+    /// A server could not be started.
+    #[error("cannot serve {what} on {address}: {source}; is the port taken?")]
+    Serve {
+        /// Which.
+        what: &'static str,
+        /// Where.
+        address: std::net::SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Runs the controller until it is dropped or a server of its own fails.
+///
+/// # Errors
+/// When it cannot start. What fails later is tried again.
+pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
+    let delivery = Delivery::new(sluice_delivery::Options {
+        deadline: options.delivery_timeout,
+        ..sluice_delivery::Options::new(options.cache_dir.clone())
+    })?;
+    let metrics = Arc::new(Metrics::new(delivery.clone()));
+    let (metrics_addr, health_addr) = (options.metrics_addr, options.health_addr);
+    let namespace = options.watch_namespace.clone();
+    let (engine, inputs) = Engine::new(options, hub.clone(), delivery, metrics.clone());
+    let door = engine.door();
+    let served = async {
+        let numbers = async {
+            match metrics_addr {
+                Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| failed("metrics", at, e)),
+                None => std::future::pending().await,
+            }
+        };
+        let health = async {
+            match health_addr {
+                Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| failed("health", at, e)),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::try_join!(numbers, health).map(|_| ())
+    };
+    tokio::select! {
+        result = served => result,
+        () = pipelines(hub.clone(), namespace.as_deref(), door.clone()) => Ok(()),
+        () = promotions(hub.clone(), namespace.as_deref(), door.clone()) => Ok(()),
+        () = clusters(hub, door) => Ok(()),
+        () = engine.run(inputs) => Ok(()),
+    }
+}
+
+fn failed(what: &'static str, address: std::net::SocketAddr, source: std::io::Error) -> RunError {
+    RunError::Serve { what, address, source }
+}
+
+fn tell(door: &mpsc::UnboundedSender<Input>, input: Input) -> ControlFlow<()> {
+    if door.send(input).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+async fn pipelines(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSender<Input>) {
+    let api: Api<DeserializeGuard<Pipeline>> = match namespace {
+        Some(namespace) => Api::namespaced(hub, namespace),
+        None => Api::all(hub),
+    };
+    follow(api, watcher::Config::default(), Some, |seen| tell(&door, Input::Pipelines(seen))).await;
+}
+
+async fn promotions(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSender<Input>) {
+    let api: Api<DeserializeGuard<Promotion>> = match namespace {
+        Some(namespace) => Api::namespaced(hub, namespace),
+        None => Api::all(hub),
+    };
+    follow(api, watcher::Config::default(), Some, |seen| tell(&door, Input::Promotions(seen))).await;
+}
+
+/// Follows the hub's GitopsClusters; a hub that has no such kind is asked again now and then.
+async fn clusters(hub: Client, door: mpsc::UnboundedSender<Input>) {
+    let resource = gitops_cluster_resource();
+    loop {
+        let api: Api<DeserializeGuard<GitopsCluster>> = Api::all_with(hub.clone(), &resource);
+        let end = follow(api, watcher::Config::default(), Some, |seen| match seen {
+            Seen::Failed(error) if cause::of_watch(&error) == Cause::NotFound => ControlFlow::Break(true),
+            seen => match tell(&door, Input::Clusters(Some(seen))) {
+                ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                ControlFlow::Break(()) => ControlFlow::Break(false),
+            },
+        })
+        .await;
+        if end == Some(false) || tell(&door, Input::Clusters(None)).is_break() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}

@@ -1,0 +1,241 @@
+//! From the kinds of the API to the values that `core` decides on, with every default filled in,
+//! and back.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
+use sluice_api::promotion::{self, Phase as ApiPhase, Promotion as ApiPromotion};
+use sluice_core::evidence::{Evidence, Proof};
+use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository};
+use sluice_core::revision::Revision;
+use sluice_core::world::Health;
+
+use crate::observe::facts::ClusterKey;
+
+/// How long a delivered revision may take by default.
+const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
+
+/// The pipeline as `core` sees it.
+pub fn pipeline(object: &api::Pipeline) -> Pipeline {
+    let spec = &object.spec;
+    let mut before: Option<String> = None;
+    let mut environments = Vec::new();
+    for environment in &spec.environments {
+        let after = match environment.after.is_empty() {
+            false => environment.after.iter().map(|a| a.0.clone()).collect(),
+            true => before.iter().cloned().collect(),
+        };
+        before = Some(environment.name.clone());
+        let asked = environment.promotion.as_ref().or(spec.promotion.as_ref());
+        environments.push(Environment {
+            name: environment.name.clone(),
+            targets: target_names(&environment.targets),
+            after,
+            policy: asked.map(policy),
+        });
+    }
+    Pipeline {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        suspended: spec.suspend,
+        // The API server has refused what is no facet.
+        tracks: spec.tracks.iter().filter_map(|t| t.parse().ok()).collect(),
+        environments,
+    }
+}
+
+/// The names of an environment's targets: as given, or made from cluster and namespace.
+pub fn target_names(targets: &[Target]) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let mut names = Vec::new();
+    for target in targets {
+        let made = || match &target.cluster_ref {
+            Some(cluster) => format!("{}-{}", cluster.name, target.namespace),
+            None => target.namespace.clone(),
+        };
+        let base = target.name.clone().unwrap_or_else(made);
+        let mut name = base.clone();
+        let mut n = 2;
+        while !taken.insert(name.clone()) {
+            name = format!("{base}-{n}");
+            n += 1;
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// The cluster of a target.
+pub fn cluster_of(target: &Target, pipeline_namespace: &str) -> ClusterKey {
+    match &target.cluster_ref {
+        None => ClusterKey::Local,
+        Some(cluster) => ClusterKey::Remote {
+            namespace: cluster.namespace.clone().unwrap_or_else(|| pipeline_namespace.into()),
+            name: cluster.name.clone(),
+        },
+    }
+}
+
+fn policy(asked: &api::PromotionPolicy) -> Policy {
+    let min_ready = match &asked.min_ready_targets {
+        None => MinReady::Count(1),
+        Some(IntOrPercent::Count(n)) => MinReady::Count(*n),
+        Some(IntOrPercent::Percent(p)) => MinReady::Percent(p.trim_end_matches('%').parse().unwrap_or(100)),
+    };
+    let timeout = asked.timeout.as_ref().and_then(|t| t.parse().ok()).unwrap_or(TIMEOUT);
+    let strategy = asked.strategy.clone().unwrap_or_default();
+    Policy {
+        manual: asked.manual,
+        min_ready,
+        allow_downgrade: asked.allow_downgrade,
+        timeout,
+        writes_to: writes_to(&strategy),
+        refused: refused(&strategy),
+    }
+}
+
+fn writes_to(strategy: &Strategy) -> Option<Repository> {
+    let pull_request = strategy.pull_request.as_ref().map(|s| (&s.url, &s.base_branch));
+    let commit = strategy.commit.as_ref().map(|s| (&s.url, &s.branch));
+    pull_request.or(commit).map(|(url, branch)| Repository { url: url.clone(), branch: branch.clone() })
+}
+
+/// What this version cannot do yet, said before anybody waits for it.
+fn refused(strategy: &Strategy) -> Option<String> {
+    if strategy.notification.is_some() {
+        return Some("this version of Sluice has no notification strategy yet: use pull-request or commit".into());
+    }
+    if strategy.webhook.is_some() {
+        return Some("this version of Sluice has no webhook strategy yet: use pull-request or commit".into());
+    }
+    match &strategy.pull_request {
+        Some(s) if !matches!(s.forge.as_str(), "github" | "gitea") => Some(format!(
+            "this version of Sluice cannot open change requests on {} yet: use type github or gitea, or the \
+             commit strategy",
+            s.forge
+        )),
+        _ => None,
+    }
+}
+
+/// The record of a promotion as `core` sees it. A record whose facets cannot be read is none.
+pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
+    let spec = &object.spec;
+    let status = object.status.clone().unwrap_or_default();
+    let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
+    let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
+    Some(Promotion {
+        name: object.name_any(),
+        environment: spec.environment.clone(),
+        revision: Revision::from_strings(&spec.facets)?,
+        run: spec.run,
+        sequence: spec.sequence,
+        phase: phase(status.phase),
+        approved: spec.approval.is_some(),
+        gates: status
+            .gates
+            .iter()
+            .filter_map(|g| {
+                let name = GATES.into_iter().find(|n| *n == g.name)?;
+                Some(sluice_core::model::Gate { name, open: g.open, message: g.message.clone() })
+            })
+            .collect(),
+        retry: asked_again,
+        next_attempt: time(&status.next_attempt),
+        delivered: time(&status.times.get("Delivered").cloned()),
+        has_open_request: status.change_request.as_ref().is_some_and(|r| r.state == "open"),
+        message: status.message.clone(),
+    })
+}
+
+const GATES: [&str; 2] = ["Approval", "Downgrade"];
+
+/// A phase as `core` names it.
+pub fn phase(phase: ApiPhase) -> Phase {
+    match phase {
+        ApiPhase::Pending => Phase::Pending,
+        ApiPhase::Promoting => Phase::Promoting,
+        ApiPhase::Proposed => Phase::Proposed,
+        ApiPhase::Delivered => Phase::Delivered,
+        ApiPhase::Succeeded => Phase::Succeeded,
+        ApiPhase::Failed => Phase::Failed,
+        ApiPhase::Rejected => Phase::Rejected,
+        ApiPhase::Superseded => Phase::Superseded,
+        ApiPhase::Cancelled => Phase::Cancelled,
+    }
+}
+
+/// A phase as the API names it.
+pub fn api_phase(phase: Phase) -> ApiPhase {
+    match phase {
+        Phase::Pending => ApiPhase::Pending,
+        Phase::Promoting => ApiPhase::Promoting,
+        Phase::Proposed => ApiPhase::Proposed,
+        Phase::Delivered => ApiPhase::Delivered,
+        Phase::Succeeded => ApiPhase::Succeeded,
+        Phase::Failed => ApiPhase::Failed,
+        Phase::Rejected => ApiPhase::Rejected,
+        Phase::Superseded => ApiPhase::Superseded,
+        Phase::Cancelled => ApiPhase::Cancelled,
+    }
+}
+
+/// A health as the API names it.
+pub fn api_health(health: Health) -> api::Health {
+    match health {
+        Health::Ready => api::Health::Ready,
+        Health::Progressing => api::Health::Progressing,
+        Health::Suspended => api::Health::Suspended,
+        Health::Pending => api::Health::Pending,
+        Health::Failed => api::Health::Failed,
+        Health::Unknown => api::Health::Unknown,
+    }
+}
+
+/// What a status has kept of what was proven.
+pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
+    let mut evidence = Evidence::default();
+    for (environment, shown) in status.iter().flat_map(|s| &s.environments) {
+        for target in &shown.targets {
+            let proofs = target.verified.iter().filter_map(|v| {
+                Some(Proof {
+                    revision: Revision::from_strings(&v.facets)?,
+                    arrival: v.arrival,
+                    run: v.run,
+                    at: v.at.parse().unwrap_or_default(),
+                })
+            });
+            evidence.insert(environment, &target.name, proofs.collect());
+        }
+    }
+    evidence
+}
+
+/// Proofs as the status keeps them.
+pub fn verified(proofs: &[Proof]) -> Vec<api::Verified> {
+    let one = |p: &Proof| api::Verified {
+        facets: p.revision.to_strings(),
+        arrival: p.arrival,
+        run: p.run,
+        at: time(p.at),
+    };
+    proofs.iter().map(one).collect()
+}
+
+/// A time as Kubernetes writes it, to the second.
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The gates of a promotion as the API keeps them.
+pub fn gates(gates: &[sluice_core::model::Gate]) -> Vec<promotion::GateStatus> {
+    let one = |g: &sluice_core::model::Gate| promotion::GateStatus {
+        name: g.name.into(),
+        open: g.open,
+        message: g.message.clone(),
+    };
+    gates.iter().map(one).collect()
+}

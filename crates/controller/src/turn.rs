@@ -1,0 +1,130 @@
+//! One turn of one pipeline: the five verbs, one after the other.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use sluice_core::decide::{Decision, Facts, decide};
+use sluice_core::model::Promotion;
+use sluice_core::world::{Target, World};
+
+use crate::engine::Engine;
+use crate::intake::PipelineKey;
+use crate::observe::target::{self, NotYet, Question};
+use crate::record::status;
+use crate::record::writer::StatusOf;
+use crate::translate;
+
+/// How long a cluster may leave its first question unanswered before its targets count as Unknown.
+const GRACE: Duration = Duration::from_secs(20);
+/// The pause between two writes of one pipeline's status: what happens in between is written once.
+const SPACING: Duration = Duration::from_millis(300);
+/// How long a status waits for a side effect that is under way and will change it again.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// What a turn learned before it decided.
+pub(crate) struct Learned {
+    world: World,
+    promotions: Vec<Promotion>,
+}
+
+impl Engine {
+    /// Takes in, observes, decides, acts and records for one pipeline.
+    pub(crate) fn turn(&mut self, key: &PipelineKey, now: Timestamp) {
+        let Some(promotions) = self.take_up(key) else { return };
+        let Some(world) = self.observe(key) else { return };
+        let learned = Learned { world, promotions };
+        let Some(decision) = self.decide(key, &learned, now) else { return };
+        self.act(key, &decision, now);
+        self.record(key, &learned, &decision, now);
+    }
+
+    /// INTAKE: what was started for the pipeline. `None` when it is gone.
+    fn take_up(&mut self, key: &PipelineKey) -> Option<Vec<Promotion>> {
+        let entry = self.pipelines.get_mut(key)?;
+        if let Some(since) = entry.touched.take() {
+            self.metrics.waited(since.elapsed());
+        }
+        let records = self.promotions.get(key);
+        Some(records.into_iter().flatten().filter_map(|(_, r)| translate::promotion(&r.object)).collect())
+    }
+
+    /// OBSERVE: what the targets show. `None` while a cluster is being asked for the first time.
+    fn observe(&mut self, key: &PipelineKey) -> Option<World> {
+        let entry = self.pipelines.get(key)?;
+        let mut world = World::default();
+        let mut waiting = false;
+        for (environment, model) in entry.object.spec.environments.iter().zip(&entry.model.environments) {
+            for (spec, name) in environment.targets.iter().zip(&model.targets) {
+                let cluster = translate::cluster_of(spec, &key.namespace);
+                let question =
+                    Question { pipeline: &key.name, app: entry.object.spec.app_ref.as_ref(), target: spec, cluster: &cluster };
+                let shown = match self.options.refuses(&cluster, &key.namespace) {
+                    Some(refused) => Ok(Target::unreadable(refused)),
+                    None => target::observe(&question, self.index.cluster(&cluster)),
+                };
+                let shown = shown.unwrap_or_else(|NotYet| {
+                    waiting = true;
+                    Target::unreadable(format!("{cluster} has not answered yet"))
+                });
+                world.insert(&environment.name, name, shown);
+            }
+        }
+        if waiting && self.age() < GRACE {
+            self.wake_at(key, Instant::now() + (GRACE - self.age()).max(Duration::from_millis(100)));
+            return None;
+        }
+        Some(world)
+    }
+
+    /// DECIDE: what follows from all that is known.
+    fn decide(&mut self, key: &PipelineKey, learned: &Learned, now: Timestamp) -> Option<Decision> {
+        let entry = self.pipelines.get_mut(key)?;
+        entry.evidence = entry.evidence.after(&entry.model, &learned.world, now);
+        Some(decide(Facts {
+            pipeline: &entry.model,
+            world: &learned.world,
+            evidence: &entry.evidence,
+            promotions: &learned.promotions,
+            now,
+        }))
+    }
+
+    /// RECORD: the status, if it is another than before.
+    fn record(&mut self, key: &PipelineKey, learned: &Learned, decision: &Decision, now: Timestamp) {
+        if let Some(wake) = decision.wake {
+            let pause = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
+            self.wake_at(key, Instant::now() + pause);
+        }
+        let busy = self.under_way.keys().any(|(pipeline, _)| pipeline == key);
+        let Some(entry) = self.pipelines.get_mut(key) else { return };
+        let records: Vec<_> = self.promotions.get(key).into_iter().flatten().map(|(_, r)| r.object.as_ref()).collect();
+        let status = status::compose(&status::Facts {
+            object: &entry.object,
+            before: &entry.status,
+            pipeline: &entry.model,
+            world: &learned.world,
+            evidence: &entry.evidence,
+            decision,
+            promotions: &records,
+            now,
+        });
+        if status == entry.status {
+            entry.differs = None;
+            return;
+        }
+        let clock = Instant::now();
+        let differs = *entry.differs.get_or_insert(clock);
+        let patience = if busy { PATIENCE } else { Duration::ZERO };
+        let due = (differs + patience).max(entry.sent.map_or(clock, |sent| sent + SPACING));
+        if due > clock {
+            return self.wake_at(key, due);
+        }
+        match serde_json::to_value(&status) {
+            Ok(value) => {
+                (entry.status, entry.differs, entry.sent) = (status, None, Some(clock));
+                self.writer.write(StatusOf::Pipeline(key.clone()), value);
+            }
+            Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
+        }
+    }
+}

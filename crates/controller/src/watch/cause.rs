@@ -1,0 +1,99 @@
+//! Why a cluster or a kind cannot be read, as a sentence that says what to do.
+
+use std::error::Error;
+
+use kube::runtime::watcher;
+
+use crate::observe::facts::{ClusterKey, Kind};
+
+/// What kind of trouble it is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The server does not know who we are.
+    Unauthorized(String),
+    /// We may not.
+    Forbidden(String),
+    /// There is no such thing.
+    NotFound,
+    /// The server was not reached, or did not answer.
+    Unreachable(String),
+    /// Anything else that the server said.
+    Other(String),
+}
+
+/// The cause of a client's error.
+pub fn of(error: &kube::Error) -> Cause {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            401 => Cause::Unauthorized(status.message.clone()),
+            403 => Cause::Forbidden(status.message.clone()),
+            404 => Cause::NotFound,
+            code => Cause::Other(format!("{} ({code})", status.message)),
+        },
+        error => Cause::Unreachable(root(error)),
+    }
+}
+
+/// The cause of a watch's error.
+pub fn of_watch(error: &watcher::Error) -> Cause {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => of(error),
+        watcher::Error::WatchError(status) => Cause::Other(status.message.clone()),
+        watcher::Error::NoResourceVersion => Cause::Other("the kind cannot be watched".into()),
+    }
+}
+
+/// The innermost of an error's reasons, which is the one that tells something.
+fn root(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Why a cluster cannot be used, and what to do.
+pub fn cluster(key: &ClusterKey, cause: &Cause) -> String {
+    let secret = match key {
+        ClusterKey::Local => "the controller's kubeconfig or service account".to_string(),
+        ClusterKey::Remote { .. } => "the kubeconfig in its Secret".into(),
+    };
+    match cause {
+        Cause::Unauthorized(said) => format!(
+            "{key} does not accept the credentials (401 {said}): they may have expired; renew {secret}"
+        ),
+        Cause::Forbidden(said) => format!("{key} refuses access: {said}; grant it to the user of {secret}"),
+        Cause::Unreachable(said) if is_certificate(said) => format!(
+            "the certificate of {key} is not accepted ({said}): renew it, or correct certificate-authority-data \
+             in {secret}"
+        ),
+        Cause::Unreachable(said) if said.contains("refused") => format!(
+            "{key} refuses the connection ({said}): start its API server, or correct the address in {secret}"
+        ),
+        Cause::Unreachable(said) => format!(
+            "{key} cannot be reached ({said}): look whether its API server runs and the network lets us through"
+        ),
+        Cause::NotFound => format!("{key} has no Kubernetes API at its address: correct it in {secret}"),
+        Cause::Other(said) => format!("{key} answers with an error: {said}"),
+    }
+}
+
+fn is_certificate(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    said.contains("certificate") || said.contains("unknownissuer") || said.contains("notvalid")
+}
+
+/// Why a kind cannot be read, and what to do.
+pub fn kind(key: &ClusterKey, kind: Kind, namespace: Option<&str>, cause: &Cause) -> String {
+    let (group, plural) = kind.resource();
+    let place = namespace.map(|n| format!(" in namespace {n}")).unwrap_or_default();
+    match cause {
+        Cause::Forbidden(_) => format!(
+            "{key} does not let us read {plural}{place}: grant the verbs get, list and watch on {plural} (API group \
+             {group:?}) to the user of its kubeconfig"
+        ),
+        cause => format!("{plural}{place} cannot be read: {}", cluster(key, cause)),
+    }
+}

@@ -1,0 +1,164 @@
+//! `sluice controller`: its flags, its log, and how it ends.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use sluice_controller::Options;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// The flags of `sluice controller`; names and meanings are those of Flux's controllers.
+#[derive(Args)]
+pub struct Flags {
+    /// Kubeconfig of the hub; default is KUBECONFIG, ~/.kube/config, or the pod's service account
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig
+    #[arg(long)]
+    context: Option<String>,
+    /// Look after pipelines in this namespace only
+    #[arg(long, value_name = "NAMESPACE")]
+    watch_namespace: Option<String>,
+    /// Where to serve metrics; "0" for nowhere
+    #[arg(long, default_value = ":8080", value_parser = address)]
+    metrics_addr: Address,
+    /// Where to serve /healthz and /readyz; "0" for nowhere
+    #[arg(long, default_value = ":9440", value_parser = address)]
+    health_addr: Address,
+    /// Where to keep copies of repositories; may be wiped at any time
+    #[arg(long, value_name = "FOLDER", env = "SLUICE_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+    /// How often to ask the forge about a new change request; older ones are asked less often
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    poll_interval: Duration,
+    /// How long one delivery may take
+    #[arg(long, default_value = "2m", value_parser = duration)]
+    delivery_timeout: Duration,
+    /// Refuse pipelines that refer to clusters in other namespaces
+    #[arg(long)]
+    no_cross_namespace_refs: bool,
+    /// Run programs that a cluster's kubeconfig names; whoever may write such a Secret can then run
+    /// programs here
+    #[arg(long)]
+    insecure_kubeconfig_exec: bool,
+    /// How much to log
+    #[arg(long, default_value = "info", value_enum)]
+    log_level: Level,
+    /// How to write the log
+    #[arg(long, default_value = "json", value_enum)]
+    log_encoding: Encoding,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Trace,
+    Debug,
+    Info,
+    Error,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Encoding {
+    Json,
+    Console,
+}
+
+/// An address to serve on, or none.
+#[derive(Clone, Copy)]
+struct Address(Option<SocketAddr>);
+
+fn address(text: &str) -> Result<Address, String> {
+    if text == "0" || text.is_empty() {
+        return Ok(Address(None));
+    }
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_string() };
+    let parsed = full.parse().map_err(|_| "write an address such as :8080 or 127.0.0.1:8080, or 0 for none");
+    Ok(Address(Some(parsed?)))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a duration such as 30s, 2m or 1h30m".to_string();
+    let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    Duration::try_from(parsed).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
+}
+
+/// Runs the controller until a signal ends it.
+pub fn main(flags: Flags) -> ExitCode {
+    log(flags.log_level, flags.log_encoding);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = runtime.context("cannot start").and_then(|runtime| runtime.block_on(run(flags)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("✗ {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log(level: Level, encoding: Encoding) {
+    let filter = match level {
+        Level::Trace => "trace",
+        Level::Debug => "debug,hyper=info,rustls=info,tower=info",
+        // The client logs each broken watch by itself; the controller says it in words of its own.
+        Level::Info => "info,kube_client=error,kube_runtime=error",
+        Level::Error => "error",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match encoding {
+        Encoding::Json => builder.json().flatten_event(true).init(),
+        Encoding::Console => builder.with_target(false).init(),
+    }
+}
+
+async fn run(flags: Flags) -> anyhow::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let hub = hub(&flags).await?;
+    let cache_dir = match flags.cache_dir {
+        Some(folder) => folder,
+        None => std::env::temp_dir().join("sluice"),
+    };
+    let options = Options {
+        watch_namespace: flags.watch_namespace,
+        no_cross_namespace_refs: flags.no_cross_namespace_refs,
+        insecure_kubeconfig_exec: flags.insecure_kubeconfig_exec,
+        metrics_addr: flags.metrics_addr.0,
+        health_addr: flags.health_addr.0,
+        cache_dir,
+        poll_interval: flags.poll_interval,
+        delivery_timeout: flags.delivery_timeout,
+    };
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
+    tokio::select! {
+        ended = sluice_controller::run(options, hub) => Ok(ended?),
+        _ = terminated.recv() => Ok(()),
+        _ = interrupted.recv() => Ok(()),
+    }
+}
+
+async fn hub(flags: &Flags) -> anyhow::Result<Client> {
+    let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &flags.kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path)
+                .with_context(|| format!("cannot read the kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await.context("cannot use the kubeconfig")?
+        }
+        None if flags.context.is_some() => {
+            Config::from_kubeconfig(&options).await.context("cannot use that context of the kubeconfig")?
+        }
+        None => Config::infer()
+            .await
+            .context("no cluster to work on: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")?,
+    };
+    config.connect_timeout = Some(Duration::from_secs(10));
+    Client::try_from(config).context("cannot make a client for the cluster")
+}
