@@ -1,0 +1,283 @@
+//! `sluice get`: reads a kind once or keeps watching it, and shows it in the form asked for. What is
+//! particular to a kind is in its own file; here is what they share.
+
+mod lines;
+mod pipelines;
+mod promotions;
+mod read;
+mod targets;
+mod watch;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use kube::api::{DynamicObject, ObjectMeta};
+use kube::core::{ApiResource, NamespaceScope};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::read::{lean_metadata, read, whole};
+use crate::connect::{Connect, Connection};
+use crate::exit::Outcome;
+use crate::output::{self, DataFormat, Format};
+use crate::sign::{Io, Sign};
+use crate::table::{Row, Table};
+
+/// Arguments of `sluice get`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # The pipelines of the current namespace, and of all namespaces
+  sluice get pipelines
+  sluice get pipelines -A
+
+  # What runs where
+  sluice get targets podinfo -n apps
+
+  # What was and is being promoted, as it happens
+  sluice get promotions --pipeline podinfo -n apps -w")]
+pub struct Get {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    view: View,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum What {
+    #[command(visible_aliases = ["pipeline", "pl"])]
+    Pipelines(pipelines::Pipelines),
+    #[command(visible_aliases = ["promotion", "promo"])]
+    Promotions(promotions::Promotions),
+    #[command(visible_aliases = ["target"])]
+    Targets(targets::Targets),
+}
+
+/// How to show it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "View")]
+pub(crate) struct View {
+    /// Look in all namespaces
+    #[arg(short = 'A', long, global = true)]
+    all_namespaces: bool,
+    /// What to print: table, wide, json, yaml or name
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        global = true,
+        default_value_t,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    output: Format,
+    /// Keep watching, and print what changes; Ctrl-C ends it
+    #[arg(short, long, global = true)]
+    watch: bool,
+    /// Leave out the line with the names of the columns
+    #[arg(long, visible_alias = "no-header", global = true)]
+    no_headers: bool,
+}
+
+/// Which columns a table has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shape {
+    /// More of them.
+    pub wide: bool,
+    /// The namespace too.
+    pub namespaces: bool,
+}
+
+impl View {
+    fn shape(&self) -> Shape {
+        Shape { wide: self.output == Format::Wide, namespaces: self.all_namespaces }
+    }
+}
+
+/// Said of what has no status.
+const NOT_SEEN: &str = "not looked at yet: is sluice controller running?";
+
+/// One thing that `get` shows.
+pub(crate) trait Listing {
+    /// The object it is read from, with no more fields than the table shows.
+    type Seen: Resource<DynamicType = (), Scope: NamespaceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static;
+
+    /// The columns of the kind's definition that hold all a plain table shows; none where that does
+    /// not suffice.
+    const CELLS: &'static [&'static str] = &[];
+
+    /// An object from an API server's row with [`Listing::CELLS`], in their order.
+    fn from_cells(_metadata: ObjectMeta, _cells: Vec<String>) -> Option<Self::Seen> {
+        None
+    }
+    /// The one object that was asked for.
+    fn name(&self) -> Option<&str>;
+    /// What is shown, for sentences: `pipelines`.
+    fn shows(&self) -> &'static str;
+    /// Whether an object belongs here.
+    fn wants(&self, _seen: &Self::Seen) -> bool {
+        true
+    }
+    /// Puts the objects in the order in which they are shown.
+    fn sort(&self, _seen: &mut Vec<Self::Seen>) {}
+    /// The names of the columns.
+    fn columns(&self, shape: Shape) -> Vec<&'static str>;
+    /// The lines of one object.
+    fn rows(&self, seen: &Self::Seen, shape: Shape, now: Timestamp) -> Vec<Row>;
+    /// What `-o json` and `-o yaml` show of one object: itself, where nothing else is said.
+    fn documents(&self, object: Value, _seen: &Self::Seen) -> Vec<Value> {
+        vec![object]
+    }
+    /// What `-o name` shows of one object.
+    fn names(&self, seen: &Self::Seen) -> Vec<String> {
+        let kind = Self::Seen::kind(&()).to_ascii_lowercase();
+        vec![format!("{kind}.{}/{}", sluice_api::GROUP, seen.name_any())]
+    }
+    /// What is said at the end, to the person: what he should not miss.
+    fn warning(&self, _seen: &[Self::Seen]) -> Option<String> {
+        None
+    }
+}
+
+/// The cells as so many fields.
+fn fields<const N: usize>(cells: Vec<String>) -> [String; N] {
+    let mut cells = cells.into_iter();
+    std::array::from_fn(|_| cells.next().unwrap_or_default())
+}
+
+/// Runs `sluice get`.
+pub(crate) async fn run(args: &Get, io: &mut Io<'_>) -> Outcome {
+    match &args.what {
+        What::Pipelines(listing) => show(listing, args, io).await,
+        What::Promotions(listing) => show(listing, args, io).await,
+        What::Targets(listing) => show(listing, args, io).await,
+    }
+}
+
+async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
+    let view = &args.view;
+    let patience = (!view.watch).then_some(Duration::from_secs(30));
+    let connection = args.connect.open(patience)?;
+    if view.watch {
+        return watch::run(listing, view, &connection, io).await;
+    }
+    match view.output {
+        Format::Table | Format::Wide => {
+            let seen = see(listing, view, &connection).await?;
+            table(listing, view, &seen, &connection, io)
+        }
+        Format::Name => {
+            let seen = see(listing, view, &connection).await?;
+            let mut names = seen.iter().flat_map(|s| listing.names(s));
+            Ok(names.try_for_each(|name| writeln!(io.out, "{name}"))?)
+        }
+        Format::Json => documents(listing, view, DataFormat::Json, &connection, io).await,
+        Format::Yaml => documents(listing, view, DataFormat::Yaml, &connection, io).await,
+    }
+}
+
+/// What the listing wants of what there is, in its order.
+async fn see<L: Listing>(listing: &L, view: &View, connection: &Connection) -> Outcome<Vec<L::Seen>> {
+    let mut seen = None;
+    if listing.name().is_none() && view.output != Format::Wide && !L::CELLS.is_empty() {
+        seen = read::columns::<L>(connection, view).await?;
+    }
+    let mut seen = match seen {
+        Some(seen) => seen,
+        None => read(connection, listing, view, &()).await?,
+    };
+    seen.retain(|s| listing.wants(s));
+    listing.sort(&mut seen);
+    Ok(seen)
+}
+
+fn table<L: Listing>(
+    listing: &L,
+    view: &View,
+    seen: &[L::Seen],
+    connection: &Connection,
+    io: &mut Io<'_>,
+) -> Outcome {
+    let (shape, now) = (view.shape(), Timestamp::now());
+    let rows: Vec<Row> = seen.iter().flat_map(|s| listing.rows(s, shape, now)).collect();
+    if rows.is_empty() {
+        io.note(&nothing(listing, view, connection));
+        return Ok(());
+    }
+    let mut table = Table::new(listing.columns(shape), io.color);
+    table.fit(&rows);
+    if !view.no_headers {
+        table.header(io.out)?;
+    }
+    table.rows(&rows, io.out)?;
+    io.flush()?;
+    if let Some(warning) = listing.warning(seen) {
+        io.tell(Sign::Failed, &warning);
+    }
+    Ok(())
+}
+
+async fn documents<L: Listing>(
+    listing: &L,
+    view: &View,
+    format: DataFormat,
+    connection: &Connection,
+    io: &mut Io<'_>,
+) -> Outcome {
+    let resource = ApiResource::erase::<L::Seen>(&());
+    let objects: Vec<DynamicObject> = read(connection, listing, view, &resource).await?;
+    let mut documents = Vec::new();
+    for object in objects {
+        let (value, seen) = whole::<L>(object)?;
+        if listing.wants(&seen) {
+            documents.extend(listing.documents(value, &seen));
+        }
+    }
+    let named = listing.name().is_some();
+    Ok(output::data(format, &output::list(documents, named), io.out)?)
+}
+
+fn nothing<L: Listing>(listing: &L, view: &View, connection: &Connection) -> String {
+    match view.all_namespaces {
+        true => format!("no {} found", listing.shows()),
+        false => format!("no {} found in namespace {}", listing.shows(), connection.namespace),
+    }
+}
+
+/// A revision with its hashes cut to eight letters, as Flux shows it: `main@sha1:1eabc9a4`.
+fn short(version: &str) -> String {
+    let cut = |part: &str| match part.len() {
+        40 | 64 if part.bytes().all(|b| b.is_ascii_hexdigit()) => part[..8].to_owned(),
+        _ => part.to_owned(),
+    };
+    version.split(':').map(cut).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_cut_as_flux_cuts_them() {
+        for (whole, cut) in [
+            ("main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", "main@sha1:1eabc9a4"),
+            ("6.1.8", "6.1.8"),
+            (
+                "6.1.8@sha256:0cc9a8446c95009ef382f5eade883a67c257f77d50f84e78ecef2aac9428d1e5",
+                "6.1.8@sha256:0cc9a844",
+            ),
+        ] {
+            assert_eq!(short(whole), cut);
+        }
+    }
+}

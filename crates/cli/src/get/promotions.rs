@@ -1,0 +1,213 @@
+//! `sluice get promotions`: one line a promotion, the newest at the bottom, as in a log.
+
+use clap::Args;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+use sluice_api::Promotion;
+use sluice_api::promotion::{Approval, Phase};
+
+use super::{Listing, Shape, fields, lean_metadata, short};
+use crate::age;
+use crate::table::{Cell, Row, Tone};
+
+/// Show promotions, the newest last
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "Examples:
+  # In the current namespace, in all of them
+  sluice get promotions
+  sluice get promotions -A
+
+  # Those of one pipeline, with links, reasons and who approved
+  sluice get promotions --pipeline podinfo -n apps -o wide
+
+  # The whole story of one
+  sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
+pub(crate) struct Promotions {
+    /// Only this one
+    name: Option<String>,
+    /// Only those of this pipeline
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Only those into this environment
+    #[arg(short, long, value_name = "NAME")]
+    environment: Option<String>,
+}
+
+/// The fields of a Promotion that its line shows.
+#[derive(Clone, Debug, Default, Deserialize, kube::Resource)]
+#[resource(inherit = Promotion)]
+#[serde(default)]
+pub(crate) struct Seen {
+    #[serde(deserialize_with = "lean_metadata")]
+    metadata: ObjectMeta,
+    spec: Spec,
+    status: Option<Status>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    pipeline: String,
+    environment: String,
+    revision: String,
+    approval: Option<Approval>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: String,
+    message: String,
+    attempts: u32,
+    change_request: Option<Request>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Request {
+    url: String,
+}
+
+impl Listing for Promotions {
+    type Seen = Seen;
+    const CELLS: &'static [&'static str] = &["Pipeline", "Environment", "Revision", "Phase"];
+
+    fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<Seen> {
+        let [pipeline, environment, revision, phase] = fields(cells);
+        Some(Seen {
+            metadata,
+            spec: Spec { pipeline, environment, revision, approval: None },
+            status: Some(Status { phase, ..Status::default() }),
+        })
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn shows(&self) -> &'static str {
+        "promotions"
+    }
+
+    fn wants(&self, seen: &Seen) -> bool {
+        self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
+            && self.environment.as_ref().is_none_or(|e| *e == seen.spec.environment)
+    }
+
+    fn sort(&self, seen: &mut Vec<Seen>) {
+        seen.sort_by_cached_key(|s| (s.metadata.creation_timestamp.clone(), s.namespace(), s.name_any()));
+    }
+
+    fn columns(&self, shape: Shape) -> Vec<&'static str> {
+        let mut columns = vec!["NAME", "PIPELINE", "ENVIRONMENT", "REVISION", "PHASE", "AGE"];
+        if shape.namespaces {
+            columns.insert(0, "NAMESPACE");
+        }
+        if shape.wide {
+            columns.extend(["ATTEMPTS", "APPROVED BY", "LINK", "MESSAGE"]);
+        }
+        columns
+    }
+
+    fn rows(&self, seen: &Seen, shape: Shape, now: Timestamp) -> Vec<Row> {
+        let Seen { metadata, spec, status } = seen;
+        let status = status.clone().unwrap_or_default();
+        let born = metadata.creation_timestamp.as_ref();
+        let mut row = vec![
+            Cell::new(seen.name_any()),
+            Cell::new(&spec.pipeline),
+            Cell::new(&spec.environment),
+            Cell::new(if shape.wide { spec.revision.clone() } else { short(&spec.revision) }),
+            phase(&status.phase),
+            Cell::age(born.map(|t| age::since(t.0, now)).unwrap_or_default()),
+        ];
+        if shape.namespaces {
+            row.insert(0, Cell::new(seen.namespace().unwrap_or_default()));
+        }
+        if shape.wide {
+            row.push(Cell::new(status.attempts.to_string()));
+            row.push(Cell::new(spec.approval.as_ref().map(|a| a.by.as_str()).unwrap_or_default()));
+            row.push(Cell::new(status.change_request.unwrap_or_default().url));
+            row.push(Cell::new(status.message));
+        }
+        vec![row]
+    }
+}
+
+/// A phase that a newer controller has and this program does not know is shown all the same.
+fn phase(word: &str) -> Cell {
+    let known: Option<Phase> = serde_json::from_value(word.into()).ok();
+    let tone = match known {
+        Some(Phase::Succeeded) => Tone::Good,
+        Some(Phase::Promoting | Phase::Proposed | Phase::Delivered) => Tone::Busy,
+        Some(Phase::Pending) => Tone::Held,
+        Some(Phase::Failed | Phase::Rejected) => Tone::Bad,
+        Some(Phase::Superseded | Phase::Cancelled) | None => Tone::Plain,
+    };
+    Cell::new(if word.is_empty() { "Pending" } else { word }).tone(tone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::text;
+    use serde_json::{Value, json};
+
+    fn promotion(name: &str, environment: &str, created: &str, status: Value) -> Seen {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "apps", "creationTimestamp": created},
+            "spec": {"pipeline": "podinfo", "environment": environment, "revision": "6.1.8", "facets": {},
+                "approval": {"by": "jane", "at": "2026-11-21T11:00:00Z"}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn shown(listing: &Promotions, shape: Shape) -> String {
+        let mut seen = vec![
+            promotion(
+                "podinfo-prod-1",
+                "prod",
+                "2026-11-21T11:00:00Z",
+                json!({"phase": "Proposed", "attempts": 1,
+                "message": "waits for the merge", "changeRequest": {"number": 7, "url": "https://git/pr/7",
+                "state": "open", "branch": "b", "headCommit": "c"}}),
+            ),
+            promotion("podinfo-staging-1", "staging", "2026-11-21T10:00:00Z", json!({"phase": "Succeeded"})),
+        ];
+        seen.retain(|s| listing.wants(s));
+        listing.sort(&mut seen);
+        let now = "2026-11-21T12:00:00Z".parse().unwrap();
+        let rows: Vec<Row> = seen.iter().flat_map(|s| listing.rows(s, shape, now)).collect();
+        text(listing.columns(shape), &rows)
+    }
+
+    #[test]
+    fn the_newest_is_at_the_bottom() {
+        let all = Promotions::default();
+        insta::assert_snapshot!(shown(&all, Shape::default()), @"
+        NAME                PIPELINE   ENVIRONMENT   REVISION   PHASE       AGE
+        podinfo-staging-1   podinfo    staging       6.1.8      Succeeded   120m
+        podinfo-prod-1      podinfo    prod          6.1.8      Proposed    60m
+        ");
+        insta::assert_snapshot!(shown(&all, Shape { wide: true, namespaces: true }), @"
+        NAMESPACE   NAME                PIPELINE   ENVIRONMENT   REVISION   PHASE       AGE    ATTEMPTS   APPROVED BY   LINK               MESSAGE
+        apps        podinfo-staging-1   podinfo    staging       6.1.8      Succeeded   120m   0          jane
+        apps        podinfo-prod-1      podinfo    prod          6.1.8      Proposed    60m    1          jane          https://git/pr/7   waits for the merge
+        ");
+    }
+
+    #[test]
+    fn they_can_be_narrowed_to_a_pipeline_and_an_environment() {
+        let only = |pipeline: &str, environment: &str| Promotions {
+            pipeline: Some(pipeline.into()),
+            environment: Some(environment.into()),
+            ..Promotions::default()
+        };
+        let lines = |listing| shown(&listing, Shape::default()).lines().count();
+        assert_eq!(lines(only("podinfo", "prod")), 2);
+        assert_eq!(lines(only("other", "prod")), 1);
+    }
+}

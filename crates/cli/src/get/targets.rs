@@ -1,0 +1,213 @@
+//! `sluice get targets`: what runs where, one line a workload, in words that need no other command.
+
+use clap::Args;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+use sluice_api::pipeline::Health;
+
+use super::lines::{Line, Seen, lines};
+use super::{Listing, Shape, short};
+use crate::age;
+use crate::table::{Cell, Row, Tone};
+
+/// Show what runs on each target of a pipeline
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "Examples:
+  # Where is which version of podinfo, and is it well?
+  sluice get targets podinfo -n apps
+
+  # With all images and whole revisions; for machines
+  sluice get targets podinfo -n apps -o wide
+  sluice get targets podinfo -n apps -o json
+
+  # The targets of all pipelines of all namespaces
+  sluice get targets -A")]
+pub(crate) struct Targets {
+    /// Only those of this pipeline
+    #[arg(value_name = "PIPELINE")]
+    pipeline: Option<String>,
+}
+
+impl Listing for Targets {
+    type Seen = Seen;
+
+    fn name(&self) -> Option<&str> {
+        self.pipeline.as_deref()
+    }
+
+    fn shows(&self) -> &'static str {
+        "pipelines"
+    }
+
+    fn sort(&self, seen: &mut Vec<Seen>) {
+        seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
+    }
+
+    fn columns(&self, shape: Shape) -> Vec<&'static str> {
+        let mut columns =
+            vec!["ENVIRONMENT", "TARGET", "CLUSTER", "NAMESPACE", "WORKLOAD", "VERSION", "HEALTH", "SINCE"];
+        if shape.namespaces || self.pipeline.is_none() {
+            columns.insert(0, "PIPELINE");
+        }
+        if shape.wide {
+            columns.extend(["REVISION", "IMAGES"]);
+        }
+        columns.push("ERROR");
+        columns
+    }
+
+    fn rows(&self, seen: &Seen, shape: Shape, now: Timestamp) -> Vec<Row> {
+        let lines = lines(seen).into_iter();
+        lines.map(|line| self.row(line, seen.metadata.namespace.as_deref(), shape, now)).collect()
+    }
+
+    fn documents(&self, _: Value, seen: &Seen) -> Vec<Value> {
+        lines(seen).into_iter().filter_map(|line| serde_json::to_value(line).ok()).collect()
+    }
+
+    fn names(&self, seen: &Seen) -> Vec<String> {
+        let mut names: Vec<_> =
+            lines(seen).iter().map(|l| format!("{}/{}", l.environment, l.target)).collect();
+        names.dedup();
+        names
+    }
+
+    fn warning(&self, seen: &[Seen]) -> Option<String> {
+        let mut bad = Vec::new();
+        for line in seen.iter().flat_map(lines) {
+            if matches!(line.health, Health::Failed | Health::Unknown) {
+                bad.push(format!("{}/{} {:?}", line.environment, line.target, line.health));
+            }
+        }
+        bad.dedup();
+        match bad.len() {
+            0 => None,
+            1..=5 => Some(format!("look at {}", bad.join(", "))),
+            n => Some(format!("{n} targets are Failed or Unknown")),
+        }
+    }
+}
+
+impl Targets {
+    fn row(&self, line: Line, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
+        let version = if shape.wide { line.version } else { short(&line.version) };
+        let mut row = vec![
+            Cell::new(line.environment),
+            Cell::new(line.target),
+            Cell::new(line.cluster),
+            Cell::new(line.namespace),
+            Cell::new(line.workload),
+            Cell::new(version),
+            Cell::new(format!("{:?}", line.health)).tone(tone(line.health)),
+            Cell::age(age::since_text(line.since.as_deref(), now)),
+        ];
+        if shape.namespaces {
+            row.insert(0, Cell::new(format!("{}/{}", home.unwrap_or_default(), line.pipeline)));
+        } else if self.pipeline.is_none() {
+            row.insert(0, Cell::new(line.pipeline));
+        }
+        if shape.wide {
+            row.push(Cell::new(line.revision));
+            row.push(Cell::new(line.images.join(",")));
+        }
+        row.push(Cell::new(line.error));
+        row
+    }
+}
+
+fn tone(health: Health) -> Tone {
+    match health {
+        Health::Ready => Tone::Good,
+        Health::Progressing => Tone::Busy,
+        Health::Suspended | Health::Pending => Tone::Held,
+        Health::Failed | Health::Unknown => Tone::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::text;
+    use serde_json::json;
+
+    fn story() -> Seen {
+        let workload = |kind: &str, name: &str, version: &str, health: &str| {
+            json!({"kind": kind, "name": name, "version": version, "health": health,
+                "images": [format!("ghcr.io/stefanprodan/podinfo:{version}")]})
+        };
+        serde_json::from_value(json!({
+            "metadata": {"name": "podinfo", "namespace": "apps"},
+            "spec": {"environments": [
+                {"name": "staging", "targets": [
+                    {"namespace": "podinfo", "name": "us", "clusterRef": {"kind": "GitopsCluster", "name": "dev-us"}},
+                    {"namespace": "podinfo", "name": "eu", "clusterRef": {"kind": "GitopsCluster", "name": "dev-eu", "namespace": "fleet"}}]},
+                {"name": "prod", "targets": [{"namespace": "podinfo"}, {"namespace": "canary"}]},
+                {"name": "dr", "targets": [{"namespace": "podinfo", "name": "dr"}]},
+            ]},
+            "status": {"environments": {
+                "dr": {"targets": [{"name": "dr", "namespace": "podinfo", "health": "Unknown",
+                    "since": "2026-11-21T11:59:15Z", "error": "cluster dr cannot be reached: connection refused",
+                    "workloads": [workload("HelmRelease", "podinfo", "6.1.6", "Ready")]}]},
+                "prod": {"targets": [{"name": "podinfo", "namespace": "podinfo", "health": "Failed",
+                    "since": "2026-11-21T11:00:00Z", "error": "HelmRelease/podinfo: install retries exhausted",
+                    "workloads": [
+                        {"kind": "HelmRelease", "name": "podinfo", "version": "6.1.8", "health": "Failed", "message": "install retries exhausted"},
+                        workload("Deployment", "podinfo", "6.1.6", "Ready")]}]},
+                "staging": {"targets": [
+                    {"name": "us", "namespace": "podinfo", "health": "Ready", "since": "2026-11-21T11:55:00Z", "ready": true,
+                     "revision": "6.1.8", "workloads": [
+                        workload("HelmRelease", "podinfo", "6.1.8", "Ready"),
+                        workload("Deployment", "podinfo", "6.1.8", "Ready")]},
+                    {"name": "eu", "namespace": "podinfo", "health": "Progressing", "since": "2026-11-21T11:59:58Z",
+                     "revision": "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", "workloads": [
+                        workload("Kustomization", "podinfo", "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", "Progressing")]}]},
+            }},
+        }))
+        .unwrap()
+    }
+
+    fn shown(listing: &Targets, shape: Shape) -> String {
+        let rows = listing.rows(&story(), shape, "2026-11-21T12:00:00Z".parse().unwrap());
+        text(listing.columns(shape), &rows)
+    }
+
+    #[test]
+    fn every_workload_of_every_target_is_a_line_in_the_order_of_the_spec() {
+        let one = Targets { pipeline: Some("podinfo".into()) };
+        insta::assert_snapshot!(shown(&one, Shape::default()), @"
+        ENVIRONMENT   TARGET    CLUSTER        NAMESPACE   WORKLOAD                VERSION              HEALTH        SINCE   ERROR
+        staging       us        dev-us         podinfo     HelmRelease/podinfo     6.1.8                Ready         5m
+        staging       us        dev-us         podinfo     Deployment/podinfo      6.1.8                Ready         5m
+        staging       eu        fleet/dev-eu   podinfo     Kustomization/podinfo   main@sha1:1eabc9a4   Progressing   2s
+        prod          podinfo   -              podinfo     HelmRelease/podinfo     6.1.8                Failed        60m     install retries exhausted
+        prod          podinfo   -              podinfo     Deployment/podinfo      6.1.6                Ready         60m
+        prod          canary    -              canary      -                       -                    Unknown       -       not looked at yet: is sluice controller running?
+        dr            dr        -              podinfo     HelmRelease/podinfo     6.1.6                Unknown       45s     cluster dr cannot be reached: connection refused
+        ");
+        insta::assert_snapshot!(shown(&Targets::default(), Shape { wide: true, namespaces: true }), @"
+        PIPELINE       ENVIRONMENT   TARGET    CLUSTER        NAMESPACE   WORKLOAD                VERSION                                              HEALTH        SINCE   REVISION                                             IMAGES                                                                            ERROR
+        apps/podinfo   staging       us        dev-us         podinfo     HelmRelease/podinfo     6.1.8                                                Ready         5m      6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
+        apps/podinfo   staging       us        dev-us         podinfo     Deployment/podinfo      6.1.8                                                Ready         5m      6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
+        apps/podinfo   staging       eu        fleet/dev-eu   podinfo     Kustomization/podinfo   main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f   Progressing   2s      main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f   ghcr.io/stefanprodan/podinfo:main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f
+        apps/podinfo   prod          podinfo   -              podinfo     HelmRelease/podinfo     6.1.8                                                Failed        60m     -                                                    -                                                                                 install retries exhausted
+        apps/podinfo   prod          podinfo   -              podinfo     Deployment/podinfo      6.1.6                                                Ready         60m     -                                                    ghcr.io/stefanprodan/podinfo:6.1.6
+        apps/podinfo   prod          canary    -              canary      -                       -                                                    Unknown       -       -                                                    -                                                                                 not looked at yet: is sluice controller running?
+        apps/podinfo   dr            dr        -              podinfo     HelmRelease/podinfo     6.1.6                                                Unknown       45s     -                                                    ghcr.io/stefanprodan/podinfo:6.1.6                                                cluster dr cannot be reached: connection refused
+        ");
+    }
+
+    #[test]
+    fn what_needs_a_look_is_said_at_the_end() {
+        let warning = Targets::default().warning(&[story()]);
+        insta::assert_snapshot!(warning.unwrap(), @"look at prod/podinfo Failed, prod/canary Unknown, dr/dr Unknown");
+    }
+
+    #[test]
+    fn names_are_those_of_targets() {
+        assert_eq!(
+            Targets::default().names(&story()),
+            ["staging/us", "staging/eu", "prod/podinfo", "prod/canary", "dr/dr"]
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! `-w`: the table once, then every line that has changed, until Ctrl-C. The connection may break and
+//! come back; what changed in between is shown then.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::pin::pin;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::Value;
+
+use super::read::{api, whole};
+use super::{Listing, View, nothing};
+use crate::connect::Connection;
+use crate::exit::{Failure, Outcome};
+use crate::find;
+use crate::output::{self, DataFormat, Format};
+use crate::sign::{Io, Sign};
+use crate::table::{Row, Table, same};
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// What was shown last, and how.
+struct Shown<'a, L: Listing> {
+    listing: &'a L,
+    view: &'a View,
+    table: Table,
+    headed: bool,
+    started: bool,
+    last: BTreeMap<Key, Last>,
+}
+
+/// What was shown of one object.
+#[derive(Default)]
+struct Last {
+    version: Option<String>,
+    rows: Vec<Row>,
+}
+
+pub(super) async fn run<L: Listing>(
+    listing: &L,
+    view: &View,
+    connection: &Connection,
+    io: &mut Io<'_>,
+) -> Outcome {
+    let mut config = watcher::Config::default().any_semantic();
+    if let Some(name) = listing.name() {
+        config = config.fields(&format!("metadata.name={name}"));
+    }
+    let resource = ApiResource::erase::<L::Seen>(&());
+    let stream = watcher(api::<DynamicObject>(connection, view, &resource), config);
+    let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
+    let mut interrupt = pin!(tokio::signal::ctrl_c());
+    let table = Table::new(listing.columns(view.shape()), io.color);
+    let mut shown =
+        Shown { listing, view, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
+    let mut initial = Vec::new();
+    loop {
+        let event = tokio::select! {
+            _ = &mut interrupt => return Ok(()),
+            event = events.next() => event,
+        };
+        match event {
+            None => return Ok(()),
+            Some(Err(error)) if !shown.started => return Err(first(error, connection)),
+            Some(Err(error)) => {
+                io.tell(Sign::Waiting, &format!("{}; trying again", first(error, connection)))
+            }
+            Some(Ok(Event::Init)) => initial.clear(),
+            Some(Ok(Event::InitApply(object))) => initial.push(object),
+            Some(Ok(Event::InitDone)) => {
+                let objects = std::mem::take(&mut initial);
+                if objects.is_empty() && !shown.started {
+                    if let Some(name) = listing.name() {
+                        return Err(find::missing::<L::Seen>(connection, name, view.all_namespaces).await);
+                    }
+                    io.tell(Sign::Waiting, &nothing(listing, view, connection));
+                }
+                shown.replace(objects, io)?;
+            }
+            Some(Ok(Event::Apply(object))) => shown.apply(vec![object], io)?,
+            Some(Ok(Event::Delete(object))) => shown.delete(&key(&object), io),
+        }
+    }
+}
+
+fn first(error: watcher::Error, connection: &Connection) -> Failure {
+    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(e) | WatchStartFailed(e) | WatchFailed(e) => connection.explain(e),
+        WatchError(status) => connection.explain(kube::Error::Api(status)),
+        other => Failure::new(crate::exit::Exit::Error, other.to_string()),
+    }
+}
+
+fn key(object: &DynamicObject) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+impl<L: Listing> Shown<'_, L> {
+    /// Everything there is now: the first time, and after a broken connection.
+    fn replace(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
+        let there: Vec<Key> = objects.iter().map(key).collect();
+        let gone: Vec<Key> = self.last.keys().filter(|k| !there.contains(k)).cloned().collect();
+        gone.iter().for_each(|k| self.delete(k, io));
+        self.apply(objects, io)?;
+        self.started = true;
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &Key, io: &mut Io<'_>) {
+        if self.last.remove(key).is_some() {
+            io.tell(Sign::Action, &format!("{}/{} was deleted", key.0, key.1));
+        }
+    }
+
+    /// Shows what these objects changed.
+    fn apply(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
+        let (mut values, mut seen) = (Vec::new(), Vec::new());
+        for object in objects {
+            let (key, version) = (key(&object), object.resource_version());
+            let (value, s) = whole::<L>(object)?;
+            let last = self.last.entry(key);
+            if !self.listing.wants(&s) || matches!(&last, Entry::Occupied(o) if o.get().version == version) {
+                continue;
+            }
+            last.or_default().version = version;
+            values.extend(self.listing.documents(value, &s));
+            seen.push(s);
+        }
+        self.listing.sort(&mut seen);
+        match self.view.output {
+            Format::Table | Format::Wide => self.lines(&seen, io)?,
+            Format::Name => {
+                let mut names = seen.iter().flat_map(|s| self.listing.names(s));
+                names.try_for_each(|name| writeln!(io.out, "{name}"))?;
+            }
+            Format::Json => documents(&values, DataFormat::Json, io)?,
+            Format::Yaml => documents(&values, DataFormat::Yaml, io)?,
+        }
+        Ok(io.flush()?)
+    }
+
+    fn lines(&mut self, seen: &[L::Seen], io: &mut Io<'_>) -> Outcome {
+        let rows = self.changed(seen);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.table.fit(&rows);
+        if !std::mem::replace(&mut self.headed, true) {
+            self.table.header(io.out)?;
+        }
+        Ok(self.table.rows(&rows, io.out)?)
+    }
+
+    fn changed(&mut self, seen: &[L::Seen]) -> Vec<Row> {
+        let (shape, now) = (self.view.shape(), Timestamp::now());
+        let mut changed = Vec::new();
+        for s in seen {
+            let rows = self.listing.rows(s, shape, now);
+            let last = self.last.entry((s.namespace().unwrap_or_default(), s.name_any())).or_default();
+            changed.extend(rows.iter().filter(|row| !last.rows.iter().any(|l| same(l, row))).cloned());
+            last.rows = rows;
+        }
+        changed
+    }
+}
+
+fn documents(values: &[Value], format: DataFormat, io: &mut Io<'_>) -> Outcome {
+    for value in values {
+        if matches!(format, DataFormat::Yaml) {
+            writeln!(io.out, "---")?;
+        }
+        output::data(format, value, io.out)?;
+    }
+    Ok(())
+}

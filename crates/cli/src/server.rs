@@ -1,0 +1,107 @@
+//! What the API server's errors mean for the person at the terminal: a sentence, and what to do.
+
+use kube::core::Status;
+
+use crate::exit::{Exit, Failure};
+
+/// The definitions of Sluice's kinds are not installed.
+const NO_CRDS: &str =
+    "the cluster does not know pipelines: Sluice's custom resource definitions are not installed";
+
+/// The failure that an error of the client stands for.
+pub(crate) fn sentence(error: kube::Error, server: &str) -> Failure {
+    match error {
+        kube::Error::Api(status) => answered(&status),
+        kube::Error::Auth(cause) => {
+            Failure::new(Exit::Cluster, format!("cannot log in to {server}: {}", innermost(&cause)))
+                .hinted("check the user of this context in your kubeconfig, or log in again")
+        }
+        kube::Error::SerdeError(cause) => {
+            Failure::new(Exit::Error, format!("the answer of {server} cannot be read: {cause}")).hinted(
+                "the definitions in the cluster may be of another version: compare with `sluice crds`",
+            )
+        }
+        kube::Error::Service(cause) => unreachable(cause.as_ref(), server),
+        kube::Error::HyperError(cause) => unreachable(&cause, server),
+        kube::Error::ReadEvents(cause) => unreachable(&cause, server),
+        other => Failure::new(Exit::Cluster, format!("cannot talk to {server}: {other}")),
+    }
+}
+
+/// True where one object is not there; its kind is.
+pub(crate) fn is_missing(status: &Status) -> bool {
+    status.code == 404 && status.details.as_ref().is_some_and(|d| !d.name.is_empty())
+}
+
+fn answered(status: &Status) -> Failure {
+    let said = status.message.trim();
+    match status.code {
+        401 => Failure::new(Exit::Cluster, "the cluster does not accept your credentials")
+            .hinted("check the user of this context in your kubeconfig, or log in again"),
+        403 => Failure::new(Exit::Cluster, format!("not allowed: {said}")).hinted(
+            "ask whoever runs the cluster to allow it; kubectl auth can-i --list shows what you may do",
+        ),
+        404 if is_missing(status) => Failure::new(Exit::NotFound, said),
+        404 => Failure::new(Exit::Cluster, NO_CRDS)
+            .hinted("install them: sluice crds | kubectl apply --server-side -f -"),
+        _ if said.is_empty() => Failure::new(Exit::Error, format!("the cluster answered {}", status.code)),
+        _ => Failure::new(Exit::Error, format!("the cluster refused: {said}")),
+    }
+}
+
+fn unreachable(error: &(dyn std::error::Error + 'static), server: &str) -> Failure {
+    let cause = innermost(error);
+    let hint = match cause.to_ascii_lowercase() {
+        c if c.contains("certificate") => {
+            "the certificate authority of this cluster in your kubeconfig does not fit: was the cluster made anew?"
+        }
+        _ => {
+            "check that the cluster runs, that the address in your kubeconfig is right, and that you are in its network"
+        }
+    };
+    Failure::new(Exit::Cluster, format!("{server} cannot be reached: {cause}")).hinted(hint)
+}
+
+/// The cause at the bottom: it alone says what happened, the layers above repeat one another.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::response::StatusDetails;
+
+    fn said(code: u16, message: &str, name: &str) -> Failure {
+        let details = StatusDetails {
+            name: name.into(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        };
+        let status = Status::failure(message, "").with_code(code).with_details(details);
+        sentence(kube::Error::Api(status.boxed()), "https://k")
+    }
+
+    #[test]
+    fn each_answer_has_its_sentence_and_code() {
+        assert_eq!(said(401, "Unauthorized", "").exit, Exit::Cluster);
+        assert_eq!(said(403, "User bob cannot", "").message, "not allowed: User bob cannot");
+        assert_eq!(said(404, "pipelines x not found", "x").exit, Exit::NotFound);
+        assert_eq!(said(500, "", "").message, "the cluster answered 500");
+        assert_eq!(said(422, "spec.x is wrong", "x").message, "the cluster refused: spec.x is wrong");
+    }
+
+    #[test]
+    fn a_missing_kind_names_the_command_that_installs_it() {
+        let failure = said(404, "404 page not found", "");
+        assert_eq!(failure.exit, Exit::Cluster);
+        assert!(failure.hint.unwrap().contains("sluice crds | kubectl apply"));
+    }
+}

@@ -1,0 +1,177 @@
+//! Tables as kubectl prints them: left-aligned, three spaces between columns, no borders. What comes
+//! from a cluster is made harmless for a terminal here, in the one place where it is printed.
+
+use std::io::{self, Write};
+
+/// What a cell says about the state of things; shown as a colour where there are colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// Nothing in particular.
+    #[default]
+    Plain,
+    /// All is well.
+    Good,
+    /// On its way.
+    Busy,
+    /// Stands still because somebody wants it so.
+    Held,
+    /// Somebody should look at this.
+    Bad,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Tone::Plain => "",
+            Tone::Good => "\x1b[32m",
+            Tone::Busy => "\x1b[34m",
+            Tone::Held => "\x1b[33m",
+            Tone::Bad => "\x1b[1;31m",
+        }
+    }
+}
+
+/// One field of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    text: String,
+    tone: Tone,
+    ticks: bool,
+}
+
+/// One line of a table.
+pub type Row = Vec<Cell>;
+
+impl Cell {
+    /// A cell with this text. Line breaks become spaces and control characters vanish: a message
+    /// from a cluster neither breaks the table nor talks to the terminal.
+    pub fn new(text: impl AsRef<str>) -> Cell {
+        let words = text.as_ref().split_whitespace().collect::<Vec<_>>().join(" ");
+        Cell { text: words.chars().filter(|c| !c.is_control()).collect(), ..Cell::default() }
+    }
+
+    /// A cell that only grows older: it alone does not make a row a changed one.
+    pub fn age(text: String) -> Cell {
+        Cell { text, ticks: true, ..Cell::default() }
+    }
+
+    /// The same cell in this tone.
+    pub fn tone(mut self, tone: Tone) -> Cell {
+        self.tone = tone;
+        self
+    }
+}
+
+/// Whether two rows say the same, apart from ages.
+pub fn same(a: &Row, b: &Row) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || (a.ticks && b.ticks))
+}
+
+/// Knows the columns and how wide they are. More rows can follow later, as a watch needs it.
+pub struct Table {
+    columns: Vec<&'static str>,
+    widths: Vec<usize>,
+    color: bool,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn new(columns: Vec<&'static str>, color: bool) -> Table {
+        let widths = columns.iter().map(|c| c.len()).collect();
+        Table { columns, widths, color }
+    }
+
+    /// Makes the columns wide enough for these rows.
+    pub fn fit(&mut self, rows: &[Row]) {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.chars().count());
+            }
+        }
+    }
+
+    /// Prints the names of the columns.
+    ///
+    /// # Errors
+    /// When the reader is gone.
+    pub fn header(&self, out: &mut dyn Write) -> io::Result<()> {
+        let cells: Row = self.columns.iter().map(Cell::new).collect();
+        self.line(&cells, out)
+    }
+
+    /// Prints rows.
+    ///
+    /// # Errors
+    /// When the reader is gone.
+    pub fn rows(&self, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+        rows.iter().try_for_each(|row| self.line(row, out))
+    }
+
+    fn line(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
+        let last = row.iter().rposition(|c| !c.text.is_empty()).unwrap_or_default();
+        for (n, (cell, width)) in row.iter().zip(&self.widths).enumerate().take(last + 1) {
+            // An empty field in the middle is shown, so that awk and cut count the columns right.
+            let text = if cell.text.is_empty() { "-" } else { cell.text.as_str() };
+            match (self.color, cell.tone.code()) {
+                (false, _) | (true, "") => out.write_all(text.as_bytes())?,
+                (true, code) => write!(out, "{code}{text}\x1b[0m")?,
+            }
+            if n < last {
+                write!(out, "{:1$}", "", width + 3 - text.chars().count().min(*width))?;
+            }
+        }
+        writeln!(out)
+    }
+}
+
+/// The table as text: what tests compare.
+#[cfg(test)]
+pub fn text(columns: Vec<&'static str>, rows: &[Row]) -> String {
+    let mut table = Table::new(columns, false);
+    table.fit(rows);
+    let mut out = Vec::new();
+    table.header(&mut out).unwrap();
+    table.rows(rows, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lines_have_no_tail() {
+        let rows = [
+            vec![Cell::new("a"), Cell::new(""), Cell::new("x y")],
+            vec![Cell::new("längst"), Cell::new("b"), Cell::new("")],
+        ];
+        insta::assert_snapshot!(text(vec!["NAME", "B", "MESSAGE"], &rows), @"
+        NAME     B   MESSAGE
+        a        -   x y
+        längst   b
+        ");
+        assert!(!text(vec!["NAME", "B", "MESSAGE"], &rows).contains(" \n"));
+    }
+
+    #[test]
+    fn a_message_cannot_break_lines_or_talk_to_the_terminal() {
+        assert_eq!(Cell::new("one\n  two\r\x1b[31mred\x07").text, "one two [31mred");
+    }
+
+    #[test]
+    fn colours_do_not_count_as_width() {
+        let rows = [vec![Cell::new("Failed").tone(Tone::Bad), Cell::new("x")]];
+        let mut table = Table::new(vec!["HEALTH", "E"], true);
+        table.fit(&rows);
+        let mut out = Vec::new();
+        table.rows(&rows, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\x1b[1;31mFailed\x1b[0m   x\n");
+    }
+
+    #[test]
+    fn growing_older_is_no_change() {
+        let row = |health, age: &str| vec![Cell::new(health), Cell::age(age.into())];
+        assert!(same(&row("Ready", "1s"), &row("Ready", "2s")));
+        assert!(!same(&row("Ready", "1s"), &row("Failed", "1s")));
+    }
+}

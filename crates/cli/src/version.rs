@@ -1,0 +1,27 @@
+//! `sluice version`: works without a cluster.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::exit::Outcome;
+use crate::output::{self, DataFormat};
+use crate::sign::Io;
+
+/// Arguments of `sluice version`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sluice version
+  sluice version -o json")]
+pub struct Version {
+    /// Print it as data: json or yaml
+    #[arg(short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
+    output: Option<DataFormat>,
+}
+
+pub(crate) fn run(args: &Version, version: &str, io: &mut Io<'_>) -> Outcome {
+    match args.output {
+        Some(format) => output::data(format, &json!({"sluice": version}), io.out)?,
+        None => writeln!(io.out, "sluice: {version}")?,
+    }
+    Ok(())
+}

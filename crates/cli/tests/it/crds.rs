@@ -1,0 +1,21 @@
+//! What `sluice crds` prints is what an API server takes.
+
+use anyhow::Result;
+use sluice_cli::Exit;
+
+use crate::hub::{servers, sluice_as};
+
+#[tokio::test]
+async fn the_api_server_accepts_every_document() -> Result<()> {
+    let servers = servers().await?;
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    // It needs no cluster and has no flag for one.
+    let exit = crate::hub::bare(&["crds"], &mut out, &mut err).await;
+    assert_eq!(exit, Exit::Ok);
+    let applied = servers.hub.apply_yaml(&String::from_utf8(out)?).await?;
+    assert_eq!(applied.len(), sluice_api::all_crds().len());
+    let ran = sluice_as(&servers.hub.kubeconfig_path(), &["get", "pipelines", "-n", "default"]).await;
+    assert_eq!(ran.err, "no pipelines found in namespace default\n");
+    assert_eq!(ran.exit, Exit::Ok);
+    Ok(())
+}

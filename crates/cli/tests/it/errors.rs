@@ -1,0 +1,68 @@
+//! What goes wrong between the person and the cluster is said in words, with what to do.
+
+use anyhow::Result;
+use sluice_cli::Exit;
+
+use crate::hub::{Ran, servers, sluice_as};
+
+async fn with(kubeconfig: &str, arguments: &[&str]) -> Result<Ran> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, kubeconfig)?;
+    Ok(sluice_as(&path, arguments).await)
+}
+
+#[tokio::test]
+async fn without_the_definitions_the_command_that_installs_them_is_named() -> Result<()> {
+    let bare = servers().await?.bare.kubeconfig();
+    for arguments in [
+        &["get", "pipelines"][..],
+        &["get", "pipeline", "podinfo"],
+        &["get", "promotions", "-A"],
+        &["get", "pipelines", "-w"],
+        &["approve", "podinfo"],
+    ] {
+        let ran = with(&bare, arguments).await?;
+        assert_eq!(ran.exit, Exit::Cluster, "{arguments:?} {ran:?}");
+        assert!(ran.err.contains("sluice crds | kubectl apply"), "{arguments:?} {ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so() -> Result<()> {
+    let bob = servers().await?.hub.user("bob", None)?;
+    let ran = with(&bob, &["get", "pipelines", "-n", "apps"]).await?;
+    assert_eq!(ran.exit, Exit::Cluster);
+    insta::assert_snapshot!(ran.err, @r#"
+    ✗ not allowed: pipelines.pipelines.weave.works is forbidden: User "bob" cannot list resource "pipelines" in API group "pipelines.weave.works" in the namespace "apps"
+      ask whoever runs the cluster to allow it; kubectl auth can-i --list shows what you may do
+    "#);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_is_not_logged_in_is_told_so() -> Result<()> {
+    let expired = servers().await?.hub.expired_kubeconfig()?;
+    let ran = with(&expired, &["get", "pipelines"]).await?;
+    assert_eq!(ran.exit, Exit::Cluster);
+    insta::assert_snapshot!(ran.err, @"
+    ✗ the cluster does not accept your credentials
+      check the user of this context in your kubeconfig, or log in again
+    ");
+    let ran = with(&expired, &["approve", "podinfo"]).await?;
+    assert_eq!(ran.exit, Exit::Cluster);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_away_is_a_sentence() -> Result<()> {
+    let hub = &servers().await?.hub;
+    let away = hub.kubeconfig().replace(&hub.url(), "https://127.0.0.1:1");
+    for arguments in [&["get", "pipelines"][..], &["get", "targets", "-A", "-w"], &["retry", "podinfo"]] {
+        let ran = with(&away, arguments).await?;
+        assert_eq!(ran.exit, Exit::Cluster);
+        assert!(ran.err.contains("https://127.0.0.1:1/ cannot be reached: Connection refused"), "{ran:?}");
+    }
+    Ok(())
+}

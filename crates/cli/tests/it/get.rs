@@ -1,0 +1,117 @@
+//! `sluice get`, in all its forms.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use sluice_cli::Exit;
+
+use crate::hub::{place, running};
+
+#[tokio::test]
+async fn pipelines_are_listed_in_every_form() -> Result<()> {
+    let place = place("get-pipelines").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
+    place.pipeline("shop", json!({})).await?;
+
+    let table = place.sluice(&["get", "pipelines"]).await;
+    insta::assert_snapshot!(table.steady(), @"
+    NAME APPLICATION ENVIRONMENTS READY PROMOTING AGE
+    podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE
+    shop shop - Unknown - AGE
+    ");
+    let one = place.sluice(&["get", "pl", "podinfo", "--no-headers"]).await;
+    insta::assert_snapshot!(one.steady(), @"podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE");
+    let wide = place.sluice(&["get", "pipelines", "-o", "wide"]).await;
+    insta::assert_snapshot!(wide.steady(), @"
+    NAME APPLICATION ENVIRONMENTS READY PROMOTING AGE SUSPENDED MESSAGE
+    podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE False all targets were read
+    shop shop - Unknown - AGE False not looked at yet: is sluice controller running?
+    ");
+    let names = place.sluice(&["get", "pipelines", "-o", "name"]).await;
+    insta::assert_snapshot!(names.out, @"
+    pipeline.pipelines.weave.works/podinfo
+    pipeline.pipelines.weave.works/shop
+    ");
+    let all = place.sluice(&["get", "pipelines", "-A"]).await;
+    assert!(
+        all.steady().contains("\nget-pipelines podinfo podinfo dev:6.1.8 prod:6.1.6 True - AGE"),
+        "{}",
+        all.out
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn data_is_the_object_as_it_is_stored_without_bookkeeping() -> Result<()> {
+    let place = place("get-data").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
+    let one = place.sluice(&["get", "pipeline", "podinfo", "-o", "json"]).await;
+    let one: Value = serde_json::from_str(&one.out)?;
+    assert_eq!(one["kind"], "Pipeline");
+    assert_eq!(one["status"], running("6.1.8", "6.1.6"));
+    assert_eq!(one["metadata"]["managedFields"], Value::Null);
+    let list = place.sluice(&["get", "pipelines", "-o", "yaml"]).await;
+    let list: Value = serde_saphyr::from_str(&list.out)?;
+    assert_eq!(list["kind"], "List");
+    assert_eq!(list["items"][0], one);
+    Ok(())
+}
+
+#[tokio::test]
+async fn targets_show_what_runs_where() -> Result<()> {
+    let place = place("get-targets").await?;
+    let mut status = running("6.1.8", "6.1.6");
+    let prod = &mut status["environments"]["prod"]["targets"][0];
+    prod["health"] = "Unknown".into();
+    prod["error"] = "cluster prod cannot be reached: connection refused".into();
+    place.pipeline("podinfo", status).await?;
+    let table = place.sluice(&["get", "targets", "podinfo"]).await;
+    insta::assert_snapshot!(table.steady(), @"
+    ENVIRONMENT TARGET CLUSTER NAMESPACE WORKLOAD VERSION HEALTH SINCE ERROR
+    dev dev-podinfo dev podinfo HelmRelease/podinfo 6.1.8 Ready AGE
+    dev dev-podinfo dev podinfo Deployment/podinfo 6.1.8 Ready AGE
+    prod prod-podinfo prod podinfo HelmRelease/podinfo 6.1.6 Unknown AGE cluster prod cannot be reached: connection refused
+    prod prod-podinfo prod podinfo Deployment/podinfo 6.1.6 Unknown AGE cluster prod cannot be reached: connection refused
+    ");
+    insta::assert_snapshot!(table.err, @"✗ look at prod/prod-podinfo Unknown");
+    let data = place.sluice(&["get", "targets", "podinfo", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&data.out)?;
+    assert_eq!(data["items"][1]["images"], json!(["ghcr.io/stefanprodan/podinfo:6.1.8"]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn promotions_can_be_narrowed() -> Result<()> {
+    let place = place("get-promotions").await?;
+    place.promotion("one", "dev", json!({"phase": "Succeeded"})).await?;
+    place.promotion("two", "prod", json!({"phase": "Pending", "message": "waits for approval"})).await?;
+    let all = place.sluice(&["get", "promotions", "--pipeline", "podinfo"]).await;
+    insta::assert_snapshot!(all.steady(), @"
+    NAME PIPELINE ENVIRONMENT REVISION PHASE AGE
+    one podinfo dev 6.1.8 Succeeded AGE
+    two podinfo prod 6.1.8 Pending AGE
+    ");
+    let prod = place.sluice(&["get", "promo", "-e", "prod", "-o", "wide", "--no-headers"]).await;
+    insta::assert_snapshot!(prod.steady(), @"two podinfo prod 6.1.8 Pending AGE 0 - - waits for approval");
+    let none = place.sluice(&["get", "promotions", "--pipeline", "other"]).await;
+    assert_eq!((none.exit, none.out.as_str()), (Exit::Ok, ""));
+    assert_eq!(none.err, "no promotions found in namespace get-promotions\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_there_brings_up_what_is() -> Result<()> {
+    let there = place("get-there").await?;
+    there.pipeline("payments", json!({})).await?;
+    let ran = there.sluice(&["get", "targets", "paymants"]).await;
+    assert_eq!(ran.exit, Exit::NotFound);
+    insta::assert_snapshot!(ran.err, @"✗ there is no pipeline paymants in namespace get-there; did you mean payments?");
+    let elsewhere = place("get-elsewhere").await?;
+    let ran = elsewhere.sluice(&["get", "pipeline", "payments"]).await;
+    assert_eq!(ran.exit, Exit::NotFound);
+    insta::assert_snapshot!(ran.err, @"✗ there is no pipeline payments in namespace get-elsewhere; there is one in namespace get-there: add -n get-there");
+    let ran = elsewhere.sluice(&["get", "pipeline", "zzz"]).await;
+    insta::assert_snapshot!(ran.err, @"✗ there is no pipeline zzz in namespace get-elsewhere; namespace get-elsewhere has no pipelines");
+    let ran = elsewhere.sluice(&["get", "pipeline", "paymants", "-A"]).await;
+    insta::assert_snapshot!(ran.err, @"✗ there is no pipeline paymants in the cluster; did you mean payments?");
+    Ok(())
+}

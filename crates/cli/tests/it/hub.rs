@@ -1,0 +1,186 @@
+//! One API server for all tests of this process, each test in a namespace of its own, and a way to
+//! run a command against it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::{CommandFactory, Parser};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use sluice_api::{Pipeline, Promotion};
+use sluice_cli::{Command, Exit, Io, Program};
+use sluice_testkit::{Cluster, ControlPlane};
+use tokio::sync::OnceCell;
+
+#[derive(Parser)]
+#[command(name = "sluice")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The servers that the tests share.
+pub struct Servers {
+    /// Has the definitions of Sluice.
+    pub hub: Cluster,
+    /// Has not.
+    pub bare: Cluster,
+}
+
+static SERVERS: OnceCell<Result<Servers, String>> = OnceCell::const_new();
+
+pub async fn servers() -> Result<&'static Servers> {
+    let servers = SERVERS.get_or_init(|| async { start_apart().await.map_err(|e| format!("{e:#}")) }).await;
+    servers.as_ref().map_err(|e| anyhow!("the servers did not start: {e}"))
+}
+
+/// On a thread and runtime of their own, which outlive the test that came first.
+async fn start_apart() -> Result<Servers> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let started = runtime.map_err(anyhow::Error::from).and_then(|r| r.block_on(start()));
+        let _ = send.send(started);
+    });
+    receive.await?
+}
+
+async fn start() -> Result<Servers> {
+    let plane = ControlPlane::start().await?;
+    let (hub, bare) = tokio::try_join!(plane.cluster("hub"), plane.cluster("bare"))?;
+    hub.install_sluice_crds().await?;
+    Ok(Servers { hub, bare })
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Ran {
+    pub exit: Exit,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    /// What went to stdout, words apart by one space, ages as `AGE`: what does not vary.
+    pub fn steady(&self) -> String {
+        let age = |w: &str| {
+            w.starts_with(|c: char| c.is_ascii_digit())
+                && w.ends_with(|c| "smhdy".contains(c))
+                && w.chars().all(|c| c.is_ascii_digit() || "smhdy".contains(c))
+        };
+        let word = |w: &str| if age(w) { "AGE".to_owned() } else { w.to_owned() };
+        let line = |l: &str| l.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+        self.out.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Runs `sluice` with these arguments and this kubeconfig.
+pub async fn sluice_as(kubeconfig: &Path, arguments: &[&str]) -> Ran {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let exit = sluice_into(kubeconfig, arguments, &mut out, &mut err).await;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ran { exit, out: text(out), err: text(err) }
+}
+
+pub async fn sluice_into(
+    kubeconfig: &Path,
+    arguments: &[&str],
+    out: &mut Vec<u8>,
+    err: &mut Vec<u8>,
+) -> Exit {
+    let path = kubeconfig.to_string_lossy();
+    bare(&[arguments, &["--kubeconfig", &path]].concat(), out, err).await
+}
+
+/// Runs `sluice` without any cluster.
+pub async fn bare(arguments: &[&str], out: &mut Vec<u8>, err: &mut Vec<u8>) -> Exit {
+    let all = [&["sluice"], arguments].concat();
+    let program = Program { version: "0.0.0", cli: Cli::command };
+    match Cli::try_parse_from(all) {
+        Ok(cli) => sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false }).await,
+        Err(error) => {
+            err.extend(error.to_string().bytes());
+            Exit::Usage
+        }
+    }
+}
+
+/// A namespace on the hub.
+pub struct Place {
+    pub namespace: String,
+    pub client: kube::Client,
+    pub kubeconfig: PathBuf,
+}
+
+pub async fn place(name: &str) -> Result<Place> {
+    let hub = &servers().await?.hub;
+    hub.namespace(name).await?;
+    Ok(Place { namespace: name.into(), client: hub.client().await?, kubeconfig: hub.kubeconfig_path() })
+}
+
+impl Place {
+    /// Runs `sluice` in this namespace, as an administrator.
+    pub async fn sluice(&self, arguments: &[&str]) -> Ran {
+        sluice_as(&self.kubeconfig, &[arguments, &["-n", &self.namespace]].concat()).await
+    }
+
+    /// A pipeline dev, prod with this status.
+    pub async fn pipeline(&self, name: &str, status: Value) -> Result<()> {
+        let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &self.namespace);
+        let pipeline = json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": name},
+            "spec": {
+                "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": name},
+                "environments": [
+                    {"name": "dev", "targets": [{"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "dev"}}]},
+                    {"name": "prod", "targets": [{"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "prod"}}]}],
+            },
+        });
+        api.create(&PostParams::default(), &serde_json::from_value(pipeline)?).await?;
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// A promotion of podinfo.
+    pub async fn promotion(&self, name: &str, environment: &str, status: Value) -> Result<()> {
+        let api = self.promotions();
+        let promotion = json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": name},
+            "spec": {"pipeline": "podinfo", "environment": environment, "revision": "6.1.8", "facets": {}},
+        });
+        api.create(&PostParams::default(), &serde_json::from_value(promotion)?).await?;
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    pub fn promotions(&self) -> Api<Promotion> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+}
+
+/// Who last wrote an object's spec.
+pub fn managers(promotion: &Promotion) -> Vec<String> {
+    promotion.managed_fields().iter().filter_map(|m| m.manager.clone()).collect()
+}
+
+/// A status as the controller writes it.
+pub fn running(dev: &str, prod: &str) -> Value {
+    let environment = |cluster: &str, revision: &str| {
+        json!({"health": "Ready", "revision": revision, "waitingApproval": {"revision": ""}, "targets": [{
+            "name": format!("{cluster}-podinfo"), "namespace": "podinfo", "health": "Ready", "ready": true,
+            "since": "2026-11-01T00:00:00Z", "revision": revision, "workloads": [
+                {"kind": "HelmRelease", "name": "podinfo", "version": revision, "health": "Ready"},
+                {"kind": "Deployment", "name": "podinfo", "version": revision, "health": "Ready",
+                 "images": [format!("ghcr.io/stefanprodan/podinfo:{revision}")]}]}]})
+    };
+    json!({
+        "observedGeneration": 1,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
+            "message": "all targets were read", "lastTransitionTime": "2026-11-01T00:00:00Z"}],
+        "summary": {"environments": format!("dev:{dev} prod:{prod}"), "promoting": ""},
+        "environments": {"dev": environment("dev", dev), "prod": environment("prod", prod)},
+    })
+}

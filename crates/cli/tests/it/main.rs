@@ -1,0 +1,25 @@
+//! The command line against a real API server: what people see, and what ends up in the cluster.
+
+mod approve;
+mod crds;
+mod errors;
+mod get;
+mod hub;
+mod retry;
+mod watch;
+
+use std::collections::BTreeSet;
+
+#[test]
+fn no_test_file_is_forgotten() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
+    let files: BTreeSet<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .filter_map(|file| Some(file.unwrap().file_name().to_str()?.strip_suffix(".rs")?.to_owned()))
+        .filter(|name| name != "main")
+        .collect();
+    let main = include_str!("main.rs");
+    for file in files {
+        assert!(main.contains(&format!("mod {file};")), "main.rs does not name {file}.rs");
+    }
+}
