@@ -171,6 +171,7 @@ logger.access.MODE = requests
 ACCESS_LOG_TEMPLATE = access: {{{{.Ctx.Req.Method}}}} {{{{.Ctx.Req.URL.RequestURI}}}} {{{{.ResponseWriter.Status}}}}
 [log.requests]
 MODE = file
+LEVEL = Info
 FILE_NAME = access.log
 [git.config]
 uploadpack.allowFilter = true
