@@ -1,0 +1,168 @@
+//! Delivery by commit, and what a commit of ours looks like.
+
+use sluice_delivery::{Delivered, Order, Strategy};
+use sluice_testkit::{GitServer, Repo};
+
+use crate::fixture::{FILE, again, bench, git, order, yaml};
+
+pub fn server(files: &[(&str, &str)]) -> (GitServer, Repo) {
+    let server = GitServer::start().unwrap();
+    let repo = server.create_repo("fleet", files).unwrap();
+    (server, repo)
+}
+
+pub fn to_main(repo: &Repo, version: &str) -> Order {
+    order(Strategy::Commit { url: repo.url().into(), branch: "main".into() }, version)
+}
+
+#[tokio::test]
+async fn sets_the_value_with_one_fetch_and_one_push() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5")), ("README.md", "x"), ("a.yaml", "b: c\n")]);
+    let bench = bench();
+    for (i, version) in ["6.1.8", "6.2.0"].into_iter().enumerate() {
+        let base = repo.head("main").unwrap();
+        let before = repo.requests();
+        let done = bench.delivery.deliver(&to_main(&repo, version)).await.unwrap();
+        let log = repo.log("main").unwrap();
+        assert_eq!(done, Delivered::Committed { commit: log[0].sha.clone() });
+        assert_eq!(log[0].parents, [base]);
+        assert_eq!(log[0].subject, format!("Promote podinfo to {version} in prod"));
+        assert_eq!(repo.read("main", FILE).unwrap(), yaml(version));
+        assert_eq!(repo.files("main").unwrap().len(), 3);
+        let stats = bench.delivery.stats();
+        assert_eq!((stats.git_fetches, stats.git_pushes), (i as u64 + 1, i as u64 + 1));
+        let after = repo.requests();
+        // Two lists of references, one for each; protocol 2 asks for references with a POST of its own.
+        assert_eq!((after.ls - before.ls, after.fetch - before.fetch, after.push - before.push), (2, 2, 1));
+        assert_eq!(after.refused, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_second_try_finds_the_commit_of_the_first() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let order = to_main(&repo, "6.1.8");
+    let Delivered::Committed { commit } = bench().delivery.deliver(&order).await.unwrap() else { panic!() };
+    let done = Delivered::Committed { commit: commit.clone() };
+    assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
+    // Also when others have gone on, and when a person has taken it back.
+    for i in 0..30 {
+        repo.commit("main", "other", &[("other.yaml", &format!("a: {i}\n"))]).unwrap();
+    }
+    repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
+    let bench = bench();
+    assert_eq!(bench.delivery.deliver(&again(&order)).await.unwrap(), done);
+    assert_eq!(bench.delivery.stats().git_pushes, 0);
+    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.5"));
+    // A person who asks for it again gets it again.
+    let reopened = Order { reopen: true, ..again(&order) };
+    assert_ne!(bench.delivery.deliver(&reopened).await.unwrap(), done);
+    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
+    let head = repo.head("main").unwrap();
+    assert_eq!(bench.delivery.deliver(&reopened).await.unwrap(), Delivered::AlreadySet { commit: head });
+}
+
+#[tokio::test]
+async fn a_push_whose_answer_got_lost_is_not_repeated() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
+    repo.tap().lose_next_pushes(1);
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "Unreachable", "{error}");
+    let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    assert_eq!(repo.log("main").unwrap().len(), 2);
+    assert_eq!(bench.delivery.stats().git_pushes, 1);
+}
+
+#[tokio::test]
+async fn many_at_once_all_get_in() {
+    let markers: String =
+        (0..6).map(|i| format!("v{i}: 1.0.0 # {{\"$promotion\": \"apps:p{i}:prod\"}}\n")).collect();
+    let (_server, repo) = server(&[(FILE, &markers)]);
+    let (one, two) = (bench(), bench());
+    // Two processes, so to say, with three orders each.
+    let orders: Vec<Order> = (0..6)
+        .map(|i| Order {
+            pipeline: format!("p{i}"),
+            promotion: format!("apps/p{i}"),
+            ..to_main(&repo, "2.0.0")
+        })
+        .collect();
+    let side = |delivery: &sluice_delivery::Delivery, orders: &[Order]| {
+        let tasks: Vec<_> = orders
+            .iter()
+            .cloned()
+            .map(|order| {
+                let delivery = delivery.clone();
+                tokio::spawn(async move { delivery.deliver(&order).await.unwrap() })
+            })
+            .collect();
+        tasks
+    };
+    for task in side(&one.delivery, &orders[..3]).into_iter().chain(side(&two.delivery, &orders[3..])) {
+        assert!(matches!(task.await.unwrap(), Delivered::Committed { .. }));
+    }
+    assert_eq!(repo.log("main").unwrap().len(), 7);
+    assert_eq!(repo.read("main", FILE).unwrap(), markers.replace("1.0.0", "2.0.0"));
+}
+
+#[tokio::test]
+async fn nothing_but_the_values_changes() {
+    let crlf = yaml("6.1.5").replace('\n', "\r\n");
+    let (_server, repo) = server(&[("crlf.yaml", &crlf)]);
+    // A script's mode, a link, odd names.
+    let blob = |text: &str| format!("data {}\n{text}\n", text.len());
+    let import = format!(
+        "commit refs/heads/main\ncommitter t <t@t> 1 +0000\n{}from refs/heads/main^0\n\
+         M 100755 inline run.yaml\n{}M 120000 inline link.yaml\n{}M 100644 inline \"a \\\"b\\\"\\303\\274.yml\"\n{}",
+        blob("odd"),
+        blob(&yaml("6.1.5")),
+        blob("crlf.yaml # \"$promotion\" apps:podinfo:prod"),
+        blob(&yaml("6.1.5")),
+    );
+    git(repo.folder(), &["fast-import", "--quiet"], &import);
+    let before = git(repo.folder(), &["ls-tree", "-r", "main"], "");
+    bench().delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    let after = git(repo.folder(), &["ls-tree", "-r", "main"], "");
+    let shape = |listing: &str| -> Vec<(String, String)> {
+        let line = |l: &str| (l[..6].to_string(), l.split('\t').nth(1).unwrap().to_string());
+        listing.lines().map(line).collect()
+    };
+    assert_eq!(shape(&before), shape(&after));
+    assert!(after.contains("100755") && after.contains("120000"));
+    assert_eq!(repo.read("main", "crlf.yaml").unwrap(), crlf.replace("6.1.5", "6.1.8"));
+    assert_eq!(repo.read("main", "run.yaml").unwrap(), yaml("6.1.8"));
+    assert_eq!(git(repo.folder(), &["diff", "--name-only", "main^", "main"], "").lines().count(), 3);
+}
+
+#[tokio::test]
+async fn what_cannot_be_set_is_told_with_what_to_do() {
+    let (_server, repo) = server(&[("a.yaml", "version: 1.0.0\n")]);
+    let bench = bench();
+    let fails = async |reason: &str, words: &[&str]| {
+        let error = bench.delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+        assert_eq!(error.retry(), sluice_delivery::Retry::OnChange);
+        assert!(words.iter().all(|w| error.to_string().contains(w)), "{error}");
+    };
+    fails("NoMarker", &["fleet.git at main", r#"{"$promotion": "apps:podinfo:prod"}"#, "add"]).await;
+    repo.commit_changes(
+        "main",
+        "latin 1",
+        &[sluice_testkit::Change::Write("b.yaml", &[b"# \xfc\n", yaml("1").as_bytes()].concat())],
+    )
+    .unwrap();
+    fails("NotYaml", &["b.yaml", "UTF-8"]).await;
+    repo.commit_changes("main", "gone", &[sluice_testkit::Change::Remove("b.yaml")]).unwrap();
+    let both = yaml("1").replace("prod\"", "prod\", \"value\": \"app\"");
+    repo.commit("main", "asks for what is not there", &[("c.yaml", &both)]).unwrap();
+    fails("UnknownFacet", &["c.yaml:3", "app"]).await;
+    // The mistakes of others are theirs.
+    let theirs = both.replace("podinfo", "other");
+    repo.commit("main", "another's", &[("c.yaml", &theirs), (FILE, &yaml("1"))]).unwrap();
+    bench.delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    let head = repo.head("main").unwrap();
+    let done = bench.delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    assert_eq!(done, Delivered::AlreadySet { commit: head });
+}

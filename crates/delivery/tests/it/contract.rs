@@ -1,0 +1,180 @@
+//! What holds at every forge, run over GitHub's and Gitea's stand-ins and over real Gitea.
+
+use sluice_delivery::{ChangeRequest, Delivered, Delivery, Followed, Order};
+
+use crate::fixture::{FILE, again, bench, yaml};
+use crate::world::World;
+
+pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
+    match delivery.deliver(order).await.unwrap() {
+        Delivered::Proposed { request, merged: false } => request,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn opens_one_and_follows_it_to_the_merge(world: World) {
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let base = world.repo().head("main").unwrap();
+    let request = proposed(&bench.delivery, &order).await;
+    assert_eq!(request.branch, "sluice/apps/podinfo/prod");
+    let pulls = world.pulls().await;
+    assert_eq!(pulls.len(), 1);
+    assert_eq!(pulls[0].title, "Promote apps/podinfo to 6.1.8 in prod");
+    assert!(pulls[0].body.contains("promotion=apps/podinfo-prod-6.1.8 -->"), "{}", pulls[0].body);
+    assert!(pulls[0].body.contains(&format!("`{FILE}:3`: `6.1.5` → `6.1.8`")), "{}", pulls[0].body);
+    let branch = world.repo().log(&request.branch).unwrap();
+    assert_eq!((branch[0].sha.as_str(), &branch[0].parents), (request.head_commit.as_str(), &vec![base]));
+    assert_eq!(branch[0].author, "Sluice <sluice@localhost>");
+    assert!(branch[0].body.contains("Sluice-Promotion: apps/podinfo-prod-6.1.8"));
+    assert_eq!(world.repo().read(&request.branch, FILE).unwrap(), yaml("6.1.8"));
+
+    let stats = bench.delivery.stats();
+    assert_eq!((stats.git_fetches, stats.git_pushes), (1, 1));
+    assert_eq!((stats.calls("GET"), stats.calls("POST"), stats.calls("PATCH")), (0, 1, 0), "{stats:?}");
+
+    let head = request.head_commit.clone();
+    let follow = || bench.delivery.follow(&order, &request);
+    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone() });
+    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone() });
+    world.merge(request.number).await;
+    let commit = world.repo().head("main").unwrap();
+    assert_eq!(follow().await.unwrap(), Followed::Merged { commit: commit.clone(), head });
+    // The outcome was not stored, so it runs again: found, not done once more.
+    match bench.delivery.deliver(&again(&order)).await.unwrap() {
+        Delivered::Proposed { request: found, merged: true } => assert_eq!(found.number, request.number),
+        other => panic!("{other:?}"),
+    }
+    // Another promotion of the same revision has nothing to do.
+    let other = Order { promotion: "apps/other".into(), ..order.clone() };
+    assert_eq!(bench.delivery.deliver(&other).await.unwrap(), Delivered::AlreadySet { commit });
+    assert_eq!(world.pulls().await.len(), 1);
+}
+
+async fn updates_it_in_place(world: World) {
+    let bench = bench();
+    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    // The base moves on meanwhile, and the branch starts from there again.
+    let base = world.commit("other", &[("other.yaml", "a: 1\n")]);
+    let second = proposed(&bench.delivery, &world.order("6.2.0")).await;
+    assert_eq!(first.number, second.number);
+    assert_ne!(first.head_commit, second.head_commit);
+    let pulls = world.pulls().await;
+    assert_eq!(pulls.len(), 1);
+    assert_eq!(pulls[0].title, "Promote apps/podinfo to 6.2.0 in prod");
+    assert!(pulls[0].body.contains("promotion=apps/podinfo-prod-6.2.0 -->"));
+    assert_eq!(world.repo().log(&second.branch).unwrap()[0].parents, vec![base]);
+    assert_eq!(world.repo().read(&second.branch, FILE).unwrap(), yaml("6.2.0"));
+    let stats = bench.delivery.stats();
+    assert_eq!((stats.git_fetches, stats.git_pushes), (2, 2));
+    assert_eq!((stats.calls("POST"), stats.calls("PATCH")), (1, 1), "{stats:?}");
+    // A used branch: merged, and then the next revision gets a request of its own.
+    world.merge(second.number).await;
+    let third = proposed(&bench.delivery, &world.order("6.3.0")).await;
+    assert_ne!(third.number, second.number);
+    let pulls = world.pulls().await;
+    assert_eq!(pulls.iter().filter(|p| p.open).count(), 1);
+    // And once more in place, where the branch has had several.
+    let fourth = proposed(&bench.delivery, &world.order("6.4.0")).await;
+    assert_eq!(third.number, fourth.number);
+}
+
+async fn running_it_again_changes_nothing(world: World) {
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let first = proposed(&bench.delivery, &order).await;
+    for order in [again(&order), order.clone()] {
+        let other = crate::fixture::bench();
+        assert_eq!(proposed(&other.delivery, &order).await, first);
+        let stats = other.delivery.stats();
+        assert_eq!((stats.git_pushes, stats.calls("POST"), stats.calls("PATCH")), (0, 0, 0), "{stats:?}");
+    }
+    // A person has rewritten the text: the commit still says whose it is.
+    world.set_body(first.number, "mine now").await;
+    let found = proposed(&bench.delivery, &again(&order)).await;
+    assert_eq!(found.number, first.number);
+    assert_eq!(world.pulls().await.len(), 1);
+}
+
+async fn a_closed_one_is_a_no_until_a_person_asks_again(world: World) {
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    world.close(request.number).await;
+    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), Followed::Closed);
+    match bench.delivery.deliver(&again(&order)).await.unwrap() {
+        Delivered::Rejected { request: found } => assert_eq!(found.number, request.number),
+        other => panic!("{other:?}"),
+    }
+    let reopened = Order { reopen: true, ..again(&order) };
+    let second = proposed(&bench.delivery, &reopened).await;
+    assert_ne!(second.number, request.number);
+    // Asked again after a crash, it is found.
+    assert_eq!(proposed(&bench.delivery, &reopened).await.number, second.number);
+    assert_eq!(world.pulls().await.len(), 2);
+}
+
+async fn withdraws_what_is_not_wanted_any_more(world: World) {
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    for _ in 0..2 {
+        bench.delivery.withdraw(&order, &request, "Superseded by 6.2.0.").await.unwrap();
+    }
+    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), Followed::Closed);
+    assert_eq!(world.comments(request.number).await, ["Superseded by 6.2.0."]);
+    let unknown = ChangeRequest { number: 4711, ..request };
+    assert_eq!(bench.delivery.follow(&order, &unknown).await.unwrap(), Followed::Gone);
+    bench.delivery.withdraw(&order, &unknown, "?").await.unwrap();
+}
+
+async fn what_would_change_nothing_is_closed(world: World) {
+    let bench = bench();
+    let request = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    world.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
+    let done = bench.delivery.deliver(&world.order("6.2.0")).await.unwrap();
+    assert_eq!(done, Delivered::AlreadySet { commit: world.repo().head("main").unwrap() });
+    assert!(world.pulls().await.iter().all(|p| !p.open && !p.merged));
+    assert_eq!(world.comments(request.number).await.len(), 1);
+}
+
+async fn wrong_rights_are_told_before_anything_is_pushed(world: World) {
+    let bench = bench();
+    let mut order = world.order("6.1.8");
+    (order.credentials.token, order.credentials.password) = (None, None);
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "MissingCredential");
+    let mut order = world.order("6.1.8");
+    order.credentials.token = Some("wr0ng".into());
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "AuthenticationFailed");
+    assert!(!error.to_string().contains("wr0ng"), "{error}");
+    assert_eq!(world.repo().branches().unwrap(), ["main"]);
+}
+
+macro_rules! everywhere {
+    ($($name:ident)*) => {
+        mod github {
+            use crate::world::World;
+            $(#[tokio::test] async fn $name() { super::$name(World::github().await).await })*
+        }
+        mod gitea_standin {
+            use crate::world::World;
+            $(#[tokio::test] async fn $name() { super::$name(World::gitea_standin().await).await })*
+        }
+        mod gitea {
+            use crate::world::World;
+            $(#[tokio::test] async fn $name() { super::$name(World::gitea(stringify!($name)).await).await })*
+        }
+    };
+}
+
+everywhere! {
+    opens_one_and_follows_it_to_the_merge
+    updates_it_in_place
+    running_it_again_changes_nothing
+    a_closed_one_is_a_no_until_a_person_asks_again
+    withdraws_what_is_not_wanted_any_more
+    what_would_change_nothing_is_closed
+    wrong_rights_are_told_before_anything_is_pushed
+}
