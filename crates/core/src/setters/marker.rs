@@ -1,0 +1,238 @@
+//! Reads a comment as a promotion marker, and picks the value that it asks for. A comment that was
+//! plainly meant for this environment but is written wrongly is told apart from one that is none of
+//! our business: engines before this one ignored both, and a promotion then set less than was meant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+use super::{At, NEEDLE, SetError};
+use crate::revision::{Facet, FacetKey, Revision};
+
+/// A well-formed marker of the environment that is looked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Marker {
+    /// The only target that it is for.
+    pub target: Option<String>,
+    value: Option<String>,
+    workload: Option<String>,
+}
+
+/// What a comment is to the environment that is looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// No marker, or somebody else's.
+    NotOurs,
+    /// A marker.
+    Ours(Marker),
+    /// It was meant as one: what is wrong with it.
+    Bad(String),
+}
+
+/// Reads what stands behind the `#`. `name` is `namespace:pipeline:environment`.
+pub(super) fn read(comment: &str, name: &str) -> Reading {
+    if !comment.contains(NEEDLE) {
+        return Reading::NotOurs;
+    }
+    let fields = match serde_json::from_str::<Strings>(comment.trim()) {
+        Ok(Strings(fields)) => fields,
+        Err(error) if names(comment, name) => return Reading::Bad(malformed(comment.trim(), &error)),
+        Err(_) => return Reading::NotOurs,
+    };
+    match fields.get(NEEDLE) {
+        Some(found) if found == name => ours(&fields),
+        Some(found) if names(found, name) => {
+            Reading::Bad(format!("names {found:?}, which is not <namespace>:<pipeline>:<environment>"))
+        }
+        None if names(comment, name) => Reading::Bad(format!("has no key {NEEDLE:?}")),
+        _ => Reading::NotOurs,
+    }
+}
+
+fn ours(fields: &BTreeMap<String, String>) -> Reading {
+    for key in fields.keys() {
+        let known = ["target", "value", "workload"];
+        let almost = ["targ", "val", "work"].iter().any(|start| key.to_lowercase().starts_with(start));
+        if almost && !known.contains(&key.as_str()) {
+            return Reading::Bad(format!("has the key {key:?}, where only {} are known", known.join(", ")));
+        }
+    }
+    let field = |key: &str| fields.get(key).cloned();
+    Reading::Ours(Marker { target: field("target"), value: field("value"), workload: field("workload") })
+}
+
+/// Whether the text names the environment: not as a part of a longer name.
+pub(super) fn names(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        !before.is_some_and(|c| part(c) || c == ':') && !after.is_some_and(part)
+    })
+}
+
+fn malformed(body: &str, error: &serde_json::Error) -> String {
+    let Some(brace) = body.find('{') else { return "is not a JSON object".into() };
+    if brace > 0 {
+        return format!("has {:?} before the JSON object", body[..brace].trim());
+    }
+    let mut objects = serde_json::Deserializer::from_str(body).into_iter::<Strings>();
+    if matches!(objects.next(), Some(Ok(_))) {
+        return format!("has {:?} behind the JSON object", body[objects.byte_offset()..].trim());
+    }
+    if body.contains('\'') && !body.contains('"') {
+        return "has single quotes, and JSON wants double ones".into();
+    }
+    format!("is not a JSON object of strings ({error})")
+}
+
+/// A JSON object whose values are strings, none of them twice.
+struct Strings(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Strings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Strings;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strings, A::Error> {
+                let mut fields = BTreeMap::new();
+                while let Some((key, value)) = map.next_entry::<String, String>()? {
+                    if fields.insert(key.clone(), value).is_some() {
+                        return Err(A::Error::custom(format_args!("the key {key:?} is there twice")));
+                    }
+                }
+                Ok(Strings(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl Marker {
+    /// The facet and the value of the revision that this marker asks for.
+    pub(super) fn choose<'r>(
+        &self,
+        revision: &'r Revision,
+        at: &At,
+        name: &str,
+    ) -> Result<(&'r Facet, &'r str), SetError> {
+        let asked = match self.value.as_deref().map(str::parse::<Facet>).transpose() {
+            Ok(facet) => facet,
+            Err(wrong) => {
+                let one = revision.facets().next().map(|(key, _)| key.facet.to_string()).unwrap_or_default();
+                return Err(SetError::BadMarker {
+                    at: at.clone(),
+                    problem: format!("has a \"value\" that is none ({wrong})"),
+                    instead: format!("{{\"{NEEDLE}\": \"{name}\", \"value\": \"{one}\"}}"),
+                });
+            }
+        };
+        let fits = |key: &FacetKey| {
+            asked.as_ref().is_none_or(|facet| *facet == key.facet)
+                && self.workload.as_ref().is_none_or(|w| *w == format!("{}/{}", key.kind, key.name))
+        };
+        let found: Vec<_> = revision.facets().filter(|(key, _)| fits(key)).collect();
+        let Some(&(first, value)) = found.first() else {
+            return Err(SetError::UnknownFacet {
+                at: at.clone(),
+                asked: self.asks(),
+                has: tracked(revision),
+            });
+        };
+        let facets: BTreeSet<String> = found.iter().map(|(key, _)| format!("\"{}\"", key.facet)).collect();
+        if facets.len() > 1 {
+            let choices = facets.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(SetError::AmbiguousMarker { at: at.clone(), key: "value", choices });
+        }
+        if found.iter().any(|(_, other)| *other != value) {
+            let choice =
+                |(key, value): &(&FacetKey, &str)| format!("\"{}/{}\" ({value})", key.kind, key.name);
+            let choices = found.iter().map(choice).collect::<Vec<_>>().join(", ");
+            return Err(SetError::AmbiguousMarker { at: at.clone(), key: "workload", choices });
+        }
+        if value.is_empty() {
+            return Err(SetError::EmptyValue { at: at.clone(), facet: first.facet.to_string() });
+        }
+        Ok((&first.facet, value))
+    }
+
+    fn asks(&self) -> String {
+        match (&self.value, &self.workload) {
+            (Some(value), Some(workload)) => format!("{value} of {workload}"),
+            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (None, None) => "nothing".into(),
+        }
+    }
+}
+
+fn tracked(revision: &Revision) -> String {
+    revision.facets().map(|(key, _)| key.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(comment: &str) -> &'static str {
+        match read(comment, "ns:app:prod") {
+            Reading::NotOurs => "not ours",
+            Reading::Ours(_) => "ours",
+            Reading::Bad(_) => "bad",
+        }
+    }
+
+    #[test]
+    fn a_marker_is_a_json_object_of_strings_that_names_the_environment() {
+        for (comment, expected) in [
+            (r#" {"$promotion": "ns:app:prod"}"#, "ours"),
+            (r#"{"$promotion":"ns:app:prod"}"#, "ours"),
+            ("\t {  \"$promotion\" :\t\"ns:app:prod\"  }  ", "ours"),
+            (r#" {"$imagepolicy": "ns:p:tag", "$promotion": "ns:app:prod"}"#, "ours"),
+            (r#" {"$promotion": "ns:app:prod", "note": "anything"}"#, "ours"),
+            (r#" {"$promotion": "ns:app:prod", "target": "eu", "value": "app"}"#, "ours"),
+            (r#" {"$promotion": "ns:app:prod-eu"}"#, "not ours"),
+            (r#" {"$promotion": "ns:app:preprod"}"#, "not ours"),
+            (r#" {"$promotion": "other-ns:app:prod"}"#, "not ours"),
+            (r#" {"$promotion": "ns:app:prod/eu"}"#, "not ours"),
+            (r#" {"$promotion": "ns:app:staging", "note": "ns:app:prod"}"#, "not ours"),
+            (r#" {"$imagepolicy": "ns:app:prod"}"#, "not ours"),
+            (" ns:app:prod", "not ours"),
+            (" {$promotion: ns:app:staging}", "not ours"),
+            (" {$promotion: ns:app:prod}", "bad"),
+            (" {'$promotion': 'ns:app:prod'}", "bad"),
+            (r#" {"$promotion": "ns:app:prod"} note"#, "bad"),
+            (r#" note {"$promotion": "ns:app:prod"}"#, "bad"),
+            (r#" {"$promotion": "ns:app:prod"} {"a": "b"}"#, "bad"),
+            (r#" {"$promotion": "ns:app:prod""#, "bad"),
+            (r#" {"$promotion": "ns:app:prod:tag"}"#, "bad"),
+            (r#" {"$promotion": "ns:app:prod "}"#, "bad"),
+            (r#" {"$promotion": ["ns:app:prod"]}"#, "bad"),
+            (r#" {"$promotion": "ns:app:prod", "n": 1}"#, "bad"),
+            (r#" {"$promotion": "ns:app:dev", "$promotion": "ns:app:prod"}"#, "bad"),
+            (r#" {"$promotion": "ns:app:prod", "targets": "eu"}"#, "bad"),
+            (r#" {"$promotion": "ns:app:prod", "Value": "app"}"#, "bad"),
+            (r#" {"promotion": "ns:app:prod", "x": "$promotion"}"#, "bad"),
+            (r#" "$promotion": "ns:app:prod""#, "bad"),
+        ] {
+            assert_eq!(reading(comment), expected, "{comment}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (comment, expected) in [
+            (" {'$promotion': 'ns:app:prod'}", "has single quotes, and JSON wants double ones"),
+            (r#" {"$promotion": "ns:app:prod"} # x"#, "has \"# x\" behind the JSON object"),
+            (r#" old # {"$promotion": "ns:app:prod"}"#, "has \"old #\" before the JSON object"),
+            (r#" "$promotion" ns:app:prod"#, "is not a JSON object"),
+        ] {
+            assert_eq!(read(comment, "ns:app:prod"), Reading::Bad(expected.into()), "{comment}");
+        }
+    }
+}
