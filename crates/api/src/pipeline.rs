@@ -34,6 +34,7 @@ use crate::promotion::Phase;
         json_path = ".status.conditions[?(@.type==\"Ready\")].message",
         priority = 1
     ),
+    printcolumn(name = "Suspended", type_ = "boolean", json_path = ".spec.suspend", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -54,11 +55,11 @@ pub struct PipelineSpec {
     #[x_kube(validation = Rule::new("self.all(t, t in ['chart', 'app', 'images', 'tag', 'digest', 'source'] || (t.startsWith('image:') && t.size() > 6))").message("tracks knows chart, app, images, tag, digest, source and image:<repository>"))]
     pub tracks: Vec<String>,
     /// The environments, in the order in which a revision goes through them.
-    #[schemars(length(min = 1, max = 20))]
+    #[schemars(length(min = 1, max = 16))]
     #[x_kube(
         validation = Rule::new("self.all(e, self.exists_one(x, x.name == e.name))").message("two environments have the same name: give each its own"),
-        validation = Rule::new("self.all(e, !has(e.after) || e.after.all(a, self.exists(x, x.name == a)))").message("after names an environment that this pipeline does not have: write the name of one that stands before it in the list"),
-        validation = Rule::new("self.all(e, !has(e.after) || e.after.all(a, self.map(x, x.name).indexOf(a) < self.map(x, x.name).indexOf(e.name)))").message("after may only name environments that stand before it in the list: move the environment down, or take the name out of after")
+        // Rules know no index of the element they look at: the places are counted out.
+        validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.size() || !has(self[i].after) || self[i].after.all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j < i && self[j].name == a)))").message("after may only name environments that stand before it in the list: correct the name, move the environment down, or take the name out of after")
     )]
     pub environments: Vec<Environment>,
     /// How to promote into each environment that does not say so itself. Without it here and there,
@@ -89,12 +90,12 @@ pub struct Environment {
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("an environment's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
     pub name: String,
     /// Where the application runs in this environment.
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = Rule::new("self.all(t, !has(t.name) || self.exists_one(x, has(x.name) && x.name == t.name))").message("two targets of this environment have the same name: give each its own"))]
     pub targets: Vec<Target>,
     /// The environments whose revisions come here; default is the one before it in the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 20))]
+    #[schemars(length(max = 16))]
     pub after: Vec<EnvironmentName>,
     /// How to promote into this environment; replaces the pipeline's own promotion as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,15 +129,14 @@ pub struct Target {
 }
 
 /// Names a GitopsCluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRef {
     /// Accepted and not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// `GitopsCluster`.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = Rule::new("self == 'GitopsCluster'").message("clusterRef.kind is GitopsCluster: name a GitopsCluster, or leave clusterRef out for the cluster that holds the Pipeline"))]
+    #[schemars(extend("enum" = ["GitopsCluster"]))]
     pub kind: String,
     /// The GitopsCluster's name.
     #[schemars(length(min = 1, max = 253))]
@@ -147,12 +147,11 @@ pub struct ClusterRef {
 }
 
 /// Names a member of a target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRef {
     /// `Kustomization` or `HelmRelease`.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = Rule::new("self in ['Kustomization', 'HelmRelease']").message("a workload's kind is Kustomization or HelmRelease"))]
+    #[schemars(extend("enum" = ["Kustomization", "HelmRelease"]))]
     pub kind: String,
     /// The object's name.
     #[schemars(length(min = 1, max = 253))]
@@ -220,6 +219,7 @@ pub enum IntOrPercent {
 fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "x-kubernetes-int-or-string": true,
+        "maxLength": 4,
         "x-kubernetes-validations": [{
             "rule": "type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",
             "message": "minReadyTargets is a number of 1 or more, or a percentage from 1% to 100%"
@@ -228,7 +228,7 @@ fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
 /// Exactly one way of delivering a revision, and the key for webhook calls about this pipeline.
@@ -255,13 +255,12 @@ pub struct Strategy {
 }
 
 /// Which forge to open a change request on, and where.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PullRequestStrategy {
     /// The kind of forge.
     #[serde(rename = "type")]
-    #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self in ['github', 'gitlab', 'gitea', 'bitbucket', 'bitbucket-server', 'azure-devops']").message("type is one of github, gitlab, gitea, bitbucket, bitbucket-server and azure-devops"))]
+    #[schemars(extend("enum" = ["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure-devops"]))]
     pub forge: String,
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]

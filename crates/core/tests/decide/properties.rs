@@ -1,0 +1,354 @@
+//! What holds for every pipeline and every history: P2, P7 and P8 of the promises. Each property is
+//! a function that says what is wrong, so that a planted bug can show that it would be found.
+
+use proptest::prelude::*;
+use sluice_core::Revision;
+use sluice_core::decide::Action;
+use sluice_core::model::{MinReady, Phase};
+use sluice_core::world::Health;
+
+use crate::sim::{Sim, revision};
+
+/// Something that happens in the world.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A target (by number) runs a version, with a health.
+    Runs(usize, usize, Health),
+    /// A target cannot be read.
+    Unreadable(usize),
+    /// A person merges the open change request of an environment; its targets then run it.
+    Merge(usize, bool),
+    /// A person closes it.
+    Close(usize),
+    /// A person approves whatever waits in an environment.
+    Approve(usize),
+    /// A person asks for what ended there once more.
+    Retry(usize),
+    /// The pipeline is suspended or resumed.
+    Suspend(bool),
+    /// Time passes, or the clock is set back.
+    Clock(i64),
+    /// Nothing happens.
+    Nothing,
+}
+
+const VERSIONS: [&str; 5] = ["1.0.0", "1.1.0", "1.2.0", "0.9.0", "main-7"];
+
+fn event() -> impl Strategy<Value = Event> {
+    let health = prop_oneof![
+        4 => Just(Health::Ready),
+        1 => Just(Health::Progressing),
+        1 => Just(Health::Failed),
+        1 => Just(Health::Suspended),
+    ];
+    prop_oneof![
+        6 => (0..9usize, 0..VERSIONS.len(), health).prop_map(|(t, v, h)| Event::Runs(t, v, h)),
+        1 => (0..9usize).prop_map(Event::Unreadable),
+        4 => (0..4usize, any::<bool>()).prop_map(|(e, healthy)| Event::Merge(e, healthy)),
+        1 => (0..4usize).prop_map(Event::Close),
+        2 => (0..4usize).prop_map(Event::Approve),
+        1 => (0..4usize).prop_map(Event::Retry),
+        1 => any::<bool>().prop_map(Event::Suspend),
+        1 => (-7200..7200i64).prop_map(Event::Clock),
+        1 => Just(Event::Nothing),
+    ]
+}
+
+/// A pipeline of one to four environments with one to three targets each.
+fn pipeline() -> impl Strategy<Value = Sim> {
+    let environment = (1..4usize, any::<bool>(), any::<bool>(), 0..3u32);
+    prop::collection::vec(environment, 1..5).prop_map(|shapes| {
+        let names = ["dev", "qa", "perf", "prod"];
+        let targets = ["a", "b", "c"];
+        let list: Vec<(&str, &[&str])> =
+            shapes.iter().enumerate().map(|(i, (n, ..))| (names[i], &targets[..*n])).collect();
+        let mut sim = Sim::new(&list);
+        for (i, (_, manual, all, after)) in shapes.iter().enumerate() {
+            let environment = &mut sim.pipeline.environments[i];
+            if *after > 0 && i > 1 {
+                // A graph instead of a line.
+                let first = i.saturating_sub(*after as usize);
+                environment.after = names[first.min(i - 1)..i].iter().map(|n| n.to_string()).collect();
+            }
+            let policy = environment.policy.as_mut().unwrap();
+            policy.manual = *manual;
+            policy.min_ready = if *all { MinReady::Percent(100) } else { MinReady::Count(1) };
+        }
+        sim
+    })
+}
+
+fn place(sim: &Sim, number: usize) -> (String, String) {
+    let all: Vec<(String, String)> = sim
+        .pipeline
+        .environments
+        .iter()
+        .flat_map(|e| e.targets.iter().map(|t| (e.name.clone(), t.clone())))
+        .collect();
+    all[number % all.len()].clone()
+}
+
+fn environment(sim: &Sim, number: usize) -> String {
+    sim.pipeline.environments[number % sim.pipeline.environments.len()].name.clone()
+}
+
+/// Lets it happen, without a decision.
+fn happen(sim: &mut Sim, event: &Event) {
+    match event {
+        Event::Runs(target, version, health) => {
+            let (environment, target) = place(sim, *target);
+            sim.runs(&environment, &target, VERSIONS[*version], *health);
+        }
+        Event::Unreadable(target) => {
+            let (environment, target) = place(sim, *target);
+            sim.cannot_be_read(&environment, &target);
+        }
+        Event::Merge(number, healthy) => merge(sim, *number, *healthy),
+        Event::Close(number) => {
+            let name = environment(sim, *number);
+            if let Some(open) = sim.requests.iter_mut().find(|r| r.environment == name && r.state == "open") {
+                open.state = "closed";
+                let promotion = open.promotion.clone();
+                let promotion = sim.promotion(&promotion);
+                (promotion.phase, promotion.has_open_request) = (Phase::Rejected, false);
+            }
+        }
+        Event::Approve(number) => {
+            let name = environment(sim, *number);
+            let waiting = sim.promotions.iter_mut().filter(|p| p.environment == name && p.phase == Phase::Pending);
+            waiting.for_each(|p| p.approved = true);
+        }
+        Event::Retry(number) => {
+            let name = environment(sim, *number);
+            let ended = sim.promotions.iter_mut().filter(|p| p.environment == name && p.phase.has_ended());
+            ended.for_each(|p| p.retry = Some("again".into()));
+        }
+        Event::Suspend(suspended) => sim.pipeline.suspended = *suspended,
+        Event::Clock(seconds) => sim.now += jiff::SignedDuration::from_secs(*seconds),
+        Event::Nothing => {}
+    }
+}
+
+fn merge(sim: &mut Sim, number: usize, healthy: bool) {
+    let name = environment(sim, number);
+    let now = sim.now;
+    let Some(open) = sim.requests.iter_mut().find(|r| r.environment == name && r.state == "open") else { return };
+    open.state = "merged";
+    let (promotion, version) = (open.promotion.clone(), open.version.clone());
+    let promotion = sim.promotion(&promotion);
+    (promotion.phase, promotion.delivered, promotion.has_open_request) = (Phase::Delivered, Some(now), false);
+    let health = if healthy { Health::Ready } else { Health::Failed };
+    let targets = sim.pipeline.environments.iter().find(|e| e.name == name).unwrap().targets.clone();
+    targets.iter().for_each(|t| sim.runs(&name, t, &version, health));
+}
+
+/// What every target has ever shown healthily, remembered apart from the evidence under test.
+#[derive(Default)]
+struct Seen(Vec<(String, String, Revision)>);
+
+impl Seen {
+    fn look(&mut self, sim: &Sim) {
+        for environment in &sim.pipeline.environments {
+            for target in &environment.targets {
+                let shown = sim.world.target(&environment.name, target).and_then(|t| t.proves(&[]));
+                self.0.extend(shown.map(|r| (environment.name.clone(), target.clone(), r)));
+            }
+        }
+    }
+
+    /// P2: enough targets of each environment before it have run this very revision, healthily.
+    fn justifies(&self, sim: &Sim, into: &str, revision: &Revision) -> Result<(), String> {
+        let environment = sim.pipeline.environments.iter().find(|e| e.name == into).unwrap();
+        let needed = environment.policy.as_ref().unwrap().min_ready;
+        if environment.after.is_empty() {
+            return Err(format!("{into} comes after nothing, and {revision} was promoted into it"));
+        }
+        for before in &environment.after {
+            let targets = &sim.pipeline.environments.iter().find(|e| e.name == *before).unwrap().targets;
+            let proven = targets
+                .iter()
+                .filter(|t| self.0.iter().any(|(e, target, r)| e == before && target == *t && r == revision));
+            if proven.count() < needed.of(targets.len()) {
+                return Err(format!("{revision} went into {into} and was not proven in {before}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Plays a history and checks every action on the way.
+fn play(sim: &mut Sim, events: &[Event], planted: fn(&mut Sim)) -> Result<(), String> {
+    let mut seen = Seen::default();
+    seen.look(sim);
+    // What ran at the start was proven before the history began.
+    VERSIONS[..1].iter().for_each(|v| {
+        for e in &sim.pipeline.environments {
+            e.targets.iter().for_each(|t| seen.0.push((e.name.clone(), t.clone(), revision(v))));
+        }
+    });
+    for event in events {
+        happen(sim, event);
+        seen.look(sim);
+        for _ in 0..40 {
+            planted(sim);
+            let before = sim.clone();
+            let n = sim.step();
+            check(&before, sim, &seen)?;
+            if n == 0 {
+                break;
+            }
+        }
+        if sim.step() > 0 {
+            return Err(format!("does not come to rest: {:?}", sim.last.actions));
+        }
+    }
+    Ok(())
+}
+
+fn check(before: &Sim, after: &Sim, seen: &Seen) -> Result<(), String> {
+    for action in &after.last.actions {
+        let effect = matches!(action, Action::Start(_) | Action::Deliver { .. } | Action::Withdraw { .. });
+        if before.pipeline.suspended && effect {
+            return Err(format!("P7: suspended, and yet {action:?}"));
+        }
+        match action {
+            Action::Start(intent) => seen.justifies(before, &intent.environment, &intent.revision)?,
+            Action::Deliver { promotion } => {
+                let promotion = before.promotions.iter().find(|p| p.name == *promotion).unwrap();
+                let of = before.pipeline.environments.iter().find(|e| e.name == promotion.environment).unwrap();
+                if of.policy.as_ref().unwrap().manual && !promotion.approved {
+                    return Err(format!("P7: {} was delivered without approval", promotion.name));
+                }
+                seen.justifies(before, &promotion.environment, &promotion.revision)?;
+            }
+            _ => {}
+        }
+    }
+    for environment in &after.pipeline.environments {
+        let open = after.promotions.iter().filter(|p| p.environment == environment.name && p.phase.is_open());
+        let requests = after.open_requests(&environment.name).len();
+        if open.count() > 1 || requests > 1 {
+            return Err(format!("P1: two things are open for {}", environment.name));
+        }
+    }
+    Ok(())
+}
+
+/// The story of a simulation without anything that names stand for.
+fn story(sim: &Sim) -> Vec<Vec<String>> {
+    sim.pipeline.environments.iter().map(|e| sim.story(&e.name)).collect()
+}
+
+/// The same pipeline, with every name another and in another order of the alphabet.
+fn renamed(sim: &Sim) -> Sim {
+    let mut names: Vec<(String, Vec<String>)> = Vec::new();
+    for (i, e) in sim.pipeline.environments.iter().enumerate() {
+        let targets = (0..e.targets.len()).map(|t| format!("{}", (b'z' - t as u8) as char)).collect();
+        names.push((format!("{}x", (b'z' - i as u8) as char), targets));
+    }
+    let borrowed: Vec<(&str, Vec<&str>)> =
+        names.iter().map(|(n, t)| (n.as_str(), t.iter().map(String::as_str).collect())).collect();
+    let list: Vec<(&str, &[&str])> = borrowed.iter().map(|(n, t)| (*n, t.as_slice())).collect();
+    let mut other = Sim::new(&list);
+    (other.pipeline.name, other.pipeline.uid) = ("zzz".into(), "another".into());
+    for (i, e) in sim.pipeline.environments.iter().enumerate() {
+        let number = |name: &String| sim.pipeline.environments.iter().position(|e| e.name == *name).unwrap();
+        other.pipeline.environments[i].after = e.after.iter().map(|a| names[number(a)].0.clone()).collect();
+        other.pipeline.environments[i].policy = e.policy.clone();
+    }
+    other
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// P1, P2 and P7 hold at every step of every history.
+    #[test]
+    fn nothing_unproven_moves_and_nothing_moves_while_suspended(
+        mut sim in pipeline(), events in prop::collection::vec(event(), 1..40)
+    ) {
+        prop_assert_eq!(play(&mut sim, &events, |_| {}), Ok(()));
+    }
+
+    /// P8: names, repetition and the order in which records are listed change nothing.
+    #[test]
+    fn names_order_and_repetition_change_nothing(
+        sim in pipeline(), events in prop::collection::vec(event(), 1..25)
+    ) {
+        let (mut one, mut other) = (sim.clone(), renamed(&sim));
+        for event in &events {
+            happen(&mut one, event);
+            one.settle();
+            happen(&mut other, event);
+            other.promotions.reverse();
+            other.settle();
+            other.step();
+        }
+        prop_assert_eq!(story(&one), story(&other));
+    }
+
+    /// P8: no clock decides what moves; only deadlines depend on it, and none passes here.
+    #[test]
+    fn clock_jumps_change_nothing(
+        sim in pipeline(), events in prop::collection::vec(event(), 1..25), jumps in prop::collection::vec(-90..90i64, 25)
+    ) {
+        let (mut one, mut other) = (sim.clone(), sim);
+        for (event, jump) in events.iter().zip(jumps) {
+            if matches!(event, Event::Clock(_)) {
+                continue;
+            }
+            happen(&mut one, event);
+            one.settle();
+            other.now += jiff::SignedDuration::from_mins(jump.min(0));
+            happen(&mut other, event);
+            other.settle();
+        }
+        prop_assert_eq!(story(&one), story(&other));
+    }
+}
+
+/// Plays generated histories with a bug planted, until one is found.
+fn finds(planted: fn(&mut Sim)) -> bool {
+    let config = ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let histories = (pipeline(), prop::collection::vec(event(), 1..40));
+    let found = runner.run(&histories, |(mut sim, events)| {
+        play(&mut sim, &events, planted).map_err(TestCaseError::fail)
+    });
+    found.is_err()
+}
+
+/// The properties find the bugs that they are there for.
+#[test]
+fn planted_bugs_are_found() {
+    // Whatever a target shows counts as healthy, as with those who take Flux's events at their word.
+    assert!(finds(|sim| {
+        for environment in sim.pipeline.environments.clone() {
+            for target in &environment.targets {
+                let Some(mut shown) = sim.world.target(&environment.name, target).cloned() else { continue };
+                shown.members.iter_mut().for_each(|m| m.health = Health::Ready);
+                sim.evidence = {
+                    let mut world = sim.world.clone();
+                    world.insert(&environment.name, target, shown);
+                    sim.evidence.after(&sim.pipeline, &world, sim.now)
+                };
+            }
+        }
+    }));
+    // An approval counts for whatever comes next.
+    assert!(finds(|sim| {
+        let approved = sim.promotions.iter().any(|p| p.approved);
+        sim.promotions.iter_mut().for_each(|p| {
+            if approved && p.phase == Phase::Pending {
+                p.phase = Phase::Proposed;
+                p.has_open_request = true;
+                sim.requests.push(crate::sim::Request {
+                    environment: p.environment.clone(),
+                    promotion: p.name.clone(),
+                    version: p.revision.to_string(),
+                    state: "open",
+                });
+            }
+        });
+    }));
+}

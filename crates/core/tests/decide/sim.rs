@@ -1,0 +1,278 @@
+//! A world in which decisions are carried out at once: targets that are told what to run, and a
+//! forge on which each environment has one change request at most.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_core::Revision;
+use sluice_core::decide::{Action, Decision, Facts, decide};
+use sluice_core::evidence::Evidence;
+use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion};
+use sluice_core::revision::{Facet, FacetKey};
+use sluice_core::world::{Health, Member, Natural, Target, World};
+
+/// A revision of the one HelmRelease that these pipelines deliver.
+pub fn revision(version: &str) -> Revision {
+    let key = FacetKey { kind: "HelmRelease".into(), name: "app".into(), facet: Facet::Chart };
+    Revision::new(BTreeMap::from([(key, version.to_string())])).unwrap()
+}
+
+/// What a target shows.
+pub fn shows(version: &str, health: Health) -> Target {
+    let member = Member {
+        kind: "HelmRelease".into(),
+        name: "app".into(),
+        health,
+        message: if health == Health::Ready { String::new() } else { format!("{health:?} at {version}") },
+        since: None,
+        version: version.into(),
+        facets: BTreeMap::from([(Facet::Chart, version.to_string())]),
+        natural: Natural::Chart,
+        source: None,
+        made: Vec::new(),
+    };
+    Target { error: None, members: vec![member] }
+}
+
+/// A change request on the forge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub environment: String,
+    pub promotion: String,
+    pub version: String,
+    pub state: &'static str,
+}
+
+/// Something that has left Sluice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    Opened(String, String),
+    Updated(String, String),
+    Closed(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Sim {
+    pub pipeline: Pipeline,
+    pub world: World,
+    pub evidence: Evidence,
+    pub promotions: Vec<Promotion>,
+    pub requests: Vec<Request>,
+    pub effects: Vec<Effect>,
+    pub now: Timestamp,
+    pub last: Decision,
+    /// Delivery fails with this, finally.
+    pub refuses: bool,
+}
+
+pub fn policy() -> Policy {
+    Policy {
+        manual: false,
+        min_ready: MinReady::Count(1),
+        allow_downgrade: false,
+        timeout: SignedDuration::from_mins(30),
+        writes_to: None,
+        refused: None,
+    }
+}
+
+impl Sim {
+    /// Environments in a line, each with its targets; all run version A, healthily, and have been
+    /// seen so.
+    pub fn new(environments: &[(&str, &[&str])]) -> Self {
+        let mut before: Option<String> = None;
+        let mut world = World::default();
+        let mut list = Vec::new();
+        for (name, targets) in environments {
+            let after = before.iter().cloned().collect();
+            before = Some(name.to_string());
+            let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
+            targets.iter().for_each(|t| world.insert(name, t, shows("1.0.0", Health::Ready)));
+            list.push(Environment { name: name.to_string(), targets, after, policy: Some(policy()) });
+        }
+        let pipeline = Pipeline {
+            namespace: "apps".into(),
+            name: "app".into(),
+            uid: "uid".into(),
+            suspended: false,
+            tracks: Vec::new(),
+            environments: list,
+        };
+        let mut sim = Self {
+            pipeline,
+            world,
+            evidence: Evidence::default(),
+            promotions: Vec::new(),
+            requests: Vec::new(),
+            effects: Vec::new(),
+            now: "2026-11-21T10:00:00Z".parse().unwrap(),
+            last: Decision::default(),
+            refuses: false,
+        };
+        sim.settle();
+        assert_eq!(sim.promotions, []);
+        sim
+    }
+
+    /// dev → staging → prod with one target each.
+    pub fn three() -> Self {
+        Self::new(&[("dev", &["d"]), ("staging", &["s"]), ("prod", &["p"])])
+    }
+
+    pub fn policy_of(&mut self, environment: &str) -> &mut Policy {
+        let found = self.pipeline.environments.iter_mut().find(|e| e.name == environment);
+        found.unwrap().policy.as_mut().unwrap()
+    }
+
+    pub fn runs(&mut self, environment: &str, target: &str, version: &str, health: Health) {
+        self.world.insert(environment, target, shows(version, health));
+    }
+
+    pub fn cannot_be_read(&mut self, environment: &str, target: &str) {
+        self.world.insert(environment, target, Target::unreadable("the cluster is gone"));
+    }
+
+    /// One decision, carried out.
+    pub fn step(&mut self) -> usize {
+        self.evidence = self.evidence.after(&self.pipeline, &self.world, self.now);
+        let facts = Facts {
+            pipeline: &self.pipeline,
+            world: &self.world,
+            evidence: &self.evidence,
+            promotions: &self.promotions,
+            now: self.now,
+        };
+        self.last = decide(facts);
+        let actions = self.last.actions.clone();
+        let done = actions.iter().filter(|a| !matches!(a, Action::Follow { .. })).count();
+        actions.into_iter().for_each(|action| self.carry_out(action));
+        done
+    }
+
+    /// Decisions until nothing more follows.
+    pub fn settle(&mut self) {
+        for _ in 0..50 {
+            if self.step() == 0 {
+                return;
+            }
+        }
+        panic!("does not come to rest: {:?}", self.last);
+    }
+
+    pub fn promotion(&mut self, name: &str) -> &mut Promotion {
+        self.promotions.iter_mut().find(|p| p.name == name).unwrap()
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Start(intent) => {
+                assert!(!self.promotions.iter().any(|p| p.name == intent.name), "recorded twice: {intent:?}");
+                self.promotions.push(Promotion {
+                    name: intent.name,
+                    environment: intent.environment,
+                    revision: intent.revision,
+                    run: intent.run,
+                    sequence: intent.sequence,
+                    phase: Phase::Pending,
+                    approved: false,
+                    gates: Vec::new(),
+                    retry: None,
+                    next_attempt: None,
+                    delivered: None,
+                    has_open_request: false,
+                    message: String::new(),
+                });
+            }
+            Action::Deliver { promotion } => self.deliver(&promotion),
+            Action::Withdraw { promotion } => {
+                let environment = self.promotion(&promotion).environment.clone();
+                self.promotion(&promotion).has_open_request = false;
+                let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open");
+                open.unwrap().state = "closed";
+                self.effects.push(Effect::Closed(environment));
+            }
+            Action::Move(to) => {
+                let promotion = self.promotion(&to.promotion);
+                promotion.phase = to.to;
+                promotion.message = to.message;
+                if to.to == Phase::Pending {
+                    promotion.delivered = None;
+                }
+                if to.answers.is_some() {
+                    promotion.retry = None;
+                }
+            }
+            Action::Wait { promotion, gates, message } => {
+                let promotion = self.promotion(&promotion);
+                promotion.gates = gates;
+                promotion.message = message;
+            }
+            Action::Follow { .. } => {}
+        }
+    }
+
+    fn deliver(&mut self, name: &str) {
+        if self.refuses {
+            self.promotion(name).phase = Phase::Failed;
+            return;
+        }
+        let promotion = self.promotion(name);
+        (promotion.phase, promotion.has_open_request) = (Phase::Proposed, true);
+        let (environment, version) = (promotion.environment.clone(), promotion.revision.to_string());
+        let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open");
+        match open {
+            Some(request) => {
+                (request.promotion, request.version) = (name.into(), version.clone());
+                self.effects.push(Effect::Updated(environment.clone(), version));
+            }
+            None => {
+                let promotion = name.into();
+                let state = "open";
+                self.requests.push(Request { environment: environment.clone(), promotion, version: version.clone(), state });
+                self.effects.push(Effect::Opened(environment.clone(), version));
+            }
+        }
+        // The change request carries the newer one now.
+        for other in self.promotions.iter_mut().filter(|p| p.environment == environment && p.name != name) {
+            other.has_open_request = false;
+        }
+    }
+
+    /// A person merges the environment's change request.
+    pub fn merge(&mut self, environment: &str) {
+        let now = self.now;
+        let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open").unwrap();
+        open.state = "merged";
+        let name = open.promotion.clone();
+        let promotion = self.promotion(&name);
+        (promotion.phase, promotion.delivered, promotion.has_open_request) = (Phase::Delivered, Some(now), false);
+        self.settle();
+    }
+
+    /// A person closes the environment's change request.
+    pub fn close(&mut self, environment: &str) {
+        let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open").unwrap();
+        open.state = "closed";
+        let name = open.promotion.clone();
+        let promotion = self.promotion(&name);
+        (promotion.phase, promotion.has_open_request) = (Phase::Rejected, false);
+        promotion.message = "closed".into();
+        self.settle();
+    }
+
+    /// The promotions into an environment, oldest first, as `version phase`.
+    pub fn story(&self, environment: &str) -> Vec<String> {
+        let mut of: Vec<_> = self.promotions.iter().filter(|p| p.environment == environment).collect();
+        of.sort_by_key(|p| p.sequence);
+        of.iter().map(|p| format!("{} {:?}", p.revision, p.phase)).collect()
+    }
+
+    pub fn open_requests(&self, environment: &str) -> Vec<&str> {
+        let open = self.requests.iter().filter(|r| r.environment == environment && r.state == "open");
+        open.map(|r| r.version.as_str()).collect()
+    }
+
+    pub fn note(&self, environment: &str) -> &str {
+        self.last.notes.get(environment).map_or("", |n| n.message.as_str())
+    }
+}

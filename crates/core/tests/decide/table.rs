@@ -1,0 +1,405 @@
+//! The table of the design, row by row, by `decide` alone. A is 1.0.0, B is 1.1.0, C is 1.2.0.
+
+use jiff::SignedDuration;
+use sluice_core::model::{MinReady, Phase, Repository, Track};
+use sluice_core::revision::Facet;
+use sluice_core::world::{Health, Natural};
+
+use crate::sim::{Effect, Sim, shows};
+
+const A: &str = "1.0.0";
+const B: &str = "1.1.0";
+const C: &str = "1.2.0";
+
+/// dev runs B; B is proposed for staging.
+fn proposed() -> Sim {
+    let mut sim = Sim::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim
+}
+
+/// B is merged into staging; staging does not run it yet.
+fn delivered() -> Sim {
+    let mut sim = proposed();
+    sim.runs("staging", "s", B, Health::Progressing);
+    sim.merge("staging");
+    sim
+}
+
+/// staging runs B; B is proposed for prod.
+fn at_prod() -> Sim {
+    let mut sim = delivered();
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    sim
+}
+
+#[test]
+fn dev_healthy_at_b_starts_b_into_staging_and_nothing_for_prod() {
+    let sim = proposed();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.effects, [Effect::Opened("staging".into(), B.into())]);
+}
+
+#[test]
+fn the_same_world_a_thousand_times_does_nothing_more() {
+    let mut sim = proposed();
+    for _ in 0..1000 {
+        assert_eq!(sim.step(), 0);
+    }
+    assert_eq!(sim.effects.len(), 1);
+}
+
+#[test]
+fn merged_and_progressing_is_delivered_and_nothing_for_prod() {
+    let sim = delivered();
+    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.story("prod"), Vec::<String>::new());
+}
+
+#[test]
+fn staging_healthy_at_b_ends_it_and_starts_prod() {
+    let mut sim = at_prod();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    sim.runs("prod", "p", B, Health::Ready);
+    sim.merge("prod");
+    assert_eq!(sim.story("prod"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.promotions.len(), 2);
+}
+
+#[test]
+fn staging_failing_at_b_fails_after_its_deadline_in_its_own_words_and_goes_on_when_it_heals() {
+    let mut sim = delivered();
+    sim.runs("staging", "s", B, Health::Failed);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    let deadline = sim.now + SignedDuration::from_mins(30);
+    assert_eq!(sim.last.wake, Some(deadline));
+    sim.now = deadline;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    assert!(sim.promotions[0].message.contains("Failed at 1.1.0"), "{}", sim.promotions[0].message);
+    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn a_newer_revision_takes_over_the_open_change_request() {
+    let mut sim = proposed();
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    let effects = [Effect::Opened("staging".into(), B.into()), Effect::Updated("staging".into(), C.into())];
+    assert_eq!(sim.effects, effects);
+    assert_eq!(sim.open_requests("staging"), [C]);
+}
+
+#[test]
+fn a_newer_revision_starts_beside_one_that_is_delivered_and_never_seen_healthy() {
+    let mut sim = delivered();
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Delivered", "1.2.0 Proposed"]);
+    sim.runs("staging", "s", C, Health::Progressing);
+    sim.merge("staging");
+    assert_eq!(sim.story("staging"), ["1.1.0 Superseded", "1.2.0 Delivered"]);
+}
+
+#[test]
+fn a_delivered_revision_that_is_seen_healthy_succeeds_although_a_newer_one_is_on_its_way() {
+    let mut sim = delivered();
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.2.0 Proposed"]);
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn an_approval_of_b_does_not_count_for_c() {
+    let mut sim = Sim::three();
+    sim.policy_of("prod").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.merge("staging");
+    assert_eq!(sim.story("prod"), ["1.1.0 Pending"]);
+    assert!(sim.note("prod").contains("sluice approve"), "{}", sim.note("prod"));
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    sim.runs("staging", "s", C, Health::Progressing);
+    sim.merge("staging");
+    // The approval comes in the very moment in which C takes B's place.
+    let waiting = |sim: &Sim| {
+        let of = sim.promotions.iter().find(|p| p.environment == "prod" && p.phase == Phase::Pending);
+        of.unwrap().name.clone()
+    };
+    let name = waiting(&sim);
+    sim.promotion(&name).approved = true;
+    sim.runs("staging", "s", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Superseded", "1.2.0 Pending"]);
+    assert_eq!(sim.open_requests("prod"), Vec::<&str>::new());
+    let name = waiting(&sim);
+    sim.promotion(&name).approved = true;
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+}
+
+#[test]
+fn what_was_proven_stays_a_candidate_when_its_source_moves_on_and_fails() {
+    let mut sim = Sim::three();
+    sim.policy_of("prod").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.merge("staging");
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    sim.runs("staging", "s", C, Health::Failed);
+    sim.merge("staging");
+    assert_eq!(sim.story("prod"), ["1.1.0 Pending"]);
+    let name = sim.promotions.iter().find(|p| p.environment == "prod").unwrap().name.clone();
+    sim.promotion(&name).approved = true;
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn going_back_is_held_and_says_so_until_it_is_let_pass() {
+    let mut sim = at_prod();
+    sim.runs("dev", "d", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
+    assert!(sim.note("staging").contains("1.0.0 is older than 1.1.0, which staging runs"), "{}", sim.note("staging"));
+    let mut approved = sim.clone();
+    let name = approved.promotions.iter().find(|p| p.phase == Phase::Pending).unwrap().name.clone();
+    approved.promotion(&name).approved = true;
+    approved.settle();
+    assert_eq!(approved.story("staging"), ["1.1.0 Succeeded", "1.0.0 Proposed"]);
+    sim.policy_of("staging").allow_downgrade = true;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Proposed"]);
+}
+
+#[test]
+fn what_cannot_be_compared_counts_as_going_back_when_it_was_here_before() {
+    let mut sim = Sim::new(&[("dev", &["d"]), ("staging", &["s"])]);
+    for version in ["red", "blue"] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+        sim.runs("staging", "s", version, Health::Ready);
+        sim.merge("staging");
+    }
+    assert_eq!(sim.story("staging"), ["red Succeeded", "blue Succeeded"]);
+    sim.runs("dev", "d", "red", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["red Succeeded", "blue Succeeded", "red Pending"]);
+    assert_ne!(sim.promotions[0].name, sim.promotions[2].name);
+}
+
+#[test]
+fn a_revision_that_came_by_hand_needs_no_promotion_and_ends_the_one_in_hand() {
+    let mut sim = Sim::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), Vec::<String>::new());
+    let mut sim = proposed();
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_closed_change_request_is_not_opened_again_until_retried_or_newer() {
+    let mut sim = proposed();
+    sim.close("staging");
+    assert_eq!(sim.story("staging"), ["1.1.0 Rejected"]);
+    assert!(sim.note("staging").contains("sluice retry"), "{}", sim.note("staging"));
+    let mut retried = sim.clone();
+    retried.promotions[0].retry = Some("again".into());
+    retried.settle();
+    assert_eq!(retried.story("staging"), ["1.1.0 Proposed"]);
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
+}
+
+#[test]
+fn enough_targets_must_have_proven_it() {
+    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("prod").min_ready = MinReady::Percent(100);
+    sim.runs("dev", "eu", B, Health::Ready);
+    sim.runs("dev", "us", B, Health::Failed);
+    sim.settle();
+    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    let note = sim.note("prod");
+    assert!(note.contains("1 of 2 targets") && note.contains("dev/us") && note.contains("Failed at 1.1.0"), "{note}");
+    let mut one = sim.clone();
+    one.policy_of("prod").min_ready = MinReady::Count(1);
+    one.settle();
+    assert_eq!(one.story("prod"), ["1.1.0 Proposed"]);
+    sim.runs("dev", "us", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn a_target_that_cannot_be_read_proves_nothing_new_and_takes_nothing_back() {
+    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("prod").min_ready = MinReady::Percent(100);
+    sim.runs("dev", "eu", B, Health::Ready);
+    sim.settle();
+    sim.cannot_be_read("dev", "eu");
+    sim.settle();
+    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    sim.runs("dev", "us", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn nothing_starts_into_an_environment_of_which_no_target_can_be_read() {
+    let mut sim = Sim::three();
+    sim.cannot_be_read("staging", "s");
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), Vec::<String>::new());
+    assert!(sim.note("staging").contains("the cluster is gone"), "{}", sim.note("staging"));
+    sim.runs("staging", "s", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn what_is_not_ready_proves_nothing() {
+    for health in [Health::Suspended, Health::Progressing, Health::Pending, Health::Failed, Health::Unknown] {
+        let mut sim = Sim::three();
+        sim.runs("dev", "d", B, health);
+        sim.settle();
+        assert_eq!(sim.promotions, [], "{health:?}");
+    }
+}
+
+#[test]
+fn a_suspended_pipeline_does_nothing_and_still_follows() {
+    let mut sim = proposed();
+    sim.pipeline.suspended = true;
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert!(sim.last.actions.iter().any(|a| matches!(a, sluice_core::decide::Action::Follow { .. })));
+    sim.merge("staging");
+    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.effects.len(), 1);
+    sim.pipeline.suspended = false;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.2.0 Proposed"]);
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn on_a_running_fleet_what_dev_runs_has_arrived_now() {
+    let mut sim = Sim::three();
+    sim.evidence = Default::default();
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.2.0 Proposed"]);
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn environments_after_the_same_one_go_side_by_side_and_one_after_two_waits_for_both() {
+    let mut sim = Sim::new(&[("dev", &["d"]), ("qa", &["q"]), ("perf", &["f"]), ("prod", &["p"])]);
+    sim.pipeline.environments[2].after = vec!["dev".into()];
+    sim.pipeline.environments[3].after = vec!["qa".into(), "perf".into()];
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!((sim.story("qa"), sim.story("perf")), (vec!["1.1.0 Proposed".into()], vec!["1.1.0 Proposed".into()]));
+    sim.runs("qa", "q", B, Health::Ready);
+    sim.merge("qa");
+    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    sim.runs("perf", "f", B, Health::Ready);
+    sim.merge("perf");
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_the_sentence_that_mends_it() {
+    let fleet = Repository { url: "https://git.example/fleet.git".into(), branch: "main".into() };
+    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
+    let shows_source = |revision: &str| {
+        let mut target = shows("x", Health::Ready);
+        target.members[0].natural = Natural::Images;
+        target.members[0].kind = "Kustomization".into();
+        target.members[0].facets = [(Facet::Source, revision.to_string())].into();
+        target.members[0].source = Some(Repository { url: "ssh://git@git.example/fleet".into(), ..fleet.clone() });
+        target
+    };
+    sim.policy_of("prod").writes_to = Some(fleet.clone());
+    sim.world.insert("dev", "d", shows_source("main@sha1:bb"));
+    sim.world.insert("prod", "p", shows_source("main@sha1:aa"));
+    sim.settle();
+    assert_eq!(sim.promotions, []);
+    assert!(sim.note("prod").contains("its own commits for ever"), "{}", sim.note("prod"));
+    sim.policy_of("prod").writes_to = Some(Repository { branch: "prod".into(), ..fleet });
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["main@sha1:bb Proposed"]);
+}
+
+#[test]
+fn a_final_failure_stands_until_a_person_asks_again() {
+    let mut sim = Sim::three();
+    sim.refuses = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    sim.refuses = false;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    sim.promotions[0].retry = Some("2026".into());
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn a_failed_delivery_waits_for_its_next_try() {
+    let mut sim = Sim::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.step();
+    let later = sim.now + SignedDuration::from_secs(10);
+    sim.promotions[0].next_attempt = Some(later);
+    sim.promotions[0].phase = Phase::Promoting;
+    assert_eq!(sim.step(), 0);
+    assert_eq!(sim.last.wake, Some(later));
+    sim.now = later;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn what_the_pipeline_no_longer_wants_is_cancelled_and_taken_back() {
+    let mut sim = proposed();
+    let staging = sim.pipeline.environments.remove(1);
+    sim.pipeline.environments[1].after = vec!["dev".into()];
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Cancelled"]);
+    assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
+    sim.pipeline.environments.insert(1, staging);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+}
