@@ -1,0 +1,18 @@
+//! The whole on real parts: the built binary, real API servers, real git, a real forge.
+
+mod crash;
+mod isolation;
+mod place;
+mod process;
+mod releases;
+mod story;
+mod trouble;
+
+/// Runs a test on a runtime of its own, with a deadline.
+fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let deadline = std::time::Duration::from_secs(600);
+        tokio::time::timeout(deadline, test).await.map_err(|_| anyhow::anyhow!("the test took too long"))?
+    })
+}

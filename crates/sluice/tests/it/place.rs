@@ -1,0 +1,134 @@
+//! A place of its own for each test: a namespace on the hub and on every leaf cluster, the leaves'
+//! GitopsClusters, and what the test wants to know of its pipelines.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use sluice_api::{Pipeline, Promotion};
+use sluice_testkit::{Cluster, Shared, eventually, shared};
+
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// How long a test waits for what must happen.
+pub const SOON: Duration = Duration::from_secs(45);
+
+/// Where a test is at home.
+pub struct Place {
+    pub shared: &'static Shared,
+    pub namespace: String,
+    pub client: Client,
+}
+
+impl Place {
+    /// A new one.
+    pub async fn new(name: &str) -> Result<Place> {
+        let shared = shared().await?;
+        let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let place = Place { shared, client: shared.hub.client().await?, namespace };
+        for cluster in [&shared.hub, &shared.dev, &shared.staging, &shared.prod] {
+            cluster.namespace(&place.namespace).await?;
+        }
+        for leaf in [&shared.dev, &shared.staging, &shared.prod] {
+            place.gitops_cluster(leaf.name(), &leaf.kubeconfig()).await?;
+        }
+        Ok(place)
+    }
+
+    /// A leaf cluster by its name.
+    pub fn leaf(&self, name: &str) -> &'static Cluster {
+        match name {
+            "dev" => &self.shared.dev,
+            "staging" => &self.shared.staging,
+            _ => &self.shared.prod,
+        }
+    }
+
+    /// Names a cluster on the hub, with its kubeconfig in a Secret.
+    pub async fn gitops_cluster(&self, name: &str, kubeconfig: &str) -> Result<()> {
+        self.secret(&format!("{name}-kubeconfig"), &[("value", kubeconfig)]).await?;
+        let namespace = &self.namespace;
+        self.apply(&format!(
+            "apiVersion: gitops.weave.works/v1alpha1\nkind: GitopsCluster\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
+             spec: {{secretRef: {{name: {name}-kubeconfig}}}}\n"
+        ))
+        .await
+    }
+
+    /// A Secret in the test's namespace on the hub.
+    pub async fn secret(&self, name: &str, data: &[(&str, &str)]) -> Result<()> {
+        let data: serde_json::Map<String, serde_json::Value> =
+            data.iter().map(|(k, v)| (k.to_string(), json!(v))).collect();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data
+        });
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(&secret)).await?;
+        Ok(())
+    }
+
+    /// Applies YAML to the hub.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        self.shared.hub.apply_yaml(yaml).await.map(|_| ())
+    }
+
+    pub fn pipelines(&self) -> Api<Pipeline> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn promotions(&self) -> Api<Promotion> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Waits until a pipeline is as the test wants it, and says how it is when it never was.
+    pub async fn until(&self, name: &str, what: &str, wanted: impl Fn(&Pipeline) -> bool) -> Result<Pipeline> {
+        let found = eventually(SOON, || async {
+            let pipeline = self.pipelines().get(name).await?;
+            let status = serde_json::to_string_pretty(&pipeline.status)?;
+            ensure!(wanted(&pipeline), "{what}: not yet: {status}");
+            Ok(pipeline)
+        });
+        found.await.with_context(|| format!("waiting until {what}"))
+    }
+
+    /// The promotions into an environment of a pipeline, oldest first, as `revision phase`.
+    pub async fn story(&self, pipeline: &str, environment: &str) -> Result<Vec<String>> {
+        let mut all: Vec<Promotion> = self.promotions().list(&ListParams::default()).await?.items;
+        all.retain(|p| p.spec.pipeline == pipeline && p.spec.environment == environment);
+        all.sort_by_key(|p| p.spec.sequence);
+        let phase = |p: &Promotion| p.status.clone().unwrap_or_default().phase;
+        Ok(all.iter().map(|p| format!("{} {:?}", p.spec.revision, phase(p))).collect())
+    }
+
+    /// Waits until the story of an environment is this.
+    pub async fn until_story(&self, pipeline: &str, environment: &str, wanted: &[&str]) -> Result<()> {
+        eventually(SOON, || async {
+            let story = self.story(pipeline, environment).await?;
+            let all = self.promotions().list(&ListParams::default()).await?;
+            let said: Vec<String> = all
+                .iter()
+                .map(|p| format!("{}: {}", p.name_any(), p.status.clone().unwrap_or_default().message))
+                .collect();
+            ensure!(story == wanted, "{environment} is {story:?}, not {wanted:?}; {said:#?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The revision of an environment, by its status.
+pub fn revision(pipeline: &Pipeline, environment: &str) -> String {
+    let status = pipeline.status.clone().unwrap_or_default();
+    status.environments.get(environment).and_then(|e| e.revision.clone()).unwrap_or_default()
+}
+
+/// The error of a target, by its status.
+pub fn error(pipeline: &Pipeline, environment: &str) -> String {
+    let status = pipeline.status.clone().unwrap_or_default();
+    let environment = status.environments.get(environment).cloned().unwrap_or_default();
+    environment.targets.first().map(|t| t.error.clone()).unwrap_or_default()
+}

@@ -1,0 +1,92 @@
+//! The controller as a process that can be killed and started again.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use sluice_testkit::{Cluster, Leash, Scratch};
+
+/// A running controller that looks after one namespace.
+pub struct Controller {
+    hub: PathBuf,
+    namespace: String,
+    extra: Vec<String>,
+    scratch: Scratch,
+    running: Option<Leash>,
+}
+
+impl Controller {
+    /// Starts one. Forges are polled every half second, so that tests need not wait.
+    pub fn start(hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
+        let mut controller = Controller {
+            hub: hub.kubeconfig_path(),
+            namespace: namespace.into(),
+            extra: extra.iter().map(|s| s.to_string()).collect(),
+            scratch: Scratch::new("controller")?,
+            running: None,
+        };
+        controller.launch(None)?;
+        Ok(controller)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.scratch.path().join("log")
+    }
+
+    fn launch(&mut self, fault: Option<&str>) -> Result<()> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
+        command.args(["--poll-interval=500ms", "--watch-namespace", &self.namespace]);
+        command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
+        command.args(&self.extra);
+        match fault {
+            Some(point) => command.env("SLUICE_FAULT_POINT", point),
+            None => command.env_remove("SLUICE_FAULT_POINT"),
+        };
+        self.running = Some(Leash::start("sluice", &command, &self.log())?);
+        Ok(())
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+
+    /// Starts it again, with its temporary files kept or wiped.
+    pub fn restart(&mut self, keep_files: bool) -> Result<()> {
+        self.kill();
+        if !keep_files {
+            let cache = self.scratch.path().join("cache");
+            if cache.exists() {
+                std::fs::remove_dir_all(&cache).context("cannot wipe the cache")?;
+            }
+        }
+        self.launch(None)
+    }
+
+    /// Starts it again so that it kills itself at a fault point.
+    pub fn restart_to_die_at(&mut self, point: &str) -> Result<()> {
+        self.kill();
+        self.launch(Some(point))
+    }
+
+    /// Waits until it has killed itself.
+    pub async fn dies(&mut self, deadline: Duration) -> Result<()> {
+        let started = std::time::Instant::now();
+        while started.elapsed() < deadline {
+            if self.running.as_mut().is_none_or(|r| r.ended().is_some()) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("it did not reach its fault point: {}", self.tail())
+    }
+
+    /// The last lines of its log.
+    pub fn tail(&self) -> String {
+        let text = std::fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+}

@@ -1,0 +1,58 @@
+//! HelmReleases whose status the test writes itself, in the shapes of Flux, where no stand-in is to
+//! act by its own.
+
+use anyhow::Result;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::json;
+use sluice_testkit::Cluster;
+
+fn resource() -> ApiResource {
+    ApiResource {
+        group: "helm.toolkit.fluxcd.io".into(),
+        version: "v2".into(),
+        api_version: "helm.toolkit.fluxcd.io/v2".into(),
+        kind: "HelmRelease".into(),
+        plural: "helmreleases".into(),
+    }
+}
+
+/// A HelmRelease in a namespace of a cluster.
+pub async fn create(cluster: &Cluster, namespace: &str, name: &str, labels: serde_json::Value) -> Result<()> {
+    let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
+    let object = json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": { "name": name, "namespace": namespace, "labels": labels },
+        "spec": {
+            "interval": "10m",
+            "chart": { "spec": { "chart": "podinfo", "sourceRef": { "kind": "HelmRepository", "name": "podinfo" } } }
+        }
+    });
+    api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await?;
+    Ok(())
+}
+
+/// Says that it runs a version, healthily or failing.
+pub async fn runs(cluster: &Cluster, namespace: &str, name: &str, version: &str, healthy: bool) -> Result<()> {
+    let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
+    let generation = api.get(name).await?.metadata.generation;
+    let (status, reason) = if healthy { ("True", "UpgradeSucceeded") } else { ("False", "UpgradeFailed") };
+    let condition = |kind: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "observedGeneration": generation,
+            "message": format!("Helm upgrade of podinfo@{version}: {reason}"),
+            "lastTransitionTime": "2026-11-21T10:00:00Z"
+        })
+    };
+    let patch = json!({ "status": {
+        "observedGeneration": generation,
+        "lastAttemptedRevision": version,
+        "conditions": [condition("Ready"), condition("Released")],
+        "history": [{
+            "name": name, "namespace": namespace, "version": 1, "status": if healthy { "deployed" } else { "failed" },
+            "chartName": "podinfo", "chartVersion": version, "appVersion": version, "configDigest": "sha256:x",
+            "digest": "sha256:x", "firstDeployed": "2026-11-21T10:00:00Z", "lastDeployed": "2026-11-21T10:00:00Z"
+        }]
+    }});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
+}
