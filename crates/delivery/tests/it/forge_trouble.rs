@@ -1,1 +1,214 @@
+//! What forges do to us: lost answers, limits, refusals, silence.
 
+use std::time::Duration;
+
+use axum::http::Method;
+use sluice_delivery::{Delivered, Followed, ForgeKind, Retry};
+
+use crate::contract::proposed;
+use crate::fixture::{again, bench, bench_with};
+use crate::standin::{StandIn, Trouble};
+use crate::world::World;
+
+async fn both(test: impl AsyncFn(World)) {
+    test(World::github().await).await;
+    test(World::gitea_standin().await).await;
+}
+
+fn standin(world: &World) -> &StandIn {
+    match world {
+        World::StandIn(standin) => standin,
+        World::Gitea(..) => unreachable!(),
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_an_open_is_found_at_once() {
+    both(async |world| {
+        let bench = bench();
+        standin(&world).trouble(Method::POST, Trouble::Lose);
+        proposed(&bench.delivery, &world.order("6.1.8")).await;
+        assert_eq!(world.pulls().await.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn or_the_next_time() {
+    both(async |world| {
+        let bench = bench();
+        standin(&world).trouble(Method::POST, Trouble::Lose);
+        standin(&world).trouble(Method::GET, Trouble::Answer(502, vec![], "bad gateway"));
+        let order = world.order("6.1.8");
+        let error = bench.delivery.deliver(&order).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon));
+        proposed(&bench.delivery, &again(&order)).await;
+        assert_eq!(world.pulls().await.len(), 1);
+        assert_eq!(bench.delivery.stats().git_pushes, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_that_is_there_already_is_taken_over() {
+    both(async |world| {
+        let bench = bench();
+        let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+        // The branch goes and comes back while the forge keeps the change request.
+        let other = world.order("6.2.0");
+        world.repo().remove_branch("sluice/apps/podinfo/prod").unwrap();
+        let second = proposed(&bench.delivery, &other).await;
+        assert_eq!(first.number, second.number);
+        let pulls = world.pulls().await;
+        assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.2.0 in prod"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn limits_are_obeyed() {
+    let limits: [(u16, Vec<(&'static str, String)>, &'static str, i64); 4] = [
+        (429, vec![("retry-after", "120".into())], "{}", 120),
+        (
+            403,
+            vec![("retry-after", "60".into())],
+            r#"{"message":"You have exceeded a secondary rate limit"}"#,
+            60,
+        ),
+        (403, vec![("x-ratelimit-remaining", "0".into()), ("x-ratelimit-reset", String::new())], "{}", 300),
+        (429, vec![], "slow down", 60),
+    ];
+    for (status, mut headers, text, seconds) in limits {
+        let world = World::github().await;
+        let now = jiff::Timestamp::now();
+        for (name, value) in &mut headers {
+            if *name == "x-ratelimit-reset" {
+                *value = (now.as_second() + seconds).to_string();
+            }
+        }
+        let bench = bench();
+        let order = world.order("6.1.8");
+        standin(&world).trouble(Method::POST, Trouble::Answer(status, headers, text));
+        let error = bench.delivery.deliver(&order).await.unwrap_err();
+        assert_eq!(error.reason(), "RateLimited", "{error}");
+        let Retry::At(until) = error.retry() else { panic!("{error:?}") };
+        assert!((until.as_second() - now.as_second() - seconds).abs() <= 5, "{until} {seconds}");
+        // Until then nothing is asked at all.
+        standin(&world).calls();
+        let error = bench.delivery.deliver(&again(&order)).await.unwrap_err();
+        assert_eq!(error.retry(), Retry::At(until));
+        assert!(standin(&world).calls().is_empty());
+        // Another credential has another budget.
+        let mut other = world.order("6.1.8");
+        other.credentials.token = Some("other".into());
+        assert_eq!(bench.delivery.deliver(&other).await.unwrap_err().reason(), "AuthenticationFailed");
+    }
+}
+
+#[tokio::test]
+async fn following_costs_nothing_while_nothing_changes() {
+    both(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        for _ in 0..5 {
+            let followed = bench.delivery.follow(&order, &request).await.unwrap();
+            assert_eq!(followed, Followed::Open { head: request.head_commit.clone() });
+        }
+        let name = standin(&world).kind.name();
+        let stats = bench.delivery.stats();
+        assert_eq!(stats.forge_calls.get(&(name, "GET", 200)), Some(&1), "{stats:?}");
+        assert_eq!(stats.forge_calls.get(&(name, "GET", 304)), Some(&4), "{stats:?}");
+        assert_eq!(stats.forge_budget.values().copied().collect::<Vec<_>>(), [4999]);
+        world.merge(request.number).await;
+        let followed = bench.delivery.follow(&order, &request).await.unwrap();
+        assert!(matches!(followed, Followed::Merged { .. }), "{followed:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refusals_are_told_in_the_forges_words() {
+    let cases = [
+        (
+            403,
+            r#"{"message":"Resource not accessible by integration"}"#,
+            "PermissionDenied",
+            "not accessible",
+        ),
+        (404, r#"{"message":"Not Found"}"#, "RepositoryNotFound", "check the address"),
+        (
+            422,
+            r#"{"message":"Validation Failed","errors":[{"message":"No commits between"}]}"#,
+            "ForgeRefused",
+            "No commits",
+        ),
+        (301, "", "Redirected", "new address"),
+        (500, "oops t0ken", "Unreachable", "oops ***"),
+        (200, "<html>", "ForgeRefused", "cannot be read"),
+    ];
+    for (status, text, reason, words) in cases {
+        both(async |world| {
+            standin(&world).trouble(Method::POST, Trouble::Answer(status, vec![], text));
+            let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+            assert_eq!(error.reason(), reason, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn silence_has_an_end() {
+    let world = World::github().await;
+    let bench = bench_with(|o| o.deadline = Duration::from_secs(2));
+    let order = world.order("6.1.8");
+    standin(&world).trouble(Method::POST, Trouble::Hang);
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!((error.reason(), error.retry()), ("Timeout", Retry::Soon));
+    proposed(&bench.delivery, &again(&order)).await;
+}
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_seen_is_not_a_change_request_that_is_gone() {
+    let world = World::github().await;
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    for _ in 0..2 {
+        standin(&world).trouble(Method::GET, Trouble::Answer(404, vec![], "{}"));
+    }
+    let error = bench.delivery.follow(&order, &request).await.unwrap_err();
+    assert_eq!(error.reason(), "RepositoryNotFound");
+}
+
+#[tokio::test]
+async fn two_orders_for_one_environment_at_once_make_one_change_request() {
+    for kind in [ForgeKind::GitHub, ForgeKind::Gitea] {
+        let world = match kind {
+            ForgeKind::GitHub => World::github().await,
+            _ => World::gitea_standin().await,
+        };
+        let (one, two) = (bench(), bench());
+        let (a, b) = (world.order("6.1.8"), world.order("6.2.0"));
+        let done = tokio::join!(one.delivery.deliver(&a), two.delivery.deliver(&b), one.delivery.deliver(&b));
+        for done in [done.0.unwrap(), done.1.unwrap(), done.2.unwrap()] {
+            assert!(matches!(done, Delivered::Proposed { merged: false, .. }), "{done:?}");
+        }
+        assert_eq!(world.pulls().await.iter().filter(|p| p.open).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_was_fetched_as_an_end_can_be_pushed_again() {
+    let world = World::github().await;
+    let (one, two) = (bench(), bench());
+    let (a, b) = (world.order("6.1.8"), world.order("6.2.0"));
+    proposed(&two.delivery, &b).await;
+    // The first cache sees the commit of `b` as the end of a shallow branch, and then makes it itself.
+    for order in [&a, &b] {
+        proposed(&one.delivery, order).await;
+    }
+    assert_eq!(world.pulls().await.len(), 1);
+    assert_eq!(one.delivery.stats().git_rebuilds, 1);
+}

@@ -1,1 +1,181 @@
+//! What git servers and networks do to us, and that everybody hears what to do about it.
 
+use std::time::{Duration, Instant};
+
+use sluice_delivery::{Credentials, Delivered, DeliveryError, Order, Retry, Strategy};
+use sluice_testkit::GitServer;
+
+use crate::commit::{server, to_main};
+use crate::fixture::{Bench, FILE, again, bench, bench_with, git, order, yaml};
+
+async fn fails(bench: &Bench, order: &Order, reason: &str) -> DeliveryError {
+    let error = bench.delivery.deliver(order).await.unwrap_err();
+    assert_eq!(error.reason(), reason, "{error}");
+    for secret in ["hunter2", GitServer::PASSWORD, "t0ken"] {
+        assert!(!format!("{error} {error:?}").contains(secret), "{error:?}");
+    }
+    error
+}
+
+fn with_password(order: Order, user: &str, password: &str) -> Order {
+    let credentials = Credentials {
+        username: Some(user.into()),
+        password: Some(password.into()),
+        ..Credentials::default()
+    };
+    Order { credentials, ..order }
+}
+
+#[tokio::test]
+async fn rights_that_do_not_do() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
+    fails(&bench, &with_password(order.clone(), "sluice", "hunter2"), "AuthenticationFailed").await;
+    fails(&bench, &Order { credentials: Credentials::default(), ..order.clone() }, "AuthenticationFailed")
+        .await;
+    let reader = with_password(order.clone(), GitServer::READER, GitServer::READER_PASSWORD);
+    fails(&bench, &reader, "AuthenticationFailed").await;
+    assert_eq!(repo.requests().push, 0);
+    // The same cache serves those who may.
+    bench.delivery.deliver(&order).await.unwrap();
+    fails(&bench, &with_password(order, "sluice", "hunter2"), "AuthenticationFailed").await;
+}
+
+#[tokio::test]
+async fn places_that_are_not_there() {
+    let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let bench = bench();
+    let to = |url: String, branch: &str| order(Strategy::Commit { url, branch: branch.into() }, "6.1.8");
+    fails(&bench, &to(format!("{}/nobody.git", server.url()), "main"), "RepositoryNotFound").await;
+    let error = fails(&bench, &to(repo.url().into(), "release"), "BranchNotFound").await;
+    assert!(error.to_string().contains("\"release\""), "{error}");
+    for branch in ["main:refs/heads/x", "ma*", "-x", "a b", ""] {
+        fails(&bench, &to(repo.url().into(), branch), "BranchNotFound").await;
+    }
+    fails(&bench, &to("http://127.0.0.1:1/a/b.git".into(), "main"), "Unreachable").await;
+    fails(&bench, &to("http://no-such-host.invalid/a/b.git".into(), "main"), "Unreachable").await;
+    fails(&bench, &to("ext::sh -c id".into(), "main"), "InvalidAddress").await;
+    assert_eq!(repo.branches().unwrap(), ["main"]);
+}
+
+#[tokio::test]
+async fn one_that_hangs_holds_up_nobody_else() {
+    let (_one, hanging) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (_two, lively) = server(&[(FILE, &yaml("6.1.5"))]);
+    let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(4), 1));
+    hanging.tap().hang(true);
+    let start = Instant::now();
+    let stuck = {
+        let (delivery, order) = (bench.delivery.clone(), to_main(&hanging, "6.1.8"));
+        tokio::spawn(async move { delivery.deliver(&order).await })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    bench.delivery.deliver(&to_main(&lively, "6.1.8")).await.unwrap();
+    assert!(!stuck.is_finished(), "the lively one had to wait");
+    let error = stuck.await.unwrap().unwrap_err();
+    assert_eq!((error.reason(), error.retry()), ("Timeout", Retry::Soon));
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    // And then it is there again.
+    hanging.tap().hang(false);
+    bench.delivery.deliver(&again(&to_main(&hanging, "6.1.8"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_given_up_leaves_no_process_behind() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let bench = bench();
+    repo.tap().hang(true);
+    let needle = repo.url().to_string();
+    let order = to_main(&repo, "6.1.8");
+    let given_up = tokio::time::timeout(Duration::from_millis(500), bench.delivery.deliver(&order)).await;
+    assert!(given_up.is_err());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let ours = |pid: &std::fs::DirEntry| {
+        let line = std::fs::read(pid.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&needle)
+    };
+    assert_eq!(std::fs::read_dir("/proc").unwrap().flatten().filter(ours).count(), 0);
+    repo.tap().hang(false);
+    bench.delivery.deliver(&order).await.unwrap();
+}
+
+#[tokio::test]
+async fn secrets_are_neither_arguments_nor_left_on_disk() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let bench = bench();
+    repo.tap().hang(true);
+    let (delivery, order) = (bench.delivery.clone(), to_main(&repo, "6.1.8"));
+    let task = tokio::spawn(async move { delivery.deliver(&order).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut seen = 0;
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        seen += usize::from(line.contains(repo.url()));
+        assert!(!line.contains(GitServer::PASSWORD) && !line.contains("c2x1aWNlO"), "{line}");
+    }
+    assert!(seen > 0, "git-remote-http was to be seen");
+    repo.tap().hang(false);
+    task.await.unwrap().unwrap();
+    let config = git(bench.cache.path(), &["--version"], "");
+    assert!(config.starts_with("git version"));
+    for file in walk(bench.cache.path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains(GitServer::PASSWORD) && !text.contains("Authorization"), "{file:?}");
+    }
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    entries.flat_map(|p| if p.is_dir() { walk(&p) } else { vec![p] }).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_fails_now_and_then() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
+    let mut failures = 0;
+    for n in [1, 1, 2, 1] {
+        repo.tap().fail_next(n);
+        fails(&bench, &again(&order), "Unreachable").await;
+        failures += 1;
+        repo.tap().fail_next(0);
+    }
+    bench.delivery.deliver(&again(&order)).await.unwrap();
+    assert_eq!((failures, bench.delivery.stats().git_rebuilds), (4, 0));
+}
+
+#[tokio::test]
+async fn a_hook_that_says_no_is_quoted() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let hook = repo.folder().join("hooks/pre-receive");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    std::fs::write(&hook, "#!/bin/sh\necho 'only through review' >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = fails(&bench(), &to_main(&repo, "6.1.8"), "PushRejected").await;
+    assert!(error.to_string().contains("only through review"), "{error}");
+}
+
+#[tokio::test]
+async fn a_branch_that_runs_away_is_caught_up_with() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    // Somebody is faster, three times: the hook moves the branch just before the push counts.
+    let hook = repo.folder().join("hooks/update");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    let script = "#!/bin/sh\nn=$(cat count 2>/dev/null || echo 0); [ $n -ge 3 ] && exit 0\n\
+                  echo $((n+1)) > count\nunset GIT_QUARANTINE_PATH\n\
+                  c=$(echo other | git commit-tree -p $1 $1^{tree}); git update-ref $1 $c\n";
+    std::fs::write(&hook, script).unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    git(repo.folder(), &["config", "user.email", "t@t"], "");
+    git(repo.folder(), &["config", "user.name", "t"], "");
+    let bench = bench();
+    let done = bench.delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    assert_eq!(bench.delivery.stats().git_pushes, 4);
+    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
+    assert_eq!(repo.log("main").unwrap().len(), 5);
+}

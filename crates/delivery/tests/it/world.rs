@@ -33,6 +33,10 @@ impl World {
     pub async fn gitea(name: &str) -> World {
         let gitea = shared_gitea().await.unwrap();
         let repo = gitea.create_repo(name, &[(FILE, &yaml("6.1.5"))]).await.unwrap();
+        // Gitea takes a new repository for an empty one until it has seen its first push.
+        while repo.pulls("all").await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
         World::Gitea(gitea, repo)
     }
 
