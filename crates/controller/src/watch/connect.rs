@@ -9,8 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_api::cluster::KUBECONFIG_KEYS;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long a connection may take to be made. A probe gives up sooner, and says so in its own words.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Why there is no client, and what to do.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -1,1 +1,93 @@
-//! To be filled.
+//! Three leaf clusters: one frozen (it accepts connections and never answers), one that refuses
+//! them, one that works. What changes on the one that works shows within a second, all the while.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use sluice_testkit::ControlPlane;
+
+use crate::place::{Place, error, revision};
+use crate::process::Controller;
+use crate::{releases, run};
+
+fn pipeline(namespace: &str, name: &str, clusters: &[&str]) -> String {
+    let targets: Vec<String> = clusters
+        .iter()
+        .map(|c| format!("{{namespace: {namespace}, clusterRef: {{kind: GitopsCluster, name: {c}}}}}"))
+        .collect();
+    format!(
+        "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
+         spec:\n  appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}}\n  \
+         environments: [{{name: dev, targets: [{}]}}]\n",
+        targets.join(", ")
+    )
+}
+
+#[test]
+fn a_frozen_and_a_refused_cluster_delay_nobody() -> Result<()> {
+    run(async {
+        let place = Place::new("isolation").await?;
+        let n = place.namespace.as_str();
+        // Clusters of its own: those that are shared must not be frozen.
+        let plane = ControlPlane::start().await?;
+        let (frozen, refused) = tokio::try_join!(plane.cluster("frozen"), plane.cluster("refused"))?;
+        for (name, cluster) in [("frozen", &frozen), ("refused", &refused)] {
+            cluster.install_flux_crds().await?;
+            cluster.namespace(n).await?;
+            releases::create(cluster, n, "podinfo", json!({})).await?;
+            releases::runs(cluster, n, "podinfo", "1.0.0", true).await?;
+            place.gitops_cluster(name, &cluster.kubeconfig()).await?;
+        }
+        let dev = place.leaf("dev");
+        releases::create(dev, n, "podinfo", json!({})).await?;
+        releases::runs(dev, n, "podinfo", "1.0.0", true).await?;
+        place.apply(&pipeline(n, "mixed", &["frozen", "refused", "dev"])).await?;
+        place.apply(&pipeline(n, "sound", &["dev"])).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        place.until("mixed", "all are seen", |p| revision(p, "dev") == "1.0.0").await?;
+
+        frozen.freeze()?;
+        refused.stop();
+        let mut slowest = Duration::ZERO;
+        for i in 1..=25 {
+            let version = format!("1.0.{i}");
+            let changed = Instant::now();
+            releases::runs(dev, n, "podinfo", &version, true).await?;
+            for name in ["sound", "mixed"] {
+                let seen = |p: &sluice_api::Pipeline| {
+                    let status = p.status.clone().unwrap_or_default();
+                    let environment = status.environments.get("dev").cloned().unwrap_or_default();
+                    environment.targets.last().is_some_and(|t| t.revision.as_deref() == Some(&version))
+                };
+                place.until(name, &format!("{name} shows {version}"), seen).await?;
+            }
+            slowest = slowest.max(changed.elapsed());
+            // The troubles come up while this goes on: a probe takes seconds to time out.
+            tokio::time::sleep_until((changed + Duration::from_millis(800)).into()).await;
+        }
+        println!("the slowest of 25 changes showed after {slowest:?}");
+        // Behind a frozen cluster it would have taken the five seconds of its timeout at least.
+        ensure!(slowest < Duration::from_secs(4), "the slowest change took {slowest:?}; {}", controller.tail());
+        let lost = |p: &sluice_api::Pipeline| {
+            let status = p.status.clone().unwrap_or_default();
+            let targets = &status.environments["dev"].targets;
+            targets[0].error.contains("no answer") && targets[1].error.contains("refuses the connection")
+        };
+        place.until("mixed", "the frozen and the refused one say so", lost).await?;
+
+        frozen.thaw()?;
+        refused.start().await?;
+        let back = Instant::now();
+        let version = "1.0.0";
+        let seen = |p: &sluice_api::Pipeline| {
+            let status = p.status.clone().unwrap_or_default();
+            status.environments["dev"].targets[..2].iter().all(|t| t.revision.as_deref() == Some(version))
+        };
+        place.until("mixed", "both are back", seen).await?;
+        ensure!(back.elapsed() < Duration::from_secs(15), "it took {:?}", back.elapsed());
+        let sound = place.pipelines().get("sound").await?;
+        ensure!(error(&sound, "dev").is_empty());
+        Ok(())
+    })
+}
