@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
 use serde_json::Value;
@@ -38,7 +38,17 @@ pub fn parse_yaml(yaml: &str) -> Result<Vec<Value>> {
 ///
 /// # Errors
 /// When an object has no kind or name, its kind is not served, or the API server refuses it.
-pub async fn apply(client: &Client, manager: &str, mut objects: Vec<Value>) -> Result<Vec<DynamicObject>> {
+pub async fn apply(client: &Client, manager: &str, objects: Vec<Value>) -> Result<Vec<DynamicObject>> {
+    apply_in(client, manager, "default", objects).await
+}
+
+/// Like [`apply`], with a namespace for objects that need one and name none.
+pub(crate) async fn apply_in(
+    client: &Client,
+    manager: &str,
+    namespace: &str,
+    mut objects: Vec<Value>,
+) -> Result<Vec<DynamicObject>> {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
         Some("Namespace") => 1,
@@ -56,7 +66,8 @@ pub async fn apply(client: &Client, manager: &str, mut objects: Vec<Value>) -> R
         }
         let name = format!("{} {}", types.kind, object.metadata.name.as_deref().unwrap_or("without a name"));
         let (resource, capabilities) = &kinds[&types];
-        let api = api_for(client, resource, capabilities, object.metadata.namespace.as_deref());
+        let namespace = object.metadata.namespace.as_deref().unwrap_or(namespace);
+        let api = api_for(client, resource, capabilities, namespace);
         let params = PatchParams::apply(manager).force();
         let key = object.metadata.name.clone().ok_or_else(|| anyhow!("{name}"))?;
         let done = api.patch(&key, &params, &Patch::Apply(&object)).await;
@@ -82,15 +93,24 @@ pub(crate) fn plainly(error: kube::Error) -> anyhow::Error {
     }
 }
 
-/// The API for a kind, in a namespace where the kind has them (`default` when none is named).
-pub(crate) fn api_for(
+fn api_for(
     client: &Client,
     resource: &ApiResource,
     capabilities: &ApiCapabilities,
-    namespace: Option<&str>,
+    namespace: &str,
 ) -> Api<DynamicObject> {
     match capabilities.scope {
         Scope::Cluster => Api::all_with(client.clone(), resource),
-        Scope::Namespaced => Api::namespaced_with(client.clone(), namespace.unwrap_or("default"), resource),
+        Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, resource),
+    }
+}
+
+/// Deletes an object, unless it is gone.
+pub(crate) async fn delete(client: &Client, types: &TypeMeta, namespace: &str, name: &str) -> Result<()> {
+    let (resource, capabilities) = resolve(client, types, false).await?;
+    match api_for(client, &resource, &capabilities, namespace).delete(name, &DeleteParams::background()).await
+    {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop).map_err(plainly),
     }
 }

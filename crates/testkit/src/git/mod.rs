@@ -10,3 +10,5 @@ mod tap;
 pub use repo::{Change, Commit, Repo};
 pub use server::GitServer;
 pub use tap::{Requests, Tap};
+
+pub(crate) use program::{git, read, run};

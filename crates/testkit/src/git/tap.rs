@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
-/// Requests that were answered, by kind.
+/// Requests that were answered, by kind; those of the user for Flux are not among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
     /// References were listed: `GET info/refs`, which every fetch and push begins with.
