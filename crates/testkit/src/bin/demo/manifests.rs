@@ -1,0 +1,158 @@
+//! The objects of the demo, as a user would write them.
+
+use anyhow::Result;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The namespace on the hub that holds the Pipeline, the clusters and their Secrets.
+pub const NAMESPACE: &str = "apps";
+/// The version that every environment runs at first.
+pub const FIRST: &str = "6.1.5";
+/// The version that the demo releases.
+pub const NEXT: &str = "6.1.8";
+/// The file whose version is that of dev.
+pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
+
+/// The files of the repository: one HelmRelease for each environment. Those behind dev carry a
+/// marker where Sluice sets the version.
+pub fn repository() -> Vec<(&'static str, String)> {
+    vec![
+        (DEV_FILE, release("podinfo", "")),
+        ("clusters/live/staging.yaml", release("podinfo-staging", &marker("staging"))),
+        ("clusters/live/prod.yaml", release("podinfo-prod", &marker("prod"))),
+    ]
+}
+
+/// How many HelmReleases the repository has for a cluster.
+pub fn releases_on(cluster: &str) -> usize {
+    repository().iter().filter(|(path, _)| path.starts_with(&format!("clusters/{cluster}/"))).count()
+}
+
+fn marker(environment: &str) -> String {
+    format!(" # {{\"$promotion\": \"{NAMESPACE}:podinfo:{environment}\"}}")
+}
+
+fn release(namespace: &str, marker: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Namespace
+metadata:
+  name: {namespace}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata:
+  name: podinfo
+  namespace: {namespace}
+spec:
+  interval: 1h
+  url: https://stefanprodan.github.io/podinfo
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata:
+  name: podinfo
+  namespace: {namespace}
+spec:
+  interval: 10m
+  chart:
+    spec:
+      chart: podinfo
+      version: {FIRST}{marker}
+      sourceRef:
+        kind: HelmRepository
+        name: podinfo
+"
+    )
+}
+
+/// What `flux bootstrap` leaves on a cluster: the source and the Kustomization of its folder.
+pub fn bootstrap(cluster: &str, url: &str, user: &str, password: &str) -> Result<String> {
+    let secret = secret("fleet", "flux-system", &[("username", user), ("password", password)])?;
+    Ok(format!(
+        "{secret}---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {{name: fleet, namespace: flux-system}}
+spec:
+  interval: 1m
+  url: {url}
+  ref: {{branch: main}}
+  secretRef: {{name: fleet}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {{name: fleet, namespace: flux-system}}
+spec:
+  interval: 10m
+  path: ./clusters/{cluster}
+  prune: true
+  sourceRef: {{kind: GitRepository, name: fleet}}
+"
+    ))
+}
+
+/// A leaf cluster as the hub knows it: a GitopsCluster, and the Secret with its kubeconfig.
+pub fn cluster(name: &str, kubeconfig: &str) -> Result<String> {
+    let secret = secret(&format!("{name}-kubeconfig"), NAMESPACE, &[("value", kubeconfig)])?;
+    Ok(format!(
+        "{secret}---
+apiVersion: gitops.weave.works/v1alpha1
+kind: GitopsCluster
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec:
+  secretRef: {{name: {name}-kubeconfig}}
+"
+    ))
+}
+
+/// The credentials with which Sluice commits.
+pub fn git_secret(user: &str, password: &str) -> Result<String> {
+    secret("fleet-git", NAMESPACE, &[("username", user), ("password", password)])
+}
+
+fn secret(name: &str, namespace: &str, fields: &[(&str, &str)]) -> Result<String> {
+    let data: BTreeMap<&str, Value> = fields
+        .iter()
+        .map(|(key, value)| Ok((*key, serde_json::to_value(ByteString(value.as_bytes().to_vec()))?)))
+        .collect::<Result<_>>()?;
+    let object = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace}, "data": data});
+    Ok(format!("{object}\n"))
+}
+
+/// The pipeline: staging by itself, prod when a person has approved.
+pub fn pipeline(url: &str) -> String {
+    let commit = format!("commit: {{url: '{url}', branch: main, secretRef: {{name: fleet-git}}}}");
+    format!(
+        "apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata:
+  name: podinfo
+  namespace: {NAMESPACE}
+spec:
+  appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}}
+  environments:
+  - name: dev
+    targets:
+    - namespace: podinfo
+      clusterRef: {{kind: GitopsCluster, name: dev}}
+  - name: staging
+    targets:
+    - namespace: podinfo-staging
+      clusterRef: {{kind: GitopsCluster, name: live}}
+  - name: prod
+    targets:
+    - namespace: podinfo-prod
+      clusterRef: {{kind: GitopsCluster, name: live}}
+    promotion:
+      manual: true
+      strategy:
+        {commit}
+  promotion:
+    strategy:
+      {commit}
+"
+    )
+}
