@@ -1,6 +1,8 @@
 //! What Sluice reads from and writes to Kubernetes: its own kinds, and the few fields of other
 //! projects' kinds that it looks at. Plain data; nothing here decides or talks to a server.
 
+#![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
+
 pub mod cluster;
 pub mod flux;
 pub mod pipeline;

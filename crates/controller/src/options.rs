@@ -23,6 +23,8 @@ pub struct Options {
     pub cache_dir: PathBuf,
     /// How often a new change request is looked at.
     pub poll_interval: Duration,
+    /// How many ended promotions of each environment are kept.
+    pub history_limit: usize,
     /// How long one delivery may take.
     pub delivery_timeout: Duration,
 }

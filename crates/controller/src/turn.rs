@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use sluice_core::decide::{Decision, Facts, decide};
+use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
 
@@ -35,6 +36,7 @@ impl Engine {
         let learned = Learned { world, promotions };
         let Some(decision) = self.decide(key, &learned, now) else { return };
         self.act(key, &decision, now);
+        self.prune(key, &history::surplus(&learned.promotions, self.options.history_limit));
         self.record(key, &learned, &decision, now);
     }
 

@@ -3,6 +3,7 @@
 
 pub mod decide;
 pub mod evidence;
+pub mod history;
 pub mod model;
 pub mod revision;
 pub mod setters;

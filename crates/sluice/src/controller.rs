@@ -37,6 +37,9 @@ pub struct Flags {
     /// How often to ask the forge about a new change request; older ones are asked less often
     #[arg(long, default_value = "30s", value_parser = duration)]
     poll_interval: Duration,
+    /// How many ended promotions of each environment to keep; what is needed to roll back stays anyway
+    #[arg(long, default_value_t = 20, value_name = "COUNT")]
+    history_limit: usize,
     /// How long one delivery may take
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
@@ -134,6 +137,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         health_addr: flags.health_addr.0,
         cache_dir,
         poll_interval: flags.poll_interval,
+        history_limit: flags.history_limit,
         delivery_timeout: flags.delivery_timeout,
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");

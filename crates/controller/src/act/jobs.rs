@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::promotion::Promotion as ApiPromotion;
@@ -135,6 +135,22 @@ impl Engine {
             self.events.tell(&entry.object, &object, &before, change);
         }
         self.touch(key);
+    }
+
+    /// Removes records of the past that nobody needs.
+    pub(crate) fn prune(&mut self, key: &PipelineKey, names: &[String]) {
+        for name in names {
+            if let Some(records) = self.promotions.get_mut(key) {
+                records.remove(name);
+            }
+            let api: Api<ApiPromotion> = Api::namespaced(self.hub.clone(), &key.namespace);
+            let name = name.clone();
+            tokio::spawn(async move {
+                if let Err(error) = api.delete(&name, &DeleteParams::default()).await {
+                    tracing::warn!(promotion = name, %error, "cannot remove an old promotion");
+                }
+            });
+        }
     }
 
     /// The order for a promotion, when it may be acted on now.

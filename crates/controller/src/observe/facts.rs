@@ -93,9 +93,12 @@ impl Kind {
         }
     }
 
-    /// A workload's kind by its name.
-    pub fn workload(name: &str) -> Option<Kind> {
-        [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob].into_iter().find(|k| k.name() == name)
+    /// The kind that a group has under a name, if its health counts for what made it: workloads,
+    /// and Flux objects that make workloads in their turn.
+    pub fn made(group: &str, name: &str) -> Option<Kind> {
+        use Kind::*;
+        let kinds = [Deployment, StatefulSet, DaemonSet, CronJob, HelmRelease, Kustomization];
+        kinds.into_iter().find(|k| k.name() == name && k.resource().0 == group)
     }
 }
 
@@ -139,6 +142,12 @@ pub struct Verdict {
 pub struct FluxFact {
     /// The pipelines that it joins by label.
     pub joins: Vec<String>,
+    /// The Kustomization or HelmRelease that made it.
+    pub owner: Option<ObjectKey>,
+    /// What Flux last tried to make of a Kustomization: its generation, and the source's revision.
+    pub attempt: Option<(i64, String)>,
+    /// It only says that Flux is at work.
+    pub at_work: bool,
     /// How it does, by its own word.
     pub verdict: Verdict,
     /// The version to show.
@@ -149,12 +158,43 @@ pub struct FluxFact {
     pub natural: Natural,
     /// Namespace and name of the GitRepository it comes from.
     pub git_source: Option<(String, String)>,
-    /// The workloads that it says it made: namespace, name and kind.
-    pub inventory: Vec<(String, String, Kind)>,
-    /// Its own word covers what it made.
+    /// The workloads and Flux objects that it says it made.
+    pub inventory: Vec<ObjectKey>,
+    /// Its own word covers what it made: all of it was healthy when it was applied.
     pub covers: bool,
     /// It applies to another cluster, where this one's workloads are not.
     pub elsewhere: bool,
+}
+
+impl Fact {
+    /// What made it.
+    pub fn owner(&self) -> Option<&ObjectKey> {
+        match self {
+            Fact::Flux(flux) => flux.owner.as_ref(),
+            Fact::Workload(workload) => Some(&workload.owner),
+            Fact::Source(_) | Fact::Namespace => None,
+        }
+    }
+}
+
+impl FluxFact {
+    /// This fact as it stands after the one before it. Flux goes through a Kustomization again and
+    /// again, and each time says for a moment that it is at work. While it only repeats what it did
+    /// before, its former verdict stands: nothing has changed, and one that failed has not recovered.
+    pub fn after(self, before: Option<&Fact>) -> Self {
+        match before {
+            Some(Fact::Flux(before))
+                if self.at_work
+                    && self.attempt.is_some()
+                    && self.attempt == before.attempt
+                    && self.facets == before.facets
+                    && matches!(before.verdict.health, Health::Ready | Health::Failed) =>
+            {
+                Self { verdict: before.verdict.clone(), at_work: before.at_work, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// What is kept of a Deployment or its kin.
@@ -179,6 +219,8 @@ pub enum ClusterEvent {
     Listed(Kind, Option<String>, Vec<(ObjectKey, Fact)>),
     /// A kind cannot be read (in one namespace, or in all): why, and what to do.
     Unreadable(Kind, Option<String>, String),
+    /// A kind may not be read on the whole cluster, and is asked for namespace by namespace.
+    Narrowed(Kind),
     /// The cluster has no such kind.
     Absent(Kind),
     /// An object is there, or has changed.

@@ -13,8 +13,8 @@ pub struct FluxView<'a> {
     pub generation: i64,
     /// Being deleted.
     pub terminating: bool,
-    /// `spec.suspend`, or the annotation of the same meaning.
-    pub suspended: bool,
+    /// Flux leaves it alone: what to do so that it no longer does.
+    pub suspended: Option<&'static str>,
     /// `status.observedGeneration`.
     pub observed_generation: Option<i64>,
     /// `status.conditions`.
@@ -29,27 +29,34 @@ fn is_true(conditions: &[FluxCondition], type_: &str) -> bool {
     condition(conditions, type_).is_some_and(|c| c.status == "True")
 }
 
-/// How a Kustomization or HelmRelease does, by its own word.
-pub fn flux(view: &FluxView<'_>) -> Verdict {
-    let ready = condition(view.conditions, "Ready");
-    let since = ready.map(|r| r.last_transition_time.clone()).filter(|t| !t.is_empty());
-    let (health, message) = judge(view, ready);
-    Verdict { health, message, since }
+/// What a condition says, since when it says so.
+fn by(health: Health, said: &FluxCondition) -> Verdict {
+    let since = Some(said.last_transition_time.clone()).filter(|t| !t.is_empty());
+    Verdict { health, message: said.message.clone(), since }
 }
 
-fn judge(view: &FluxView<'_>, ready: Option<&FluxCondition>) -> (Health, String) {
-    let said = |c: Option<&FluxCondition>| c.map(|c| c.message.clone()).unwrap_or_default();
+fn own(health: Health, message: impl Into<String>) -> Verdict {
+    Verdict { health, message: message.into(), since: None }
+}
+
+/// How a Kustomization or HelmRelease does, by its own word. The first failure of a Kustomization
+/// leaves its `observedGeneration` at -1: it has failed all the same, and is not waiting.
+pub fn flux(view: &FluxView<'_>) -> Verdict {
     if view.terminating {
-        return (Health::Progressing, "it is being deleted".into());
+        return own(Health::Progressing, "it is being deleted");
     }
-    if view.suspended {
-        return (Health::Suspended, "Flux does not reconcile it: flux resume, once it may go on".into());
+    let ready = condition(view.conditions, "Ready");
+    if let Some(remedy) = view.suspended {
+        let said = ready.map(|r| r.message.as_str()).filter(|m| !m.is_empty());
+        let last = said.map(|m| format!("; its last word was: {m}")).unwrap_or_default();
+        return own(Health::Suspended, format!("Flux does not reconcile it: {remedy}{last}"));
     }
-    let Some(ready) = ready.filter(|_| view.observed_generation != Some(-1) || !view.conditions.is_empty()) else {
-        return (Health::Pending, "waiting to be reconciled".into());
+    let never_done = view.observed_generation == Some(-1);
+    let Some(ready) = ready.filter(|r| !never_done || r.status != "True") else {
+        return own(Health::Pending, "waiting to be reconciled");
     };
     if let Some(stalled) = condition(view.conditions, "Stalled").filter(|c| c.status == "True") {
-        return (Health::Failed, stalled.message.clone());
+        return by(Health::Failed, stalled);
     }
     let reconciling = condition(view.conditions, "Reconciling").filter(|c| c.status == "True");
     let fresh = match ready.observed_generation {
@@ -57,19 +64,27 @@ fn judge(view: &FluxView<'_>, ready: Option<&FluxCondition>) -> (Health, String)
         generation => generation == view.generation,
     };
     match ready.status.as_str() {
-        "True" if reconciling.is_none() && fresh => (Health::Ready, String::new()),
+        "True" if reconciling.is_none() && fresh => {
+            Verdict { message: String::new(), ..by(Health::Ready, ready) }
+        }
         "True" if reconciling.is_none() => {
-            (Health::Progressing, "its status speaks of an older generation".into())
+            own(Health::Progressing, "its status speaks of an older generation")
         }
         "False" if matches!(ready.reason.as_str(), "DependencyNotReady" | "HealthCheckCanceled") => {
-            (Health::Progressing, ready.message.clone())
+            by(Health::Progressing, ready)
         }
-        "False" => (Health::Failed, ready.message.clone()),
-        _ => (Health::Progressing, said(reconciling.or(Some(ready)))),
+        "False" => by(Health::Failed, ready),
+        _ => by(Health::Progressing, reconciling.unwrap_or(ready)),
     }
 }
 
-/// How a Deployment, StatefulSet, DaemonSet or CronJob does, by kstatus.
+/// Whether a status only tells that Flux is at work: what comes of it is not known yet.
+pub fn is_at_work(conditions: &[FluxCondition]) -> bool {
+    condition(conditions, "Ready").is_some_and(|r| r.status == "Unknown" && r.reason == "Progressing")
+}
+
+/// How a Deployment, StatefulSet, DaemonSet or CronJob does, by kstatus. Stricter in one thing: a
+/// workload that no controller has looked at is on its way, also where kstatus would let it pass.
 pub fn workload(
     kind: &str,
     generation: i64,
@@ -81,24 +96,45 @@ pub fn workload(
         (Health::Progressing, "it is being deleted".to_string())
     } else if kind != "CronJob" && state.observed_generation.is_none_or(|seen| seen != generation) {
         (Health::Progressing, "its controller has not seen the change yet".into())
+    } else if let Some(said) = by_convention(&state.conditions) {
+        said
     } else {
         match kind {
             "Deployment" => deployment(spec, state),
             "StatefulSet" => stateful_set(spec, state),
-            "DaemonSet" => daemon_set(spec, state),
+            "DaemonSet" => daemon_set(state),
             _ => (Health::Ready, String::new()),
         }
     };
     Verdict { health, message, since: None }
 }
 
+/// The conditions that any kind may have.
+fn by_convention(conditions: &[FluxCondition]) -> Option<(Health, String)> {
+    let said = |type_| condition(conditions, type_).filter(|c| c.status == "True").map(|c| c.message.clone());
+    let at_work = said("Reconciling").map(|message| (Health::Progressing, message));
+    at_work.or_else(|| said("Stalled").map(|message| (Health::Failed, message)))
+}
+
 fn progress(done: i64, wanted: i64, what: &str) -> Option<(Health, String)> {
     (done < wanted).then(|| (Health::Progressing, format!("{done} of {wanted} pods are {what}")))
+}
+
+fn surplus(there: i64, wanted: i64) -> Option<(Health, String)> {
+    let ending = there - wanted;
+    (ending > 0).then(|| (Health::Progressing, format!("{ending} old pods are ending")))
+}
+
+fn unless(done: bool, what: &str) -> Option<(Health, String)> {
+    (!done).then(|| (Health::Progressing, what.to_string()))
 }
 
 fn first(steps: impl IntoIterator<Item = Option<(Health, String)>>) -> (Health, String) {
     steps.into_iter().flatten().next().unwrap_or((Health::Ready, String::new()))
 }
+
+/// The progress deadline that Kubernetes takes for none: its greatest number.
+const NO_DEADLINE: i64 = i32::MAX as i64;
 
 fn deployment(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
     let wanted = spec.replicas.unwrap_or(1);
@@ -106,37 +142,42 @@ fn deployment(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
     if let Some(stuck) = progressing.filter(|c| c.reason == "ProgressDeadlineExceeded") {
         return (Health::Failed, stuck.message.clone());
     }
-    let rolled_out = spec.progress_deadline_seconds.is_none()
+    let rolled_out = spec.progress_deadline_seconds.is_none_or(|s| s == NO_DEADLINE)
         || progressing.is_some_and(|c| c.status == "True" && c.reason == "NewReplicaSetAvailable");
     first([
+        progress(state.replicas, wanted, "there"),
         progress(state.updated_replicas, wanted, "updated"),
-        (state.replicas > wanted).then(|| {
-            (Health::Progressing, format!("{} old pods are ending", state.replicas - wanted))
-        }),
+        surplus(state.replicas, wanted),
         progress(state.available_replicas, state.updated_replicas, "available"),
         progress(state.ready_replicas, wanted, "ready"),
-        (!rolled_out).then(|| (Health::Progressing, "it is being rolled out".into())),
-        (!is_true(&state.conditions, "Available"))
-            .then(|| (Health::Progressing, "it is not available yet".into())),
+        unless(rolled_out, "it is being rolled out"),
+        unless(is_true(&state.conditions, "Available"), "it is not available yet"),
     ])
 }
 
 fn stateful_set(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
-    if spec.update_strategy.as_ref().is_some_and(|s| s.type_ == "OnDelete") {
+    let strategy = spec.update_strategy.clone().unwrap_or_default();
+    if strategy.type_ == "OnDelete" {
         return (Health::Ready, String::new());
     }
     let wanted = spec.replicas.unwrap_or(1);
+    let rollout = match strategy.rolling_update.and_then(|r| r.partition) {
+        Some(partition) => progress(state.updated_replicas, wanted - partition, "updated"),
+        None => progress(state.current_replicas, wanted, "updated")
+            .or_else(|| unless(state.current_revision == state.update_revision, "it is being rolled out")),
+    };
     first([
         progress(state.replicas, wanted, "there"),
         progress(state.ready_replicas, wanted, "ready"),
-        (state.current_revision != state.update_revision)
-            .then(|| (Health::Progressing, "it is being rolled out".into())),
+        surplus(state.replicas, wanted),
+        rollout,
     ])
 }
 
-fn daemon_set(_: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
+fn daemon_set(state: &WorkloadState) -> (Health, String) {
     let wanted = state.desired_number_scheduled;
     first([
+        progress(state.current_number_scheduled, wanted, "there"),
         progress(state.updated_number_scheduled, wanted, "updated"),
         progress(state.number_available, wanted, "available"),
         progress(state.number_ready, wanted, "ready"),

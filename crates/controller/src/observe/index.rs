@@ -28,6 +28,8 @@ pub enum Reading {
     Listed,
     /// The cluster has no such kind.
     Absent,
+    /// Some may be, by namespace.
+    Narrowed,
     /// Why not, and what to do.
     Unreadable(String),
 }
@@ -93,7 +95,7 @@ impl Cluster {
     /// the whole cluster may not be read, what was learned of the namespace counts.
     pub fn reading(&self, kind: Kind, namespace: &str) -> Option<&Reading> {
         match self.readings.get(&(kind, None)) {
-            Some(Reading::Unreadable(_)) => self.readings.get(&(kind, Some(namespace.into()))),
+            Some(Reading::Narrowed) => self.readings.get(&(kind, Some(namespace.into()))),
             known => known,
         }
     }
@@ -115,8 +117,9 @@ impl Cluster {
         self.made.get(owner).into_iter().flatten().filter_map(|k| self.objects.get_key_value(k))
     }
 
+    /// While nothing can be told of the cluster yet, nothing has changed for its targets either.
     fn apply(&mut self, event: ClusterEvent) -> Touched {
-        match event {
+        let touched = match event {
             ClusterEvent::Connected => {
                 self.link = Link::Connecting;
                 self.readings.clear();
@@ -125,31 +128,50 @@ impl Cluster {
             ClusterEvent::Lost(why) => {
                 let changed = self.link != Link::Lost(why.clone());
                 self.link = Link::Lost(why);
-                if changed { Touched::Everything } else { Touched::Nothing }
+                return if changed { Touched::Everything } else { Touched::Nothing };
             }
             ClusterEvent::Listed(kind, scope, facts) => self.listed(kind, scope, facts),
             ClusterEvent::Unreadable(kind, scope, why) => self.read(kind, scope, Reading::Unreadable(why)),
+            ClusterEvent::Narrowed(kind) => self.read(kind, None, Reading::Narrowed),
             ClusterEvent::Absent(kind) => {
-                self.objects.retain(|key, _| key.kind != kind);
+                self.replace(kind, None, Vec::new());
                 self.read(kind, None, Reading::Absent)
             }
             ClusterEvent::Applied(key, fact) => self.put(key, fact),
             ClusterEvent::Deleted(key) => self.take(&key),
-        }
+        };
+        if self.link == Link::Up { touched } else { Touched::Nothing }
     }
 
     fn read(&mut self, kind: Kind, scope: Option<String>, reading: Reading) -> Touched {
         let before = self.readings.insert((kind, scope), reading.clone());
         let was_up = self.link == Link::Up;
-        if self.link == Link::Connecting && Kind::ALL.iter().all(|k| self.readings.contains_key(&(*k, None))) {
+        if self.link == Link::Connecting && Kind::ALL.iter().all(|k| self.readings.contains_key(&(*k, None)))
+        {
             self.link = Link::Up;
         }
         if was_up && before == Some(reading) { Touched::Nothing } else { Touched::Everything }
     }
 
     fn listed(&mut self, kind: Kind, scope: Option<String>, facts: Vec<(ObjectKey, Fact)>) -> Touched {
+        let touched = self.replace(kind, scope.as_deref(), facts);
+        match self.read(kind, scope, Reading::Listed) {
+            Touched::Everything => Touched::Everything,
+            _ if touched.is_empty() => Touched::Nothing,
+            _ => Touched::Namespaces(touched),
+        }
+    }
+
+    /// Makes these the objects of a kind (in one namespace, or in all), and returns the namespaces of
+    /// the targets that this concerns.
+    fn replace(
+        &mut self,
+        kind: Kind,
+        scope: Option<&str>,
+        facts: Vec<(ObjectKey, Fact)>,
+    ) -> BTreeSet<String> {
         let there: BTreeSet<&ObjectKey> = facts.iter().map(|(key, _)| key).collect();
-        let in_scope = |key: &ObjectKey| key.kind == kind && scope.as_ref().is_none_or(|s| *s == key.namespace);
+        let in_scope = |key: &ObjectKey| key.kind == kind && scope.is_none_or(|s| *s == key.namespace);
         let gone: Vec<ObjectKey> =
             self.objects.keys().filter(|k| in_scope(k) && !there.contains(k)).cloned().collect();
         let mut touched = BTreeSet::new();
@@ -164,27 +186,28 @@ impl Cluster {
         for (key, fact) in facts {
             note(self.put(key, fact));
         }
-        match self.read(kind, scope, Reading::Listed) {
-            Touched::Everything => Touched::Everything,
-            _ if touched.is_empty() => Touched::Nothing,
-            _ => Touched::Namespaces(touched),
-        }
+        touched
     }
 
     fn put(&mut self, key: ObjectKey, fact: Fact) -> Touched {
-        if self.objects.get(&key) == Some(&fact) {
+        let before = self.objects.get(&key);
+        let fact = match fact {
+            Fact::Flux(flux) => Fact::Flux(flux.after(before)),
+            other => other,
+        };
+        if before == Some(&fact) {
             return Touched::Nothing;
         }
         let mut touched = self.concerns(&key);
-        if let Fact::Workload(made) = &fact {
-            touched.insert(made.owner.namespace.clone());
-            self.made.entry(made.owner.clone()).or_default().insert(key.clone());
+        let owner = fact.owner().cloned();
+        let replaced = self.objects.insert(key.clone(), fact);
+        if let Some(former) = replaced.as_ref().and_then(Fact::owner) {
+            self.disown(former, &key);
         }
-        if let Some(Fact::Workload(before)) = self.objects.insert(key.clone(), fact.clone())
-            && !matches!(&fact, Fact::Workload(now) if now.owner == before.owner)
-        {
-            self.disown(&before.owner, &key);
+        if let Some(owner) = owner {
+            self.made.entry(owner).or_default().insert(key.clone());
         }
+        touched.extend(self.concerns(&key));
         Touched::Namespaces(touched)
     }
 
@@ -193,8 +216,9 @@ impl Cluster {
             return Touched::Nothing;
         }
         let touched = self.concerns(key);
-        if let Some(Fact::Workload(made)) = self.objects.remove(key) {
-            self.disown(&made.owner, key);
+        let gone = self.objects.remove(key);
+        if let Some(owner) = gone.as_ref().and_then(Fact::owner) {
+            self.disown(owner, key);
         }
         Touched::Namespaces(touched)
     }
@@ -208,24 +232,40 @@ impl Cluster {
         }
     }
 
-    /// The namespaces whose targets an object belongs to, as it was until now.
+    /// The namespaces whose targets an object belongs to, as things stand: its own if it is a Flux
+    /// object, and those of all that it was made by.
     fn concerns(&self, key: &ObjectKey) -> BTreeSet<String> {
         let mut namespaces = BTreeSet::new();
-        match (key.kind, self.objects.get(key)) {
-            (Kind::Namespace, _) => namespaces.insert(key.name.clone()),
-            (Kind::GitRepository, _) => {
+        match key.kind {
+            Kind::Namespace => {
+                namespaces.insert(key.name.clone());
+            }
+            Kind::GitRepository => {
                 // Any Flux object may refer to it, from its own namespace or another.
                 let of = (key.namespace.clone(), key.name.clone());
-                let referring = self.objects.iter().filter(|(_, fact)| {
-                    matches!(fact, Fact::Flux(flux) if flux.git_source.as_ref() == Some(&of))
-                });
+                let referring = self.objects.iter().filter(
+                    |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.git_source.as_ref() == Some(&of)),
+                );
                 namespaces.extend(referring.map(|(k, _)| k.namespace.clone()));
-                true
             }
-            (_, Some(Fact::Workload(made))) => namespaces.insert(made.owner.namespace.clone()),
-            (Kind::Kustomization | Kind::HelmRelease, _) => namespaces.insert(key.namespace.clone()),
-            _ => false,
-        };
+            Kind::Kustomization | Kind::HelmRelease => {
+                namespaces.insert(key.namespace.clone());
+                self.makers(key, &mut namespaces);
+            }
+            Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
+                self.makers(key, &mut namespaces);
+            }
+        }
         namespaces
+    }
+
+    /// The namespaces of what made an object, of what made that, and so on. Some make themselves.
+    fn makers(&self, key: &ObjectKey, namespaces: &mut BTreeSet<String>) {
+        let mut seen = BTreeSet::from([key]);
+        let mut at = key;
+        while let Some(owner) = self.objects.get(at).and_then(Fact::owner).filter(|o| seen.insert(o)) {
+            namespaces.insert(owner.namespace.clone());
+            at = owner;
+        }
     }
 }

@@ -8,7 +8,7 @@ use sluice_api::pipeline::{AppRef, Target as TargetSpec};
 use sluice_core::revision::Facet;
 use sluice_core::world::{Health, Made, Member, Natural, Target};
 
-use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey};
+use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use super::index::{Cluster, Link, Reading};
 use super::trim;
 
@@ -39,53 +39,48 @@ pub fn observe(question: &Question<'_>, cluster: Option<&Cluster>) -> Result<Tar
         Link::Lost(why) => return Ok(Target::unreadable(why.clone())),
         Link::Up => {}
     }
-    Ok(match members(question, cluster)? {
-        Ok(members) => Target { error: None, members },
-        Err(error) => Target::unreadable(error),
-    })
+    match members(question, cluster) {
+        Ok(members) => Ok(Target { error: None, members }),
+        Err(Gap::Unreadable(why)) => Ok(Target::unreadable(why)),
+        Err(Gap::NotYet) => Err(NotYet),
+    }
 }
 
-fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Result<Vec<Member>, String>, NotYet> {
+/// Why a target's members are not known.
+enum Gap {
+    NotYet,
+    Unreadable(String),
+}
+
+impl From<String> for Gap {
+    fn from(why: String) -> Self {
+        Gap::Unreadable(why)
+    }
+}
+
+fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Gap> {
     let namespace = question.target.namespace.as_str();
-    let named = match named(question) {
-        Ok(named) => named,
-        Err(error) => return Ok(Err(error)),
-    };
-    let by_label = named.is_empty();
-    let kinds: BTreeSet<Kind> = match by_label {
-        true => [Kind::Kustomization, Kind::HelmRelease].into(),
-        false => named.iter().map(|k| k.kind).collect(),
-    };
-    let mut absent = 0;
-    for kind in &kinds {
-        match cluster.reading(*kind, namespace).ok_or(NotYet)? {
-            Reading::Listed => {}
-            Reading::Absent if by_label && absent == 0 => absent += 1,
-            Reading::Absent => return Ok(Err(no_kind(*kind, question.cluster))),
-            Reading::Unreadable(why) => return Ok(Err(why.clone())),
-        }
-    }
+    let named = named(question)?;
+    readable(question, &named, cluster)?;
     if let Some(error) = missing_namespace(question, cluster) {
-        return Ok(Err(error));
+        return Err(error.into());
     }
-    for key in &named {
-        if cluster.object(key).is_none() {
-            return Ok(Err(format!(
-                "there is no {} {} in namespace {namespace} of {}: create it, or correct the name in the Pipeline",
-                key.kind.name(),
-                key.name,
-                question.cluster
-            )));
-        }
+    if let Some(key) = named.iter().find(|key| cluster.object(key).is_none()) {
+        return Err(Gap::Unreadable(format!(
+            "there is no {} {} in namespace {namespace} of {}: create it, or correct the name in the Pipeline",
+            key.kind.name(),
+            key.name,
+            question.cluster
+        )));
     }
-    let labelled = [Kind::Kustomization, Kind::HelmRelease].into_iter().flat_map(|kind| {
-        cluster.objects_in(kind, namespace).filter(|(_, fact)| {
-            matches!(fact, Fact::Flux(flux) if flux.joins.iter().any(|p| p == question.pipeline))
-        })
+    let labelled = MEMBER_KINDS.into_iter().flat_map(|kind| {
+        cluster.objects_in(kind, namespace).filter(
+            |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.joins.iter().any(|p| p == question.pipeline)),
+        )
     });
     let keys: BTreeSet<ObjectKey> = named.into_iter().chain(labelled.map(|(k, _)| k.clone())).collect();
     if keys.is_empty() {
-        return Ok(Err(format!(
+        return Err(Gap::Unreadable(format!(
             "no Kustomization or HelmRelease in namespace {namespace} of {} belongs to this pipeline: give it \
              the label {}: {}, or name it in spec.appRef",
             question.cluster,
@@ -93,7 +88,33 @@ fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Result<Vec<Memb
             question.pipeline
         )));
     }
-    Ok(keys.iter().map(|key| member(key, cluster)).collect())
+    keys.iter().map(|key| member(key, question, cluster)).collect()
+}
+
+/// The kinds that a member may have.
+const MEMBER_KINDS: [Kind; 2] = [Kind::Kustomization, Kind::HelmRelease];
+
+/// Whether all kinds of which members are sought can be read here: those that are named, or where
+/// none is, at least one of the two.
+fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> Result<(), Gap> {
+    let kinds: BTreeSet<Kind> = match named {
+        [] => MEMBER_KINDS.into(),
+        named => named.iter().map(|k| k.kind).collect(),
+    };
+    let mut absent = None;
+    let mut there = false;
+    for kind in kinds {
+        match cluster.reading(kind, &question.target.namespace) {
+            None | Some(Reading::Narrowed) => return Err(Gap::NotYet),
+            Some(Reading::Unreadable(why)) => return Err(Gap::Unreadable(why.clone())),
+            Some(Reading::Listed) => there = true,
+            Some(Reading::Absent) => absent = Some(kind),
+        }
+    }
+    match absent {
+        Some(kind) if !named.is_empty() || !there => Err(no_kind(kind, question.cluster).into()),
+        _ => Ok(()),
+    }
 }
 
 /// The members that the pipeline names.
@@ -140,28 +161,23 @@ fn missing_namespace(question: &Question<'_>, cluster: &Cluster) -> Option<Strin
 }
 
 /// A member with what it made.
-fn member(key: &ObjectKey, cluster: &Cluster) -> Result<Member, String> {
+fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result<Member, Gap> {
     let Some(Fact::Flux(flux)) = cluster.object(key) else {
-        return Err(format!("{} {} is gone", key.kind.name(), key.name));
+        return Err(Gap::Unreadable(format!("{} {} is gone", key.kind.name(), key.name)));
     };
-    let made: Vec<Made> = cluster
-        .made_by(key)
-        .filter_map(|(k, fact)| match fact {
-            Fact::Workload(workload) => Some(Made {
-                kind: k.kind.name().into(),
-                name: k.name.clone(),
-                health: workload.verdict.health,
-                message: workload.verdict.message.clone(),
-                images: workload.images.clone(),
-            }),
-            _ => None,
-        })
-        .collect();
-    let (health, message) = health(key, flux, &made, cluster)?;
+    let mut tree = Tree {
+        question,
+        cluster,
+        worst: (flux.verdict.health, flux.verdict.message.clone()),
+        made: Vec::new(),
+    };
+    tree.grow(key, flux, &mut BTreeSet::from([key.clone()]))?;
+    let (health, message) = tree.worst;
     let mut facets = flux.facets.clone();
-    facets.extend(images(&made));
+    facets.extend(images(&tree.made));
     let source = flux.git_source.as_ref().and_then(|(namespace, name)| {
-        let source = ObjectKey { kind: Kind::GitRepository, namespace: namespace.clone(), name: name.clone() };
+        let source =
+            ObjectKey { kind: Kind::GitRepository, namespace: namespace.clone(), name: name.clone() };
         match cluster.object(&source) {
             Some(Fact::Source(repository)) => Some(repository.clone()),
             _ => None,
@@ -172,47 +188,102 @@ fn member(key: &ObjectKey, cluster: &Cluster) -> Result<Member, String> {
         name: key.name.clone(),
         health,
         message,
-        since: flux.verdict.since.clone(),
+        // Flux's time is that of its own word.
+        since: flux.verdict.since.clone().filter(|_| health == flux.verdict.health),
         version: flux.version.clone(),
         facets,
         natural: flux.natural,
         source,
-        made,
+        made: tree.made,
     })
 }
 
-/// The worst of what a member says of itself and how what it made does. What it says it made and is
-/// not to be seen yet is on its way.
-fn health(
-    key: &ObjectKey,
-    flux: &FluxFact,
-    made: &[Made],
-    cluster: &Cluster,
-) -> Result<(Health, String), String> {
-    let mut worst = (flux.verdict.health, flux.verdict.message.clone());
-    if flux.elsewhere {
-        return Ok(worst);
-    }
-    for (namespace, name, kind) in &flux.inventory {
-        match cluster.reading(*kind, namespace) {
-            Some(Reading::Unreadable(why)) if !flux.covers => return Err(why.clone()),
-            Some(Reading::Listed) => {}
-            _ => continue,
+/// All that a member made: its workloads, and those of the Flux objects that it made in their turn.
+struct Tree<'a> {
+    question: &'a Question<'a>,
+    cluster: &'a Cluster,
+    /// The worst of what they all say of themselves. What is said to be made and not to be seen yet
+    /// is on its way.
+    worst: (Health, String),
+    made: Vec<Made>,
+}
+
+impl Tree<'_> {
+    fn grow(&mut self, key: &ObjectKey, flux: &FluxFact, seen: &mut BTreeSet<ObjectKey>) -> Result<(), Gap> {
+        if flux.elsewhere {
+            if !flux.covers {
+                let unseen = "it applies to another cluster and does not say how it does there: set spec.wait to \
+                              true, or have the pipeline's target name that cluster's own Flux objects";
+                self.note(Health::Unknown, || unseen.into());
+            }
+            return Ok(());
         }
-        let object = ObjectKey { kind: *kind, namespace: namespace.clone(), name: name.clone() };
-        // Helm's word covers what it made, and its revision needs no images.
-        let matters = !flux.covers || flux.natural == Natural::Images;
-        if matters && cluster.object(&object).is_none() && worst.0 < Health::Progressing {
-            let unseen = format!("{} {name} of {} {} is not there yet", kind.name(), key.kind.name(), key.name);
-            worst = (Health::Progressing, unseen);
+        self.missing(key, flux)?;
+        let cluster = self.cluster;
+        for (made, fact) in
+            cluster.made_by(key).filter(|(made, _)| seen.insert((*made).clone())).collect::<Vec<_>>()
+        {
+            match fact {
+                Fact::Workload(workload) => {
+                    let (kind, name) = (made.kind.name().to_string(), made.name.clone());
+                    let WorkloadFact { verdict, images, .. } = workload;
+                    self.note(verdict.health, || format!("{kind} {name}: {}", verdict.message));
+                    let (health, message) = (verdict.health, verdict.message.clone());
+                    self.made.push(Made { kind, name, health, message, images: images.clone() });
+                }
+                Fact::Flux(nested) => {
+                    let say = || format!("{} {}: {}", made.kind.name(), made.name, nested.verdict.message);
+                    self.note(nested.verdict.health, say);
+                    self.grow(made, nested, seen)?;
+                }
+                Fact::Source(_) | Fact::Namespace => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what the inventory names and nobody has seen, or nobody can see.
+    fn missing(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), Gap> {
+        // A word that covers what was made needs no second look, unless images make the revision.
+        let needed = !flux.covers || flux.natural == Natural::Images;
+        for made in &flux.inventory {
+            match self.cluster.reading(made.kind, &made.namespace) {
+                Some(Reading::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
+                None if !flux.covers && made.namespace == self.question.target.namespace => {
+                    return Err(Gap::NotYet);
+                }
+                None if !flux.covers => return Err(self.out_of_sight(made).into()),
+                Some(Reading::Listed) => {}
+                _ => continue,
+            }
+            if needed && self.cluster.object(made).is_none() {
+                let (what, maker) = (made.kind.name(), key.kind.name());
+                let (name, by) = (&made.name, &key.name);
+                self.note(Health::Progressing, || {
+                    format!("{what} {name} of {maker} {by} is not there yet, or has lost the labels that say who made it")
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn out_of_sight(&self, made: &ObjectKey) -> String {
+        let (_, plural) = made.kind.resource();
+        format!(
+            "{} {} is in namespace {} of {}, where only the targets' own namespaces can be read: grant the verbs \
+             get, list and watch on {plural} in the whole cluster, or set spec.wait of the Kustomization to true",
+            made.kind.name(),
+            made.name,
+            made.namespace,
+            self.question.cluster
+        )
+    }
+
+    fn note(&mut self, health: Health, say: impl FnOnce() -> String) {
+        if health > self.worst.0 {
+            self.worst = (health, say());
         }
     }
-    for workload in made {
-        if workload.health > worst.0 {
-            worst = (workload.health, format!("{} {}: {}", workload.kind, workload.name, workload.message));
-        }
-    }
-    Ok(worst)
 }
 
 /// The tags of all images by repository; several of one repository make one value together.

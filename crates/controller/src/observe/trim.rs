@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use sluice_api::MEMBER_LABELS;
 use sluice_api::flux::{
-    FluxStatus, HELM_OWNER, HelmRelease, InventoryEntry, KUSTOMIZE_OWNER, Kustomization, RECONCILE_ANNOTATION,
-    Source,
+    FluxStatus, HELM_OWNER, HealthCheck, HelmRelease, InventoryEntry, KUSTOMIZE_OWNER, Kustomization,
+    RECONCILE_ANNOTATION, Source,
 };
 use sluice_api::workload::Workload;
 use sluice_core::model::Repository;
@@ -31,21 +31,44 @@ fn joins(object: &impl ResourceExt) -> Vec<String> {
 }
 
 fn verdict(object: &impl ResourceExt, suspended: bool, status: &FluxStatus) -> Verdict {
-    let opted_out = |map: &BTreeMap<String, String>| map.get(RECONCILE_ANNOTATION).is_some_and(|v| v == "disabled");
+    let opted_out =
+        |map: &BTreeMap<String, String>| map.get(RECONCILE_ANNOTATION).is_some_and(|v| v == "disabled");
+    let opted_out = opted_out(object.annotations()) || opted_out(object.labels());
     health::flux(&FluxView {
         generation: object.meta().generation.unwrap_or_default(),
         terminating: object.meta().deletion_timestamp.is_some(),
-        suspended: suspended || opted_out(object.annotations()) || opted_out(object.labels()),
+        suspended: match (suspended, opted_out) {
+            (true, _) => Some("flux resume, once it may go on"),
+            (false, true) => Some("remove kustomize.toolkit.fluxcd.io/reconcile: disabled from it"),
+            (false, false) => None,
+        },
         observed_generation: status.observed_generation,
         conditions: &status.conditions,
     })
 }
 
-fn inventory(status: &FluxStatus) -> Vec<(String, String, Kind)> {
+fn inventory(status: &FluxStatus) -> Vec<ObjectKey> {
     let entries = status.inventory.iter().flat_map(|i| &i.entries).filter_map(InventoryEntry::object);
     entries
-        .filter_map(|(namespace, name, kind)| Some((namespace.into(), name.into(), Kind::workload(kind)?)))
+        .filter_map(|(namespace, name, group, kind)| {
+            let kind = Kind::made(group, kind)?;
+            Some(ObjectKey { kind, namespace: namespace.into(), name: name.into() })
+        })
         .collect()
+}
+
+/// The Kustomization or HelmRelease that made an object, by its labels. An object may carry both
+/// owners when a Kustomization made the HelmRelease: the release is the nearer one. What claims to
+/// have made itself, as Flux's own Kustomization does, has no owner.
+fn owner(kind: Kind, object: &impl ResourceExt) -> Option<ObjectKey> {
+    let label = |kind, keys: [&str; 2]| {
+        let labels = object.labels();
+        Some(ObjectKey { kind, name: labels.get(keys[0])?.clone(), namespace: labels.get(keys[1])?.clone() })
+    };
+    let by_helm = label(Kind::HelmRelease, HELM_OWNER);
+    by_helm
+        .or_else(|| label(Kind::Kustomization, KUSTOMIZE_OWNER))
+        .filter(|owner| *owner != key(kind, object))
 }
 
 /// What is kept of a Kustomization.
@@ -65,17 +88,26 @@ pub fn kustomization(object: &Kustomization) -> Fact {
     }
     let version = facets.get(&Facet::Tag).cloned().unwrap_or_else(|| short(&applied));
     let namespace = source.namespace.clone().or_else(|| object.namespace()).unwrap_or_default();
+    let inventory = inventory(&status);
+    let generation = object.metadata.generation.unwrap_or_default();
     Fact::Flux(FluxFact {
         joins: joins(object),
+        owner: owner(Kind::Kustomization, object),
+        attempt: status.last_attempted_revision.clone().map(|revision| (generation, revision)),
+        at_work: health::is_at_work(&status.conditions),
         verdict: verdict(object, object.spec.suspend, &status),
         version,
         facets,
         natural,
         git_source: (source.kind == "GitRepository").then(|| (namespace, source.name.clone())),
-        inventory: inventory(&status),
-        covers: object.spec.wait,
+        covers: object.spec.wait || inventory.iter().all(|made| is_checked(made, &object.spec.health_checks)),
+        inventory,
         elsewhere: object.spec.kube_config.is_some(),
     })
+}
+
+fn is_checked(made: &ObjectKey, checks: &[HealthCheck]) -> bool {
+    checks.iter().any(|c| c.kind == made.kind.name() && c.name == made.name && c.namespace == made.namespace)
 }
 
 /// What is kept of a HelmRelease.
@@ -95,12 +127,18 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
     if let Some(app) = newest.and_then(|s| s.app_version.clone()).filter(|a| !a.is_empty()) {
         facets.insert(Facet::App, app);
     }
+    if let Some(digest) = newest.and_then(|s| s.oci_digest.clone()).filter(|d| !d.is_empty()) {
+        facets.insert(Facet::Digest, digest);
+    }
     let template = object.spec.chart.as_ref().map(|c| &c.spec.source_ref);
-    let git_source = template.filter(|s| s.kind == "GitRepository").map(|s| {
-        (s.namespace.clone().or_else(|| object.namespace()).unwrap_or_default(), s.name.clone())
-    });
+    let git_source = template
+        .filter(|s| s.kind == "GitRepository")
+        .map(|s| (s.namespace.clone().or_else(|| object.namespace()).unwrap_or_default(), s.name.clone()));
     Fact::Flux(FluxFact {
         joins: joins(object),
+        owner: owner(Kind::HelmRelease, object),
+        attempt: None,
+        at_work: health::is_at_work(&status.conditions),
         verdict: verdict(object, object.spec.suspend, &status),
         version: chart,
         facets,
@@ -114,52 +152,58 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
 
 /// What is kept of a Deployment or its kin; nothing of one that Flux did not make.
 pub fn workload(kind: Kind, object: &Workload) -> Option<Fact> {
-    let label = |keys: [&str; 2]| {
-        let labels = object.labels();
-        Some((labels.get(keys[0])?.clone(), labels.get(keys[1])?.clone()))
-    };
-    // A chart's objects carry both owners when a Kustomization made the HelmRelease: the release is
-    // the nearer one.
-    let (kind_of_owner, (name, namespace)) = label(HELM_OWNER)
-        .map(|l| (Kind::HelmRelease, l))
-        .or_else(|| label(KUSTOMIZE_OWNER).map(|l| (Kind::Kustomization, l)))?;
+    let owner = owner(kind, object)?;
     let state = object.status.clone().unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
     let terminating = object.metadata.deletion_timestamp.is_some();
     Some(Fact::Workload(WorkloadFact {
-        owner: ObjectKey { kind: kind_of_owner, namespace, name },
+        owner,
         verdict: health::workload(kind.name(), generation, terminating, &object.spec, &state),
         images: object.spec.images(),
     }))
 }
 
-/// What is kept of a GitRepository.
+/// What is kept of a GitRepository. Where it follows a tag, a range or one commit it follows no
+/// branch, whatever else it names.
 pub fn git_repository(object: &Source) -> Fact {
     let reference = object.spec.reference.clone().unwrap_or_default();
-    let branch = reference
-        .branch
-        .or_else(|| reference.name.map(|n| n.trim_start_matches("refs/heads/").to_string()))
-        .unwrap_or_else(|| if reference.tag.or(reference.semver).is_some() { String::new() } else { "master".into() });
+    let pinned = reference.tag.or(reference.semver).or(reference.commit).is_some();
+    let branch = match (reference.name, reference.branch) {
+        (Some(name), _) => name.strip_prefix("refs/heads/").unwrap_or_default().to_string(),
+        _ if pinned => String::new(),
+        (None, branch) => branch.unwrap_or_else(|| "master".into()),
+    };
     Fact::Source(Repository { url: object.spec.url.clone(), branch })
 }
 
-/// Tag and digest of an OCI revision: `6.1.8@sha256:...`, `sha256:...`, or only a tag.
+/// Tag and digest of an OCI revision: `6.1.8@sha256:...`, `sha256:...`, and what Flux wrote before
+/// 0.40: a digest without its algorithm, alone or after a tag and a slash.
 fn artifact(revision: &str) -> (Option<String>, Option<String>) {
-    match revision.rsplit_once('@') {
-        Some((tag, digest)) => (Some(tag.into()), Some(digest.into())),
-        None if revision.contains(':') => (None, Some(revision.into())),
-        None => (Some(revision.into()), None),
+    let is_sum = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if let Some((tag, digest)) = revision.rsplit_once('@') {
+        return (Some(tag.into()), Some(digest.into()));
+    }
+    match revision.rsplit_once('/') {
+        Some((tag, sum)) if is_sum(sum) => (Some(tag.into()), Some(format!("sha256:{sum}"))),
+        _ if is_sum(revision) => (None, Some(format!("sha256:{revision}"))),
+        _ if revision.contains(':') => (None, Some(revision.into())),
+        _ => (Some(revision.into()), None),
     }
 }
 
-/// A revision with its long checksums cut, as the flux command line shows it.
+/// A revision with its long checksums cut to eight digits, as the flux command line shows it.
 pub fn short(revision: &str) -> String {
-    match revision.rsplit_once(':') {
-        Some((head, sum)) if sum.len() >= 40 && sum.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            format!("{head}:{}", &sum[..8])
-        }
-        _ => revision.into(),
+    let is_hex = |c: char| c.is_ascii_hexdigit();
+    let mut shown = String::new();
+    let mut rest = revision;
+    while let Some(start) = rest.find(is_hex) {
+        let (before, run) = rest.split_at(start);
+        let (run, after) = run.split_at(run.find(|c| !is_hex(c)).unwrap_or(run.len()));
+        shown += before;
+        shown += if (40..=128).contains(&run.len()) { &run[..8] } else { run };
+        rest = after;
     }
+    shown + rest
 }
 
 /// Repository and tag (else digest) of an image; a registry's port is no tag.

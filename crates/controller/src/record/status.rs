@@ -114,10 +114,13 @@ fn target_status(
     earlier: Option<&api::TargetStatus>,
 ) -> api::TargetStatus {
     let health = shown.health();
-    // Flux says since when a workload is as it is; since when a target cannot be read, only we know.
-    let unchanged = earlier.filter(|e| e.health == translate::api_health(health)).and_then(|e| e.since.clone());
-    let by_flux = shown.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
-    let since = by_flux.or(unchanged).unwrap_or_else(|| translate::time(facts.now));
+    // Flux writes a new time whenever it has gone through a Kustomization again: what stays as it is
+    // keeps the time that it had.
+    let unchanged =
+        earlier.filter(|e| e.health == translate::api_health(health)).and_then(|e| e.since.clone());
+    let by_flux =
+        || shown.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
+    let since = unchanged.or_else(by_flux).unwrap_or_else(|| translate::time(facts.now));
     let quiet = matches!(health, Health::Ready | Health::Progressing);
     let app = facts.object.spec.app_ref.clone().unwrap_or_default();
     api::TargetStatus {
@@ -173,23 +176,26 @@ fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentSt
         let mixed = if status.targets.iter().any(|t| t.revision.is_some()) { "mixed" } else { "?" };
         runs.push(format!("{}:{}", environment.name, shown.as_deref().unwrap_or(mixed)));
         if let Some(promotion) = &status.promotion {
-            promoting.push(format!("{}→{} {:?}", promotion.revision, environment.name, promotion.phase));
+            let revision = crate::observe::trim::short(&promotion.revision);
+            promoting.push(format!("{revision}→{} {:?}", environment.name, promotion.phase));
         }
     }
     api::Summary { environments: runs.join(" "), promoting: promoting.join(", ") }
 }
 
 fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentStatus>) -> Vec<Condition> {
-    let refused: Vec<String> = facts
-        .decision
-        .notes
-        .iter()
-        .filter(|(_, n)| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
-        .map(|(_, n)| n.message.clone())
+    let notes = facts.pipeline.environments.iter().filter_map(|e| facts.decision.notes.get(&e.name));
+    let refused: Vec<String> = notes
+        .filter(|n| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
+        .map(|n| n.message.clone())
         .collect();
     let mut unreadable = Vec::new();
     let mut moving = Vec::new();
-    for (name, environment) in environments {
+    let in_order = || {
+        let names = facts.pipeline.environments.iter().map(|e| e.name.as_str());
+        names.filter_map(|name| Some((name, environments.get(name)?)))
+    };
+    for (name, environment) in in_order() {
         for target in &environment.targets {
             match target.health {
                 api::Health::Unknown => unreadable.push(format!("{name}/{}: {}", target.name, target.error)),
@@ -198,8 +204,7 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
             }
         }
     }
-    let pending: Vec<String> = environments
-        .iter()
+    let pending: Vec<String> = in_order()
         .filter(|(_, e)| !e.message.is_empty())
         .map(|(name, e)| format!("{name}: {}", e.message))
         .collect();
@@ -220,7 +225,10 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
     if !pending.is_empty() {
         wanted.push(("PromotionPending", true, "Waiting", pending.join("; ")));
     }
-    wanted.into_iter().map(|(type_, status, reason, message)| condition(facts, type_, status, reason, message)).collect()
+    wanted
+        .into_iter()
+        .map(|(type_, status, reason, message)| condition(facts, type_, status, reason, message))
+        .collect()
 }
 
 /// The longest message that a condition may have.

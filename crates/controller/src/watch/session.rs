@@ -274,6 +274,7 @@ impl Session {
 }
 
 /// Why a watch ended.
+#[derive(PartialEq)]
 enum Ended {
     NobodyListens,
     Gone,
@@ -326,7 +327,12 @@ impl Scope<'_> {
                 _ => None,
             };
             let why = cause::kind(&self.session.key, kind, namespace.as_deref(), &cause);
-            match (tell(ClusterEvent::Unreadable(kind, namespace.clone(), why)), over) {
+            let narrowed = over == Some(Ended::Forbidden) && namespace.is_none() && kind != Kind::Namespace;
+            let event = match narrowed {
+                true => ClusterEvent::Narrowed(kind),
+                false => ClusterEvent::Unreadable(kind, namespace.clone(), why),
+            };
+            match (tell(event), over) {
                 (true, Some(over)) => ControlFlow::Break(over),
                 (told, _) => listening(told),
             }

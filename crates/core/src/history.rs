@@ -1,0 +1,63 @@
+//! How much of the past is kept: enough to see what happened and to roll back, no more.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Phase, Promotion};
+
+/// How many revisions that once succeeded are kept beside the newest records: the one that runs and
+/// the one to go back to.
+const TO_ROLL_BACK: usize = 2;
+
+/// The promotions whose records may go: of each environment all that have ended, but for the newest
+/// `keep` and for those that are needed to roll back.
+pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
+    let mut environments: BTreeMap<&str, Vec<&Promotion>> = BTreeMap::new();
+    for promotion in promotions.iter().filter(|p| p.phase.has_ended()) {
+        environments.entry(&promotion.environment).or_default().push(promotion);
+    }
+    let mut surplus = Vec::new();
+    for mut ended in environments.into_values().filter(|e| e.len() > keep) {
+        ended.sort_by_key(|p| std::cmp::Reverse(p.sequence));
+        let needed: Vec<u64> =
+            ended.iter().filter(|p| p.phase == Phase::Succeeded).take(TO_ROLL_BACK).map(|p| p.sequence).collect();
+        let old = ended.into_iter().skip(keep).filter(|p| !needed.contains(&p.sequence));
+        surplus.extend(old.map(|p| p.name.clone()));
+    }
+    surplus
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::revision::{FacetKey, Revision};
+
+    fn promotion(sequence: u64, phase: Phase) -> Promotion {
+        let key: FacetKey = "HelmRelease/app:chart".parse().unwrap();
+        Promotion {
+            name: format!("p{sequence}"),
+            environment: "prod".into(),
+            revision: Revision::new(BTreeMap::from([(key, sequence.to_string())])).unwrap(),
+            run: 0,
+            sequence,
+            phase,
+            approved: false,
+            gates: Vec::new(),
+            retry: None,
+            next_attempt: None,
+            delivered: None,
+            has_open_request: false,
+            message: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_newest_stay_and_what_is_needed_to_go_back() {
+        use Phase::{Delivered, Failed, Succeeded, Superseded};
+        let phases = [Succeeded, Succeeded, Superseded, Succeeded, Failed, Failed, Superseded, Delivered];
+        let all: Vec<_> = phases.iter().enumerate().map(|(i, p)| promotion(i as u64, *p)).collect();
+        assert_eq!(surplus(&all, 3), ["p2", "p0"]);
+        assert_eq!(surplus(&all, 100), Vec::<String>::new());
+    }
+}
