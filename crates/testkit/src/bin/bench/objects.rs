@@ -1,0 +1,152 @@
+//! The objects that everything is measured on, with the fields that real controllers write.
+
+use serde_json::{Value, json};
+
+/// The environments of every pipeline, in order; each has one target.
+pub const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
+/// The chart version that runs everywhere at first.
+pub const VERSION: &str = "6.1.5";
+
+/// The path of namespaces.
+pub const NAMESPACES: &str = "/api/v1/namespaces";
+/// The path of all HelmReleases.
+pub const HELM: &str = "/apis/helm.toolkit.fluxcd.io/v2";
+/// The path of our own kinds.
+pub const SLUICE: &str = "/apis/pipelines.weave.works/v1alpha1";
+
+const DIGEST: &str = "sha256:f6f1ebf1e1c4a4ab9e7d9bd4d6f4e5dd24c4e5d34fe6a4d2d6ea6b9e0ab7b5c2";
+const NOW: &str = "2025-01-01T00:00:00Z";
+
+/// The namespace of an application in an environment.
+pub fn namespace(application: &str, environment: &str) -> String {
+    format!("{application}-{environment}")
+}
+
+/// A HelmRelease as a Kustomization applies it.
+pub fn helm_release(application: &str, environment: &str) -> Value {
+    let namespace = namespace(application, environment);
+    json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2",
+        "kind": "HelmRelease",
+        "metadata": {
+            "name": application,
+            "namespace": namespace,
+            "labels": {
+                "app.kubernetes.io/part-of": application,
+                "kustomize.toolkit.fluxcd.io/name": "apps",
+                "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+            },
+        },
+        "spec": {
+            "interval": "10m",
+            "releaseName": application,
+            "chart": {"spec": {"chart": application, "version": VERSION, "interval": "5m",
+                "sourceRef": {"kind": "HelmRepository", "name": "charts", "namespace": "flux-system"}}},
+            "install": {"remediation": {"retries": 3}},
+            "upgrade": {"remediation": {"retries": 3, "remediateLastFailure": true}},
+            "values": {
+                "replicaCount": 2,
+                "ui": {"color": "#34577c", "message": format!("{application} in {environment}")},
+                "ingress": {"enabled": true, "className": "nginx", "hosts": [
+                    {"host": format!("{namespace}.example.com"), "paths": [{"path": "/", "pathType": "Prefix"}]}]},
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+            },
+        },
+    })
+}
+
+/// The status of a HelmRelease that runs a chart version healthily: everything helm-controller
+/// writes after an upgrade.
+pub fn healthy(application: &str, environment: &str, version: &str) -> Value {
+    let namespace = namespace(application, environment);
+    let said = format!(
+        "Helm upgrade succeeded for release {namespace}/{application}.v2 with chart {application}@{version}"
+    );
+    let condition = |type_: &str| {
+        json!({"type": type_, "status": "True", "reason": "UpgradeSucceeded", "message": said,
+            "observedGeneration": 1, "lastTransitionTime": NOW})
+    };
+    let snapshot = |number: i64, status: &str, version: &str| {
+        json!({"name": application, "namespace": namespace, "version": number, "status": status,
+            "chartName": application, "chartVersion": version, "appVersion": version, "action": "upgrade",
+            "configDigest": DIGEST, "digest": DIGEST, "firstDeployed": NOW, "lastDeployed": NOW})
+    };
+    let entry = |group: &str, kind: &str, v: &str| json!({"id": format!("{namespace}_{application}_{group}_{kind}"), "v": v});
+    json!({"status": {
+        "observedGeneration": 1,
+        "lastAttemptedGeneration": 1,
+        "lastAttemptedReleaseAction": "upgrade",
+        "lastAttemptedRevision": version,
+        "lastAttemptedConfigDigest": DIGEST,
+        "storageNamespace": namespace,
+        "helmChart": format!("flux-system/{namespace}-{application}"),
+        "conditions": [condition("Ready"), condition("Released")],
+        "history": [snapshot(2, "deployed", version), snapshot(1, "superseded", "6.1.4")],
+        "inventory": {"entries": [
+            entry("apps", "Deployment", "v1"),
+            entry("", "Service", "v1"),
+            entry("", "ServiceAccount", "v1"),
+            entry("networking.k8s.io", "Ingress", "v1"),
+        ]},
+    }})
+}
+
+/// A Deployment as that release makes it.
+pub fn deployment(application: &str, environment: &str) -> Value {
+    let namespace = namespace(application, environment);
+    let labels = json!({"app.kubernetes.io/name": application});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": application, "namespace": namespace, "labels": {
+            "app.kubernetes.io/name": application,
+            "app.kubernetes.io/managed-by": "Helm",
+            "helm.toolkit.fluxcd.io/name": application,
+            "helm.toolkit.fluxcd.io/namespace": namespace,
+        }},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{
+                "name": application,
+                "image": format!("ghcr.io/example/{application}:{VERSION}"),
+                "ports": [{"name": "http", "containerPort": 9898}],
+                "livenessProbe": {"httpGet": {"path": "/healthz", "port": 9898}},
+                "readinessProbe": {"httpGet": {"path": "/readyz", "port": 9898}},
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+            }]},
+        }},
+    })
+}
+
+/// The status of that Deployment once its pods run.
+pub fn rolled_out() -> Value {
+    let condition = |type_: &str, reason: &str| {
+        json!({"type": type_, "status": "True", "reason": reason, "message": "as it should be",
+            "lastTransitionTime": NOW, "lastUpdateTime": NOW})
+    };
+    json!({"status": {
+        "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
+        "conditions": [
+            condition("Available", "MinimumReplicasAvailable"),
+            condition("Progressing", "NewReplicaSetAvailable"),
+        ],
+    }})
+}
+
+/// A pipeline of an application through all environments.
+pub fn pipeline(application: &str, place: &str, environments: &[&str], promotion: &Value) -> Value {
+    let environments: Vec<Value> = environments
+        .iter()
+        .map(|name| json!({"name": name, "targets": [{"namespace": namespace(application, name)}]}))
+        .collect();
+    json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1",
+        "kind": "Pipeline",
+        "metadata": {"name": application, "namespace": place},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": application},
+            "environments": environments,
+            "promotion": promotion,
+        },
+    })
+}
