@@ -46,6 +46,8 @@ pub struct HealthCheck {
     pub kind: String,
     /// The object's name.
     pub name: String,
+    /// The object's namespace.
+    pub namespace: String,
 }
 
 /// Present where Flux applies to another cluster; what it says is Flux's business.
@@ -153,12 +155,12 @@ pub struct InventoryEntry {
 }
 
 impl InventoryEntry {
-    /// Namespace, name and kind of the object.
-    pub fn object(&self) -> Option<(&str, &str, &str)> {
+    /// Namespace, name, group and kind of the object.
+    pub fn object(&self) -> Option<(&str, &str, &str, &str)> {
         let (namespace, rest) = self.id.split_once('_')?;
         let (rest, kind) = rest.rsplit_once('_')?;
-        let (name, _group) = rest.rsplit_once('_')?;
-        Some((namespace, name, kind))
+        let (name, group) = rest.rsplit_once('_')?;
+        Some((namespace, name, group, kind))
     }
 }
 
@@ -174,6 +176,8 @@ pub struct Snapshot {
     pub chart_version: String,
     /// The chart's appVersion.
     pub app_version: Option<String>,
+    /// The digest of the OCI artifact that the chart came from.
+    pub oci_digest: Option<String>,
 }
 
 /// What Sluice reads of a source's spec.
@@ -199,6 +203,8 @@ pub struct SourceReference {
     pub tag: Option<String>,
     /// A range of tags.
     pub semver: Option<String>,
+    /// One commit.
+    pub commit: Option<String>,
 }
 
 /// What Sluice reads of a source's status.

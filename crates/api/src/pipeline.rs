@@ -26,7 +26,11 @@ use crate::promotion::Phase;
     doc = "Pipeline names the environments an application goes through, in order, and how each revision is promoted from one to the next.",
     printcolumn(name = "Application", type_ = "string", json_path = ".spec.appRef.name"),
     printcolumn(name = "Environments", type_ = "string", json_path = ".status.summary.environments"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Promoting", type_ = "string", json_path = ".status.summary.promoting"),
     printcolumn(
         name = "Status",
@@ -183,7 +187,7 @@ pub struct PromotionPolicy {
     /// Failed, as a duration such as `30m`. Default 30m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(h|m|s))+$')").message("timeout is a duration such as 30m or 1h30m"))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$') && self.matches('[1-9]')").message("timeout is a duration such as 30m or 1h30m: hours, minutes and seconds in this order, and more than none"))]
     pub timeout: Option<String>,
     /// How a revision is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]

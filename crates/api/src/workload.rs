@@ -26,11 +26,21 @@ pub struct WorkloadSpec {
 
 /// How a StatefulSet or DaemonSet replaces its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete.
     #[serde(rename = "type")]
     pub type_: String,
+    /// How a rolling update goes.
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// How a StatefulSet's pods are replaced one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RollingUpdate {
+    /// StatefulSet: pods below this number keep the old template.
+    pub partition: Option<i64>,
 }
 
 /// The job template of a CronJob.
@@ -91,12 +101,16 @@ pub struct WorkloadState {
     pub available_replicas: i64,
     /// Pods that are ready.
     pub ready_replicas: i64,
+    /// StatefulSet: pods of the revision that was there before.
+    pub current_replicas: i64,
     /// StatefulSet: the revision that is running.
     pub current_revision: String,
     /// StatefulSet: the revision that is being rolled out.
     pub update_revision: String,
     /// DaemonSet: pods that should run.
     pub desired_number_scheduled: i64,
+    /// DaemonSet: pods that run where they should.
+    pub current_number_scheduled: i64,
     /// DaemonSet: pods of the current template.
     pub updated_number_scheduled: i64,
     /// DaemonSet: pods that have been ready for long enough.
@@ -113,6 +127,7 @@ impl WorkloadSpec {
             (None, Some(job)) => &job.spec.template.spec,
             (None, None) => return Vec::new(),
         };
-        pod.init_containers.iter().chain(&pod.containers).map(|c| c.image.clone()).collect()
+        let images = pod.init_containers.iter().chain(&pod.containers).map(|c| c.image.clone());
+        images.filter(|image| !image.is_empty()).collect()
     }
 }
