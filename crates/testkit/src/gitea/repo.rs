@@ -4,7 +4,7 @@
 use super::api::Api;
 use super::server::Gitea;
 use crate::git::{Change, Repo};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -114,9 +114,27 @@ impl ForgeRepo {
     /// # Errors
     /// When there is one for this branch, or the branch has no change.
     pub async fn open_pull(&self, head: &str, base: &str, title: &str) -> Result<Pull> {
+        self.until_known(head).await?;
+        self.until_known(base).await?;
         let body = json!({"head": head, "base": base, "title": title});
         let answer = self.api.post(&self.path("pulls"), body).await?;
         serde_json::from_value(answer).context("Gitea's pull request has changed")
+    }
+
+    /// Waits until Gitea's own records know the end of a branch. It accepts a push first and takes
+    /// note later, and answers 404 in between.
+    ///
+    /// # Errors
+    /// When it takes too long, or there is no such branch.
+    pub async fn until_known(&self, branch: &str) -> Result<()> {
+        let sha = self.disk.head(branch)?;
+        let path = self.path(&format!("branches/{branch}"));
+        crate::eventually(crate::PATIENCE, async || {
+            let known = self.api.get(&path).await?;
+            ensure!(known["commit"]["id"] == sha.as_str(), "Gitea does not know {sha} on {branch} yet");
+            Ok(())
+        })
+        .await
     }
 
     /// Merges a pull request with a merge commit. Gitea needs a moment to know whether a new one

@@ -82,6 +82,7 @@ impl Gitea {
         let url = format!("{}/{}/{name}", self.url, Self::USER);
         let repo = ForgeRepo::new(api, name, folder, url, &self.token);
         repo.commit("main", "initial commit", files)?;
+        repo.until_known("main").await?;
         Ok(repo)
     }
 

@@ -125,3 +125,21 @@ pub fn shape(value: &Value) -> Value {
 pub fn revision(repo: &Repo) -> Result<String> {
     Ok(format!("main@sha1:{}", repo.head("main").context("a head")?))
 }
+
+#[test]
+fn it_goes_on_when_its_cluster_comes_back() -> Result<()> {
+    crate::run(async {
+        let plane = ControlPlane::start().await?;
+        let cluster = plane.cluster("restless").await?;
+        cluster.install_flux_crds().await?;
+        let flux = StandIn::start(&cluster.kubeconfig(), options())?;
+        let git = GitServer::start()?;
+        let stage = Stage { cluster, git, flux };
+        stage.cluster.stop();
+        stage.cluster.start().await?;
+        stage.repository("back", &[("a", "b")]).await?;
+        let sources = stage.api("GitRepository", "back").await?;
+        until(&sources, "fleet", |s| reason(s, "Ready") == "True/Succeeded").await?;
+        Ok(())
+    })
+}
