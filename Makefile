@@ -1,0 +1,76 @@
+# What people and CI do here. `make` alone says what there is.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Where cargo puts what it builds: its own default unless the environment says otherwise.
+target := $(or $(CARGO_TARGET_DIR),target)
+servers := hack/controlplane/build.sh
+
+# How many tests of one binary run at once. They wait more than they compute.
+TEST_THREADS ?= 4
+# Seconds that each long step may take.
+BUILD_DEADLINE ?= 3600
+TEST_DEADLINE ?= 3600
+BENCH_DEADLINE ?= 3600
+
+.PHONY: help
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## Build the binary: target/release/sluice
+	@.ci/need rust
+	cargo build --release -p sluice
+
+.PHONY: demo
+demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "demo: ok"
+	@.ci/need rust git cc servers
+	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@cargo build --quiet --release -p sluice
+	@cargo build --quiet -p sluice-testkit --bin demo
+	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/release/sluice
+
+.PHONY: test
+test: ## Run every test, on real servers
+	@.ci/need rust git cc servers
+	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
+	@.ci/within $(TEST_DEADLINE) 'the tests' cargo test --workspace -- --test-threads=$(TEST_THREADS)
+
+.PHONY: lint
+lint: ## Check format, lints, generated files and the rules of the house
+	@.ci/need rust lints git cc
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	@cargo run --quiet -p sluice -- crds | diff -u deploy/crds.yaml - || \
+	  { echo '✗ deploy/crds.yaml is not what the code says: run make crds and commit it' >&2; exit 1; }
+	cargo test --quiet -p sluice --test house
+
+.PHONY: bench
+bench: ## Measure the budgets and print them (BENCH='size help' for some; --help for flags)
+	@.ci/need rust git cc servers
+	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@cargo build --quiet --release -p sluice
+	@cargo build --quiet --release -p sluice-testkit --bin bench
+	@.ci/within $(BENCH_DEADLINE) 'the measurements' $(target)/release/bench --sluice $(target)/release/sluice $(BENCH)
+
+.PHONY: controlplane
+controlplane: ## Build kube-apiserver and etcd; the last line is their folder
+	@$(servers) controlplane
+
+.PHONY: forge
+forge: ## Build Gitea; the last line is its folder
+	@$(servers) forge
+
+.PHONY: crds
+crds: ## Write deploy/crds.yaml anew from the code
+	@.ci/need rust cc
+	@cargo run --quiet -p sluice -- crds > deploy/crds.yaml.part
+	@mv deploy/crds.yaml.part deploy/crds.yaml

@@ -1,0 +1,200 @@
+//! The rules of the house that no compiler checks: who may depend on whom, where nothing waits, how
+//! long a file may be, and what no file may name. Each failure says where, and what to do.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Who may depend on whom. What is not here may depend on nobody of ours.
+const EDGES: [(&str, &[&str]); 6] = [
+    ("sluice", &["sluice-controller", "sluice-web", "sluice-cli"]),
+    ("sluice-controller", &["sluice-delivery", "sluice-core", "sluice-api"]),
+    ("sluice-delivery", &["sluice-core"]),
+    ("sluice-web", &["sluice-core"]),
+    ("sluice-cli", &["sluice-core", "sluice-api"]),
+    ("sluice-testkit", &["sluice-api"]),
+];
+
+/// The most lines that a file of code may have.
+const LONGEST: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn fails(broken: &[String]) -> Result<()> {
+    ensure!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+    Ok(())
+}
+
+/// Runs a program in the checkout and returns what it printed.
+fn output(program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = Command::new(program).args(arguments).current_dir(root()).output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
+}
+
+/// The files of the checkout, those that are not committed yet included.
+fn files() -> Result<Vec<String>> {
+    // A checkout that somebody else owns, as in a container, is a checkout all the same.
+    let listed = output(
+        "git",
+        &["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+    )?;
+    let listed = String::from_utf8(listed)?;
+    Ok(listed.split('\0').filter(|path| root().join(path).is_file()).map(str::to_owned).collect())
+}
+
+fn code() -> Result<Vec<(String, String)>> {
+    let ours = files()?.into_iter().filter(|path| path.starts_with("crates/") && path.ends_with(".rs"));
+    ours.map(|path| {
+        let text = std::fs::read_to_string(root().join(&path)).with_context(|| path.clone())?;
+        Ok((path, text))
+    })
+    .collect()
+}
+
+#[test]
+fn dependencies_point_one_way() -> Result<()> {
+    let told = output(env!("CARGO"), &["metadata", "--no-deps", "--offline", "--format-version=1"])?;
+    let told: Value = serde_json::from_slice(&told)?;
+    let packages = told["packages"].as_array().context("cargo metadata names no packages")?;
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    ensure!(ours.contains("sluice") && ours.contains("sluice-core"), "not our workspace: {ours:?}");
+    let mut broken = Vec::new();
+    for package in packages {
+        let from = name(package);
+        let allowed = EDGES.iter().find(|(who, _)| *who == from).map_or(&[][..], |(_, whom)| whom);
+        let edges = package["dependencies"].as_array().context("no dependencies")?;
+        for edge in edges.iter().filter(|e| ours.contains(&name(e)) && e["kind"] != "dev") {
+            let to = name(edge);
+            if allowed.contains(&to.as_str()) {
+                continue;
+            }
+            let place = package["manifest_path"].as_str().unwrap_or(&from);
+            let place = place.rsplit("crates/").next().unwrap_or(place);
+            broken.push(match to.as_str() {
+                "sluice-testkit" => format!(
+                    "crates/{place}: sluice-testkit is for tests only: move it to [dev-dependencies]"
+                ),
+                _ if allowed.is_empty() => format!(
+                    "crates/{place}: {from} depends on {to}, and may know nobody of ours: move what it needs \
+                     into it, or hand it over as a value"
+                ),
+                _ => format!(
+                    "crates/{place}: {from} depends on {to}, and may only know {}: move the code to where the \
+                     arrow of ARCHITECTURE.md allows it",
+                    allowed.join(", ")
+                ),
+            });
+        }
+    }
+    fails(&broken)
+}
+
+/// A line of code without its comment.
+fn bare(line: &str) -> &str {
+    line.split("//").next().unwrap_or(line)
+}
+
+/// Whether a text has this word, not as a part of a longer one.
+fn has_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let after = text[at + word.len()..].chars().next();
+        !text[..at].chars().next_back().is_some_and(part) && !after.is_some_and(part)
+    })
+}
+
+#[test]
+fn what_decides_and_what_observes_neither_waits_nor_asks() -> Result<()> {
+    let core = ("crates/core/src/", &["async", "await", "kube", "k8s_openapi", "tokio", "Client"][..]);
+    let observe = ("crates/controller/src/observe/", &["async", "await", "Client"][..]);
+    let code = code()?;
+    let mut broken = Vec::new();
+    for (folder, forbidden) in [core, observe] {
+        let inside: Vec<_> = code.iter().filter(|(path, _)| path.starts_with(folder)).collect();
+        ensure!(!inside.is_empty(), "{folder} is empty: tell this test where it went");
+        for (path, text) in inside {
+            for (number, line) in text.lines().enumerate() {
+                for word in forbidden.iter().filter(|word| has_word(bare(line), word)) {
+                    broken.push(format!(
+                        "{path}:{}: {word}: {folder} is a pure function of what it is given. Do the waiting and \
+                         asking in crates/controller/src/watch or act, and hand the outcome over as a value",
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn no_file_is_too_long_to_read() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()? {
+        let lines = text.lines().count();
+        if lines > LONGEST {
+            broken.push(format!(
+                "{path}: {lines} lines, and {LONGEST} are the most: it does more than one thing; give the second \
+                 a file of its own"
+            ));
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn every_file_says_first_why_it_exists() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()? {
+        if path.split('/').nth(2) == Some("src") && !text.starts_with("//!") {
+            broken.push(format!("{path}:1: begins without //!: say in at most five lines why this file exists"));
+        }
+    }
+    fails(&broken)
+}
+
+/// What must not be in a file: in halves, so that this one does not name it.
+fn forbidden() -> [(String, &'static str); 9] {
+    let machine = "a path of one machine: name it relative to the checkout, or take it from the environment";
+    let registry = "a registry's host: everybody reaches registries by another way; leave it to the tool's settings";
+    [
+        (format!("/{}/", "work"), machine),
+        (format!("/{}/", "root"), machine),
+        (format!("/{}/", "home"), machine),
+        (format!("proxy.{}", "golang.org"), registry),
+        (format!("sum.{}", "golang.org"), registry),
+        (format!("index.{}", "crates.io"), registry),
+        (format!("static.{}", "crates.io"), registry),
+        (format!("registry.{}", "npmjs.org"), registry),
+        (format!("artifac{}", "tory"), registry),
+    ]
+}
+
+#[test]
+fn no_file_names_one_machine_or_a_registry() -> Result<()> {
+    let forbidden = forbidden();
+    let mut broken = Vec::new();
+    for path in files()? {
+        let bytes = std::fs::read(root().join(&path)).with_context(|| path.clone())?;
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            for (words, why) in &forbidden {
+                // A folder of that name deeper down is nobody's home.
+                let whole = |at: usize| {
+                    let before = line[..at].chars().next_back();
+                    !words.starts_with('/') || !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
+                };
+                if line.match_indices(words).any(|(at, _)| whole(at)) {
+                    broken.push(format!("{path}:{}: {words} is {why}", number + 1));
+                }
+            }
+        }
+    }
+    fails(&broken)
+}
