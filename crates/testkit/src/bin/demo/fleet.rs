@@ -66,6 +66,11 @@ impl Fleet {
         self.folder().join("kubeconfig")
     }
 
+    /// The kubeconfig of the controller, with the rights that `deploy/` grants and no others.
+    pub fn controller_kubeconfig(&self) -> PathBuf {
+        self.folder().join("controller.kubeconfig")
+    }
+
     /// A working copy of the repository, for a person.
     pub fn checkout(&self) -> PathBuf {
         self.folder().join("fleet")
@@ -76,13 +81,16 @@ impl Fleet {
         let mut hub = manifests::git_secret(GitServer::USER, GitServer::PASSWORD)?;
         for cluster in &self.leaves {
             hub.push_str("---\n");
-            hub.push_str(&manifests::cluster(cluster.name(), &cluster.kubeconfig())?);
+            hub.push_str(&manifests::cluster(cluster.name(), &cluster.user(manifests::USER, None)?)?);
+            cluster.apply_yaml(&manifests::TARGET_RIGHTS.join("---\n")).await?;
             cluster.namespace("flux-system").await?;
             let name = cluster.name();
             let yaml = manifests::bootstrap(name, self.repo.url(), GitServer::USER, GitServer::PASSWORD)?;
             cluster.apply_yaml(&yaml).await?;
         }
         self.hub.namespace(NAMESPACE).await?;
+        self.hub.apply_yaml(&manifests::HUB_RIGHTS.join("---\n")).await?;
+        std::fs::write(self.controller_kubeconfig(), self.hub.user(manifests::USER, None)?)?;
         self.hub.apply_yaml(&hub).await?;
         let all = std::iter::once(&self.hub).chain(&self.leaves);
         std::fs::write(self.kubeconfig(), joined(all)?)?;

@@ -14,6 +14,20 @@ pub const NEXT: &str = "6.1.8";
 /// The file whose version is that of dev.
 pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
 
+/// The user as whom Sluice works on every cluster: the service account of `deploy/`.
+pub const USER: &str = "system:serviceaccount:sluice-system:sluice";
+/// What `deploy/` grants it on the hub.
+pub const HUB_RIGHTS: [&str; 3] = [
+    include_str!("../../../../../deploy/namespace.yaml"),
+    include_str!("../../../../../deploy/reader/role.yaml"),
+    include_str!("../../../../../deploy/rbac.yaml"),
+];
+/// What `deploy/target` grants it on a cluster with targets.
+pub const TARGET_RIGHTS: [&str; 2] = [
+    include_str!("../../../../../deploy/reader/role.yaml"),
+    include_str!("../../../../../deploy/target/account.yaml"),
+];
+
 /// The files of the repository: one HelmRelease for each environment. Those behind dev carry a
 /// marker where Sluice sets the version.
 pub fn repository() -> Vec<(&'static str, String)> {

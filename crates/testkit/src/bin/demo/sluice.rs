@@ -1,5 +1,6 @@
 //! The real binary: as the controller, and as the command line.
 
+use crate::fleet::Fleet;
 use crate::say;
 use anyhow::{Context, Result, ensure};
 use sluice_testkit::Leash;
@@ -25,18 +26,19 @@ pub struct Sluice {
 }
 
 impl Sluice {
-    /// Starts the controller. Its cache and its log are in `folder`.
-    pub fn start(binary: &Path, kubeconfig: &Path, folder: &Path) -> Result<Sluice> {
+    /// Starts the controller. Its cache and its log are in the fleet's folder.
+    pub fn start(binary: &Path, fleet: &Fleet) -> Result<Sluice> {
+        let folder = fleet.folder();
         let metrics = free_address()?;
         let log = folder.join("sluice.log");
         let mut command = std::process::Command::new(binary);
         command.args(["controller", "--log-encoding=console", "--health-addr=0"]);
-        command.arg("--kubeconfig").arg(kubeconfig);
+        command.arg("--kubeconfig").arg(fleet.controller_kubeconfig());
         command.arg("--metrics-addr").arg(&metrics);
         command.arg("--cache-dir").arg(folder.join("cache"));
         let controller = Leash::start("sluice controller", &command, &log)?;
         let metrics = format!("http://{metrics}/metrics");
-        Ok(Sluice { controller, binary: binary.into(), kubeconfig: kubeconfig.into(), metrics, log })
+        Ok(Sluice { controller, binary: binary.into(), kubeconfig: fleet.kubeconfig(), metrics, log })
     }
 
     /// Comes back, with the end of its log, when the controller has ended.

@@ -33,8 +33,8 @@ pub async fn tell(once: bool, binary: &Path) -> Result<()> {
         .with_context(|| format!("the servers did not start within {DEADLINE:?}"))??;
     fleet.settle().await?;
     say::done(&format!("podinfo {FIRST} runs in dev (cluster dev), staging and prod (cluster live)"));
-    let mut sluice = Sluice::start(binary, &fleet.kubeconfig(), fleet.folder())?;
-    say::done("sluice controller runs, against the hub");
+    let mut sluice = Sluice::start(binary, &fleet)?;
+    say::done("sluice controller runs, with the rights that deploy/ grants and no others");
     fleet.pipeline().await?;
     say::done("the Pipeline is applied: dev → staging by itself, → prod when a person approves");
     let (tell, mut seen) = watch::channel(Seen::default());
