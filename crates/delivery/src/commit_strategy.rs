@@ -53,6 +53,10 @@ async fn commit(
         }
         let marked = cache.scan(&inner.git, access, &inner.counters, &base.id, &order.key()).await?;
         let edit = edit(order, &repository, branch, marked)?;
+        if edit.files.is_empty() && base.carries(&order.promotion) {
+            // A push of ours got there after all, while we were at it.
+            return Ok(Delivered::Committed { commit: base.id });
+        }
         if edit.files.is_empty() {
             return Ok(Delivered::AlreadySet { commit: base.id });
         }

@@ -1,8 +1,8 @@
 //! Counts of what went out, for metrics and for tests that hold the budgets.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What has gone out since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,37 +29,39 @@ impl Stats {
 /// The running counts behind [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    forge: Mutex<(BTreeMap<(&'static str, &'static str, u16), u64>, BTreeMap<String, u64>)>,
+    forge: Mutex<ForgeCounts>,
     pub(crate) fetches: AtomicU64,
     pub(crate) pushes: AtomicU64,
     pub(crate) rebuilds: AtomicU64,
 }
 
+#[derive(Debug, Default)]
+struct ForgeCounts {
+    calls: BTreeMap<(&'static str, &'static str, u16), u64>,
+    budget: BTreeMap<String, u64>,
+}
+
 impl Counters {
     pub(crate) fn forge_call(&self, forge: &'static str, method: &'static str, status: u16) {
-        *self.lock().0.entry((forge, method, status)).or_default() += 1;
+        *self.forge().calls.entry((forge, method, status)).or_default() += 1;
     }
 
     pub(crate) fn budget(&self, host: &str, left: u64) {
-        self.lock().1.insert(host.into(), left);
+        self.forge().budget.insert(host.into(), left);
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
-        let (forge_calls, forge_budget) = self.lock().clone();
+        let forge = self.forge();
         Stats {
-            forge_calls,
-            forge_budget,
+            forge_calls: forge.calls.clone(),
+            forge_budget: forge.budget.clone(),
             git_fetches: self.fetches.load(Ordering::Relaxed),
             git_pushes: self.pushes.load(Ordering::Relaxed),
             git_rebuilds: self.rebuilds.load(Ordering::Relaxed),
         }
     }
 
-    #[allow(clippy::type_complexity, reason = "private, and used here only")]
-    fn lock(
-        &self,
-    ) -> std::sync::MutexGuard<'_, (BTreeMap<(&'static str, &'static str, u16), u64>, BTreeMap<String, u64>)>
-    {
-        self.forge.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn forge(&self) -> MutexGuard<'_, ForgeCounts> {
+        self.forge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

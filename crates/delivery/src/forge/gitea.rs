@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::http::{ForgeHttp, Scheme, Shared};
+use super::pulls::Pulls;
 use super::{Draft, Forge, ForgeError, Found, State};
 use crate::address::Address;
 use crate::credentials::Credentials;
@@ -19,11 +19,7 @@ const PAGES: usize = 40;
 /// How far the forge's clock may be behind ours.
 const SKEW: SignedDuration = SignedDuration::from_hours(24);
 
-pub(crate) struct Gitea {
-    http: ForgeHttp,
-    owner: String,
-    name: String,
-}
+pub(crate) struct Gitea(Pulls);
 
 impl Gitea {
     pub(crate) fn new(
@@ -35,11 +31,7 @@ impl Gitea {
         let base = format!("{}/{prefix}", address.origin());
         let base = format!("{}/api/v1", base.trim_end_matches('/'));
         let http = ForgeHttp::new(ForgeKind::Gitea, &base, address, Scheme::Token, credentials, shared)?;
-        Ok(Gitea { http, owner: owner.into(), name: name.into() })
-    }
-
-    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> reqwest::Url {
-        self.http.url(&[&["repos", &self.owner, &self.name], path].concat(), query)
+        Ok(Gitea(Pulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
     /// Reads a list, newest first, while `more` wants the last one of a page; keeps those of a branch.
@@ -52,10 +44,7 @@ impl Gitea {
         let mut ours = Vec::new();
         for page in 1..=PAGES {
             let page = page.to_string();
-            let query = [("state", state), ("limit", "50"), ("page", &page)];
-            let answer = self.http.call(Method::GET, self.url(&["pulls"], &query), None).await?;
-            let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
-            let found: Vec<Found> = list.iter().filter_map(parse).collect();
+            let found = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
             let go_on = found.last().is_some_and(&more);
             ours.extend(found.into_iter().filter(|f| f.request.branch == head));
             // A server may give fewer than were asked for, so only an empty page is the last.
@@ -65,16 +54,12 @@ impl Gitea {
         }
         Ok(ours)
     }
-
-    fn one(&self, answer: &Value) -> Result<Found, ForgeError> {
-        parse(answer).ok_or_else(|| self.http.unreadable("a change request"))
-    }
 }
 
 impl Forge for Gitea {
     async fn find_open(&self, head: &str, base: &str) -> Result<Option<Found>, ForgeError> {
         // Gives any one of them; there is only one where a branch has been used once.
-        let any = self.http.read(self.url(&["pulls", base, head], &[])).await?;
+        let any = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
         if let Some(found) =
             any.as_ref().and_then(parse).filter(|f| f.state == State::Open && f.request.branch == head)
         {
@@ -89,39 +74,27 @@ impl Forge for Gitea {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "body": draft.body, "head": draft.head, "base": draft.base});
-        self.one(&self.http.call(Method::POST, self.url(&["pulls"], &[]), Some(&body)).await?)
+        self.0.open(draft).await
     }
 
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "body": draft.body, "base": draft.base});
-        let url = self.url(&["pulls", &number.to_string()], &[]);
-        self.one(&self.http.call(Method::PATCH, url, Some(&body)).await?)
+        self.0.update(number, draft).await
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
-        let url = self.url(&["pulls", &number.to_string()], &[]);
-        self.http.call(Method::PATCH, url, Some(&json!({"state": "closed"}))).await.map(drop)
+        self.0.close(number).await
     }
 
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
-        let url = self.url(&["pulls", &number.to_string()], &[]);
-        let found = self.http.read_changed(url, parse).await?;
-        if found.is_none() {
-            // It is gone only if its repository is still there to say so.
-            self.http.call(Method::GET, self.url(&[], &[]), None).await?;
-        }
-        Ok(found)
+        self.0.get(number).await
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
-        let url = self.url(&["issues", &number.to_string(), "comments"], &[]);
-        self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+        self.0.comment(number, text).await
     }
 
     async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError> {
-        let answer = self.http.read(self.url(&["git", "commits", commit], &[])).await?;
-        Ok(answer.and_then(|a| a["commit"]["message"].as_str().map(String::from)))
+        Ok(self.0.commit(commit).await?.and_then(|c| c["commit"]["message"].as_str().map(String::from)))
     }
 }
 

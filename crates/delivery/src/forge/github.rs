@@ -3,21 +3,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::http::{ForgeHttp, Scheme, Shared};
+use super::pulls::Pulls;
 use super::{Draft, Forge, ForgeError, Found, State};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind};
 
-pub(crate) struct GitHub {
-    http: ForgeHttp,
-    owner: String,
-    name: String,
-}
+pub(crate) struct GitHub(Pulls);
 
 impl GitHub {
     pub(crate) fn new(
@@ -33,31 +29,15 @@ impl GitHub {
         let http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, credentials, shared)?
             .with_header("accept", "application/vnd.github+json")
             .with_header("x-github-api-version", "2022-11-28");
-        Ok(GitHub { http, owner: owner.into(), name: name.into() })
-    }
-
-    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> reqwest::Url {
-        self.http.url(&[&["repos", &self.owner, &self.name], path].concat(), query)
+        Ok(GitHub(Pulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
     async fn list(&self, head: &str, state: &str) -> Result<Vec<Found>, ForgeError> {
-        let head = format!("{}:{head}", self.owner);
-        let query = [
-            ("state", state),
-            ("head", &head),
-            ("sort", "created"),
-            ("direction", "desc"),
-            ("per_page", "100"),
-        ];
-        let answer = self.http.call(Method::GET, self.url(&["pulls"], &query), None).await?;
-        let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let filter = format!("{}:{head}", self.0.owner);
+        let order = [("sort", "created"), ("direction", "desc"), ("per_page", "100")];
+        let found = self.0.page(&[&[("state", state), ("head", &filter)], order.as_slice()].concat()).await?;
         // A forge that does not know the filter would show everybody's.
-        let ours = |found: &Found| head.ends_with(&format!(":{}", found.request.branch));
-        Ok(list.iter().filter_map(parse).filter(ours).collect())
-    }
-
-    fn one(&self, answer: &Value) -> Result<Found, ForgeError> {
-        parse(answer).ok_or_else(|| self.http.unreadable("a change request"))
+        Ok(found.into_iter().filter(|f| f.request.branch == head).collect())
     }
 }
 
@@ -81,39 +61,27 @@ impl Forge for GitHub {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "body": draft.body, "head": draft.head, "base": draft.base});
-        self.one(&self.http.call(Method::POST, self.url(&["pulls"], &[]), Some(&body)).await?)
+        self.0.open(draft).await
     }
 
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "body": draft.body, "base": draft.base});
-        let url = self.url(&["pulls", &number.to_string()], &[]);
-        self.one(&self.http.call(Method::PATCH, url, Some(&body)).await?)
+        self.0.update(number, draft).await
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
-        let url = self.url(&["pulls", &number.to_string()], &[]);
-        self.http.call(Method::PATCH, url, Some(&json!({"state": "closed"}))).await.map(drop)
+        self.0.close(number).await
     }
 
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
-        let url = self.url(&["pulls", &number.to_string()], &[]);
-        let found = self.http.read_changed(url, parse).await?;
-        if found.is_none() {
-            // It is gone only if its repository is still there to say so.
-            self.http.call(Method::GET, self.url(&[], &[]), None).await?;
-        }
-        Ok(found)
+        self.0.get(number).await
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
-        let url = self.url(&["issues", &number.to_string(), "comments"], &[]);
-        self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+        self.0.comment(number, text).await
     }
 
     async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError> {
-        let answer = self.http.read(self.url(&["git", "commits", commit], &[])).await?;
-        Ok(answer.and_then(|a| a["message"].as_str().map(String::from)))
+        Ok(self.0.commit(commit).await?.and_then(|c| c["message"].as_str().map(String::from)))
     }
 }
 

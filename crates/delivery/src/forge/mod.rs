@@ -5,6 +5,7 @@ mod error;
 mod gitea;
 mod github;
 mod http;
+mod pulls;
 mod tls;
 
 use jiff::Timestamp;

@@ -1,1 +1,117 @@
+//! The process dies, at every point where it hurts and at any other, and runs again: what was to be
+//! done has been done once.
 
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sluice_delivery::{Delivered, ForgeKind, Order, Strategy};
+
+use crate::commit::{server, to_main};
+use crate::contract::proposed;
+use crate::fixture::{FILE, again, bench_with, order, yaml};
+use crate::world::World;
+
+/// Another process that carries out an order on a cache, and may be told to die.
+fn process(cache: &Path, order: &Order, fault: &str) -> Child {
+    let strategy = match &order.strategy {
+        Strategy::Commit { url, .. } => format!("commit {url}"),
+        Strategy::PullRequest { forge, url, .. } => format!("{} {url}", forge.name()),
+    };
+    let version = order.promotion.rsplit('-').next().unwrap();
+    let order = format!("{strategy} {version} {} {}", order.created, order.retried);
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "crash::the_other_process", "--nocapture"])
+        .env("TEST_CACHE", cache)
+        .env("TEST_ORDER", order)
+        .env("SLUICE_FAULT_POINT", fault)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
+#[ignore = "run by the other tests, in a process of its own"]
+async fn the_other_process() {
+    let Ok(text) = std::env::var("TEST_ORDER") else { return };
+    let words: Vec<&str> = text.split(' ').collect();
+    let [kind, url, version, created, retried] = words[..] else { panic!("{text}") };
+    let url = url.to_string();
+    let strategy = match kind {
+        "commit" => Strategy::Commit { url, branch: "main".into() },
+        "github" => Strategy::PullRequest { forge: ForgeKind::GitHub, url, base: "main".into() },
+        _ => Strategy::PullRequest { forge: ForgeKind::Gitea, url, base: "main".into() },
+    };
+    let order =
+        Order { created: created.parse().unwrap(), retried: retried == "true", ..order(strategy, version) };
+    let bench = bench_with(|o| o.cache_dir = std::env::var_os("TEST_CACHE").unwrap().into());
+    bench.delivery.deliver(&order).await.unwrap();
+}
+
+/// Lets it die at a point, and says whether it did.
+async fn dies_at(cache: &Path, order: &Order, point: &str) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    let mut child = process(cache, order, point);
+    let status = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+    assert!(status.signal() == Some(9) || status.success(), "{status:?} at {point}");
+    !status.success()
+}
+
+#[tokio::test]
+async fn change_requests_survive_every_point() {
+    for world in [World::github().await, World::gitea_standin().await] {
+        let cache = tempfile::tempdir().unwrap();
+        let bench = bench_with(|o| o.cache_dir = cache.path().into());
+        let points = ["before-push", "after-push", "before-open", "after-open"];
+        for (i, point) in points.into_iter().enumerate() {
+            let order = world.order(&format!("6.2.{i}"));
+            assert!(dies_at(cache.path(), &order, point).await, "{point} was not reached");
+            let request = proposed(&bench.delivery, &again(&order)).await;
+            let pulls = world.pulls().await;
+            assert_eq!((pulls.len(), pulls.iter().filter(|p| p.open).count()), (i + 1, 1), "{point}");
+            let log = world.repo().log(&request.branch).unwrap();
+            assert_eq!(log[0].body.matches("Sluice-Promotion: ").count(), 1);
+            assert!(pulls[i].title.contains(&format!("6.2.{i} ")), "{}", pulls[i].title);
+            world.merge(request.number).await;
+            world.repo().remove_branch(&request.branch).unwrap();
+        }
+        let pushes = world.repo().requests().push;
+        assert_eq!(pushes, points.len(), "each was pushed once");
+    }
+}
+
+#[tokio::test]
+async fn commits_survive_every_point() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let cache = tempfile::tempdir().unwrap();
+    let bench = bench_with(|o| o.cache_dir = cache.path().into());
+    for (i, point) in ["before-push", "after-push"].into_iter().enumerate() {
+        let order = to_main(&repo, &format!("6.2.{i}"));
+        assert!(dies_at(cache.path(), &order, point).await, "{point} was not reached");
+        let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+        assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+        assert_eq!(repo.log("main").unwrap().len(), i + 2, "{point}");
+    }
+}
+
+#[tokio::test]
+async fn so_do_they_a_death_at_any_other_time() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let cache = tempfile::tempdir().unwrap();
+    for i in 0..8 {
+        let order = to_main(&repo, &format!("6.2.{i}"));
+        let mut child = process(cache.path(), &order, "");
+        tokio::time::sleep(Duration::from_millis(30 + i * 37)).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // A git that outlives its parent may still be pushing: that is found, or is found to be no harm.
+        let bench = bench_with(|o| o.cache_dir = cache.path().into());
+        let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+        assert!(matches!(done, Delivered::Committed { .. }), "{done:?}");
+        assert_eq!(repo.read("main", FILE).unwrap(), yaml(&format!("6.2.{i}")));
+        let log = repo.log("main").unwrap();
+        let of_it = |c: &&sluice_testkit::Commit| c.body.contains(&format!("{}\n", order.promotion));
+        assert_eq!(log.iter().filter(of_it).count(), 1, "{log:#?}");
+    }
+}

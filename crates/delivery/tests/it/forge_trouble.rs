@@ -67,7 +67,7 @@ async fn one_that_is_there_already_is_taken_over() {
 
 #[tokio::test]
 async fn limits_are_obeyed() {
-    let limits: [(u16, Vec<(&'static str, String)>, &'static str, i64); 4] = [
+    let limits = [
         (429, vec![("retry-after", "120".into())], "{}", 120),
         (
             403,

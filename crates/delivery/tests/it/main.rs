@@ -1,6 +1,14 @@
 //! Deliveries against real git over HTTP, real Gitea, and stand-ins that speak as GitHub and Gitea do
 //! where a forge must fail on demand.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests say it by failing"
+)]
+
 mod cache;
 mod commit;
 mod contract;
@@ -9,4 +17,5 @@ mod fixture;
 mod forge_trouble;
 mod git_trouble;
 mod standin;
+mod tls;
 mod world;

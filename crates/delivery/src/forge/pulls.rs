@@ -1,0 +1,70 @@
+//! Change requests as GitHub's API has them, which Gitea's follows: the calls that are the same at both.
+
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use super::http::ForgeHttp;
+use super::{Draft, ForgeError, Found};
+
+/// The pull requests of one repository.
+pub(super) struct Pulls {
+    pub(super) http: ForgeHttp,
+    pub(super) owner: String,
+    pub(super) name: String,
+    pub(super) parse: fn(&Value) -> Option<Found>,
+}
+
+impl Pulls {
+    /// An address below the repository's.
+    pub(super) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        self.http.url(&[&["repos", &self.owner, &self.name], path].concat(), query)
+    }
+
+    fn pull(&self, number: u64) -> Url {
+        self.url(&["pulls", &number.to_string()], &[])
+    }
+
+    /// One page of a list, and the ones on it that can be read.
+    pub(super) async fn page(&self, query: &[(&str, &str)]) -> Result<Vec<Found>, ForgeError> {
+        let answer = self.http.call(Method::GET, self.url(&["pulls"], query), None).await?;
+        let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        Ok(list.iter().filter_map(self.parse).collect())
+    }
+
+    pub(super) async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({"title": draft.title, "body": draft.body, "head": draft.head, "base": draft.base});
+        self.one(&self.http.call(Method::POST, self.url(&["pulls"], &[]), Some(&body)).await?)
+    }
+
+    pub(super) async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({"title": draft.title, "body": draft.body, "base": draft.base});
+        self.one(&self.http.call(Method::PATCH, self.pull(number), Some(&body)).await?)
+    }
+
+    pub(super) async fn close(&self, number: u64) -> Result<(), ForgeError> {
+        self.http.call(Method::PATCH, self.pull(number), Some(&json!({"state": "closed"}))).await.map(drop)
+    }
+
+    pub(super) async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+        let found = self.http.read_changed(self.pull(number), self.parse).await?;
+        if found.is_none() {
+            // It is gone only if its repository is still there to say so.
+            self.http.call(Method::GET, self.url(&[], &[]), None).await?;
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+        let url = self.url(&["issues", &number.to_string(), "comments"], &[]);
+        self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+    }
+
+    /// A commit as the forge shows it.
+    pub(super) async fn commit(&self, id: &str) -> Result<Option<Value>, ForgeError> {
+        self.http.read(self.url(&["git", "commits", id], &[])).await
+    }
+
+    fn one(&self, answer: &Value) -> Result<Found, ForgeError> {
+        (self.parse)(answer).ok_or_else(|| self.http.unreadable("a change request"))
+    }
+}

@@ -1,0 +1,108 @@
+//! Servers behind TLS and behind redirects: own authorities are trusted where they are named, and
+//! credentials go to nobody but the server that they are for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::{StatusCode, Uri, header};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use sluice_delivery::{Delivered, Order, Strategy};
+use sluice_testkit::GitServer;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::commit::{server, to_main};
+use crate::contract::proposed;
+use crate::fixture::{FILE, bench, yaml};
+use crate::world::World;
+
+/// Takes TLS off and passes on to a server; returns its port and the certificate of its authority.
+async fn terminate(upstream: String) -> (u16, Vec<u8>) {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
+            tokio::spawn(async move {
+                let Ok(mut plain) = acceptor.accept(stream).await else { return };
+                let mut server = TcpStream::connect(upstream).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut plain, &mut server).await;
+            });
+        }
+    });
+    (port, cert.pem().into_bytes())
+}
+
+fn host(url: &str) -> String {
+    url.strip_prefix("http://").unwrap().split('/').next().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn git_trusts_the_authority_in_the_secret() {
+    let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let (port, pem) = terminate(host(&server.url())).await;
+    let url = format!("https://localhost:{port}/fleet.git");
+    let mut order =
+        Order { strategy: Strategy::Commit { url, branch: "main".into() }, ..to_main(&repo, "6.1.8") };
+    let error = bench().delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "CertificateInvalid", "{error}");
+    assert!(error.to_string().contains("caFile"), "{error}");
+    order.credentials.ca_file = Some(pem);
+    let done = bench().delivery.deliver(&order).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+}
+
+#[tokio::test]
+async fn forges_do_too() {
+    let world = World::github().await;
+    let mut order = world.order("6.1.8");
+    let Strategy::PullRequest { forge, url, base } = order.strategy.clone() else { unreachable!() };
+    let (port, pem) = terminate(host(&url)).await;
+    let url = format!("https://localhost:{port}/acme/fleet.git");
+    order.strategy = Strategy::PullRequest { forge, url, base };
+    order.credentials.ca_file = Some(pem);
+    let request = proposed(&bench().delivery, &order).await;
+    order.credentials.ca_file = None;
+    let error = bench().delivery.follow(&order, &request).await.unwrap_err();
+    assert_eq!(error.reason(), "CertificateInvalid", "{error}");
+    order.credentials.ca_file = Some(b"not a certificate".to_vec());
+    let error = bench().delivery.follow(&order, &request).await.unwrap_err();
+    assert_eq!(error.reason(), "CertificateInvalid", "{error}");
+}
+
+#[tokio::test]
+async fn credentials_do_not_follow_a_redirect() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let thief = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}", thief.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/acme/fleet.git", listener.local_addr().unwrap());
+    let moved = move |uri: Uri| async move {
+        (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, format!("{target}{uri}"))])
+    };
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(moved)).await.unwrap() });
+    let listen = move || async move {
+        count.fetch_add(1, Ordering::SeqCst);
+        StatusCode::NOT_FOUND
+    };
+    tokio::spawn(async move { axum::serve(thief, Router::new().fallback(listen)).await.unwrap() });
+    let strategy = Strategy::Commit { url: url.clone(), branch: "main".into() };
+    let order = crate::fixture::order(strategy, "6.1.8");
+    let error = bench().delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "Redirected", "{error}");
+    assert!(!error.to_string().contains(GitServer::PASSWORD));
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "the other server was called");
+}
