@@ -3,8 +3,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// User and password for a git server.
@@ -17,11 +16,14 @@ pub(crate) struct Credentials {
 /// The references of a repository, by their full names.
 type References = HashMap<String, String>;
 
+/// Whom is asked, and as whom.
+type Question = (String, Option<Credentials>);
+
 /// Remembers what servers said for as long as nobody needs to know better.
 pub(crate) struct Remotes {
     client: reqwest::Client,
     fresh: Duration,
-    known: Mutex<HashMap<(String, Option<Credentials>), (Instant, References)>>,
+    known: Mutex<HashMap<Question, (Instant, References)>>,
 }
 
 impl Remotes {
