@@ -154,7 +154,9 @@ fn every_file_says_first_why_it_exists() -> Result<()> {
     let mut broken = Vec::new();
     for (path, text) in code()? {
         if path.split('/').nth(2) == Some("src") && !text.starts_with("//!") {
-            broken.push(format!("{path}:1: begins without //!: say in at most five lines why this file exists"));
+            broken.push(format!(
+                "{path}:1: begins without //!: say in at most five lines why this file exists"
+            ));
         }
     }
     fails(&broken)
@@ -163,7 +165,8 @@ fn every_file_says_first_why_it_exists() -> Result<()> {
 /// What must not be in a file: in halves, so that this one does not name it.
 fn forbidden() -> [(String, &'static str); 9] {
     let machine = "a path of one machine: name it relative to the checkout, or take it from the environment";
-    let registry = "a registry's host: everybody reaches registries by another way; leave it to the tool's settings";
+    let registry =
+        "a registry's host: everybody reaches registries by another way; leave it to the tool's settings";
     [
         (format!("/{}/", "work"), machine),
         (format!("/{}/", "root"), machine),
@@ -188,7 +191,8 @@ fn no_file_names_one_machine_or_a_registry() -> Result<()> {
                 // A folder of that name deeper down is nobody's home.
                 let whole = |at: usize| {
                     let before = line[..at].chars().next_back();
-                    !words.starts_with('/') || !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
+                    !words.starts_with('/')
+                        || !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
                 };
                 if line.match_indices(words).any(|(at, _)| whole(at)) {
                     broken.push(format!("{path}:{}: {words} is {why}", number + 1));

@@ -1,0 +1,145 @@
+//! What users copy works: a real API server with the real CRDs takes every file of `examples/` and
+//! `deploy/`, and the controller's own rights suffice for what it asks.
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::Value;
+use sluice_testkit::{PATIENCE, Shared, connect, eventually, parse_yaml, shared};
+use std::path::{Path, PathBuf};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+/// The YAML files of a folder of the checkout, in the order of their names.
+fn yaml_files(name: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder(name))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "yaml") {
+            found.push(path);
+        }
+    }
+    ensure!(!found.is_empty(), "{name} has no YAML files");
+    found.sort();
+    Ok(found)
+}
+
+async fn apply(shared: &Shared, path: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(path)?;
+    let objects = parse_yaml(&text).with_context(|| path.display().to_string())?;
+    // What kubectl builds from; no object of a cluster.
+    if objects.iter().any(|o| o["apiVersion"] == "kustomize.config.k8s.io/v1beta1") {
+        return Ok(());
+    }
+    for namespace in objects.iter().filter_map(|o| o["metadata"]["namespace"].as_str()) {
+        shared.hub.namespace(namespace).await?;
+    }
+    shared.hub.apply_yaml(&text).await.with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn examples_are_accepted() -> Result<()> {
+    let shared = shared().await?;
+    for path in yaml_files("examples")? {
+        apply(shared, &path).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_file_of_the_readme_of_the_examples_is_there() -> Result<()> {
+    let text = std::fs::read_to_string(folder("examples/README.md"))?;
+    for path in yaml_files("examples")? {
+        let name = path.file_name().and_then(|n| n.to_str()).context("a name")?;
+        ensure!(
+            text.contains(&format!("({name})")),
+            "examples/README.md does not name {name}: add a line for it"
+        );
+    }
+    Ok(())
+}
+
+/// What the controller asks the hub for: group, resource, verb.
+const ASKS: [(&str, &str, &str); 12] = [
+    ("pipelines.weave.works", "pipelines", "watch"),
+    ("pipelines.weave.works", "promotions", "watch"),
+    ("pipelines.weave.works", "promotions", "create"),
+    ("pipelines.weave.works", "promotions", "delete"),
+    ("pipelines.weave.works", "pipelines/status", "patch"),
+    ("pipelines.weave.works", "promotions/status", "patch"),
+    ("gitops.weave.works", "gitopsclusters", "watch"),
+    ("", "secrets", "watch"),
+    ("events.k8s.io", "events", "create"),
+    ("helm.toolkit.fluxcd.io", "helmreleases", "watch"),
+    ("apps", "deployments", "watch"),
+    ("", "namespaces", "list"),
+];
+
+/// What it must not be able to do.
+const REFUSED: [(&str, &str, &str); 6] = [
+    ("pipelines.weave.works", "pipelines", "delete"),
+    ("pipelines.weave.works", "promotions", "patch"),
+    ("", "secrets", "create"),
+    ("", "pods", "list"),
+    ("helm.toolkit.fluxcd.io", "helmreleases", "patch"),
+    ("apps", "deployments", "delete"),
+];
+
+#[tokio::test]
+async fn deploy_grants_what_is_needed_and_no_more() -> Result<()> {
+    let shared = shared().await?;
+    for folder in ["deploy", "deploy/reader", "deploy/target"] {
+        for path in yaml_files(folder)? {
+            apply(shared, &path).await?;
+        }
+    }
+    let account = connect(&shared.hub.service_account("sluice-system", "sluice").await?).await?;
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(account);
+    for (asks, allowed) in [(&ASKS[..], true), (&REFUSED[..], false)] {
+        for (group, resource, verb) in asks {
+            // The authorizer learns of a new role by a watch, a moment later.
+            eventually(PATIENCE, || async {
+                let review = review(group, resource, verb);
+                let answer = reviews.create(&PostParams::default(), &review).await?;
+                let may = answer.status.context("an answer")?.allowed;
+                ensure!(may == allowed, "{verb} {resource} of {group:?}: {may}, wanted {allowed}");
+                Ok(())
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+fn review(group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, sub)) => (resource, Some(sub.to_owned())),
+        None => (resource, None),
+    };
+    let attributes = ResourceAttributes {
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource,
+        verb: Some(verb.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    SelfSubjectAccessReview { spec, ..Default::default() }
+}
+
+#[tokio::test]
+async fn the_crds_of_deploy_are_those_of_the_code() -> Result<()> {
+    let written = parse_yaml(&std::fs::read_to_string(folder("deploy/crds.yaml"))?)?;
+    let code: Vec<Value> =
+        sluice_api::all_crds().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    if written.len() != code.len() || written.iter().zip(&code).any(|(a, b)| a["spec"] != b["spec"]) {
+        bail!("deploy/crds.yaml is not what the code says: run make crds");
+    }
+    Ok(())
+}
