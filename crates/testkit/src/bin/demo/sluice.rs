@@ -51,9 +51,9 @@ impl Sluice {
         }
     }
 
-    /// The end of the controller's log.
-    pub fn log_tail(&self) -> String {
-        self.controller.log_tail()
+    /// The end of the log of a controller that still runs; of one that ended the error tells it.
+    pub fn log_tail(&mut self) -> Option<String> {
+        self.controller.ended().is_none().then(|| self.controller.log_tail())
     }
 
     /// A command as a person would type it. The kubeconfig knows the namespace.

@@ -45,7 +45,7 @@ pub async fn tell(once: bool, binary: &Path) -> Result<()> {
         ended = chapters(once, &fleet, &mut wait) => ended,
     };
     if ended.is_err() {
-        last_words(&sluice).await;
+        last_words(&mut sluice).await;
     }
     ended
 }
@@ -119,11 +119,13 @@ impl Wait<'_> {
 }
 
 /// The last status and the end of the log: what one needs to see why it went wrong.
-async fn last_words(sluice: &Sluice) {
+async fn last_words(sluice: &mut Sluice) {
     for command in ["get targets podinfo", "get promotions -o wide"] {
         if let Err(error) = sluice.show(command).await {
             say::failed(&format!("{error:#}"));
         }
     }
-    println!("the end of the controller's log:\n{}\n", sluice.log_tail());
+    if let Some(log) = sluice.log_tail() {
+        println!("\nthe end of the controller's log:\n{log}\n");
+    }
 }
