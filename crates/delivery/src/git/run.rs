@@ -34,7 +34,9 @@ const INHERITED: [&str; 12] = [
 ];
 
 /// How git behaves, in place of the configuration files that it does not read.
-const CONFIGURATION: [(&str, &str); 14] = [
+const CONFIGURATION: [(&str, &str); 15] = [
+    // A cache that a power cut breaks is built anew.
+    ("core.fsync", "none"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
     ("core.hooksPath", "/dev/null"),
