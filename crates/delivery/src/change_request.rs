@@ -131,6 +131,7 @@ async fn prepare(
                 return Ok(Head::Ready { commit: head.id.clone(), existed, draft });
             }
         }
+        order.permit.check()?;
         fault::point("before-push");
         let lease = Lease::Seen(fetched.head.as_ref().map(|h| h.id.as_str()));
         let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, lease).await?;

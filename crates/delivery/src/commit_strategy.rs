@@ -62,6 +62,7 @@ async fn commit(
         }
         let text = inner.text(order, body::message(order, &edit.values));
         let commit = cache.commit(&inner.git, access, &base.id, &edit.files, &text).await?;
+        order.permit.check()?;
         fault::point("before-push");
         let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, Lease::Nothing).await?;
         fault::point("after-push");

@@ -104,7 +104,7 @@ impl Delivery {
         let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
         let head = found.request.head_commit;
         Ok(match found.state {
-            State::Open => Followed::Open { head },
+            State::Open => Followed::Open { head, conflicts: found.conflicts },
             State::Merged { commit } => Followed::Merged { commit, head },
             State::Closed => Followed::Closed,
         })
@@ -116,14 +116,15 @@ impl Delivery {
         order: &Order,
         request: &ChangeRequest,
         comment: &str,
-    ) -> Result<(), DeliveryError> {
-        let Some(forge) = self.0.forge_of(order)? else { return Ok(()) };
-        match forge.get(request.number).await? {
-            Some(found) if found.state == State::Open => {}
-            _ => return Ok(()),
+    ) -> Result<Followed, DeliveryError> {
+        let found = self.follow(order, request).await?;
+        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(order)?) {
+            order.permit.check()?;
+            forge.comment(request.number, &body::comment(comment)).await?;
+            forge.close(request.number).await?;
+            return Ok(Followed::Closed);
         }
-        forge.comment(request.number, &body::comment(comment)).await?;
-        Ok(forge.close(request.number).await?)
+        Ok(found)
     }
 
     /// What has gone out since the start.

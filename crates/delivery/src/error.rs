@@ -44,6 +44,9 @@ pub enum DeliveryError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The leave to do it was taken back on the way.
+    #[error("stopped on the way: the pipeline was suspended, or wants it no more")]
+    Revoked,
     /// Everything together took too long.
     #[error("the delivery did not end within {0:?}")]
     Timeout(Duration),
@@ -58,6 +61,7 @@ impl DeliveryError {
             DeliveryError::Git(e) => e.reason(),
             DeliveryError::Forge(e) => e.reason(),
             DeliveryError::CacheFolder { .. } => "CacheUnusable",
+            DeliveryError::Revoked => "Stopped",
             DeliveryError::Timeout(_) => "Timeout",
         }
     }
@@ -68,7 +72,7 @@ impl DeliveryError {
             DeliveryError::Address(_) | DeliveryError::Edit(_) => Retry::OnChange,
             DeliveryError::Git(e) => e.retry(),
             DeliveryError::Forge(e) => e.retry(),
-            DeliveryError::CacheFolder { .. } | DeliveryError::Timeout(_) => Retry::Soon,
+            DeliveryError::CacheFolder { .. } | DeliveryError::Revoked | DeliveryError::Timeout(_) => Retry::Soon,
         }
     }
 }

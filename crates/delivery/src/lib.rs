@@ -23,5 +23,5 @@ pub use edit::EditError;
 pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
-pub use order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
+pub use order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy};
 pub use stats::Stats;

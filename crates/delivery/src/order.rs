@@ -1,9 +1,13 @@
 //! What is asked for and what came of it: plain values between the controller and this crate.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use jiff::Timestamp;
 use sluice_core::Revision;
 
 use crate::credentials::Credentials;
+use crate::error::DeliveryError;
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
@@ -30,10 +34,38 @@ pub struct Order {
     pub retried: bool,
     /// Whether a person asked for it again: then a closed change request of this promotion is not the end.
     pub reopen: bool,
+    /// Whether it may still be done: looked at before each thing that others can see.
+    pub permit: Permit,
     /// How it is delivered.
     pub strategy: Strategy,
     /// With which rights.
     pub credentials: Credentials,
+}
+
+/// Leave to do what others can see. It may be taken back while a delivery is under way; what has not
+/// been done by then is not done any more.
+#[derive(Clone, Debug)]
+pub struct Permit(Arc<AtomicBool>);
+
+impl Permit {
+    /// Takes it back, for everybody who holds it.
+    pub fn revoke(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it still stands.
+    ///
+    /// # Errors
+    /// When it has been taken back.
+    pub(crate) fn check(&self) -> Result<(), DeliveryError> {
+        if self.0.load(Ordering::SeqCst) { Ok(()) } else { Err(DeliveryError::Revoked) }
+    }
+}
+
+impl Default for Permit {
+    fn default() -> Self {
+        Permit(Arc::new(AtomicBool::new(true)))
+    }
 }
 
 /// How a promotion is delivered.
@@ -124,6 +156,9 @@ pub enum Followed {
     Open {
         /// The newest commit of its branch.
         head: String,
+        /// The forge says that it cannot be merged as it is. Forges also say so for a moment while
+        /// they look at a new commit: only what they say twice is so.
+        conflicts: bool,
     },
     /// It was merged.
     Merged {

@@ -118,6 +118,7 @@ fn parse(value: &Value) -> Option<Found> {
         title: text(&value["title"])?,
         body: text(&value["body"]).unwrap_or_default(),
         state,
+        conflicts: value["mergeable"].as_bool() == Some(false),
         created: value["created_at"].as_str()?.parse().ok()?,
     })
 }

@@ -25,6 +25,8 @@ pub(crate) struct Found {
     pub(crate) title: String,
     pub(crate) body: String,
     pub(crate) state: State,
+    /// The forge says that it cannot be merged as it is; it also says so while it still looks.
+    pub(crate) conflicts: bool,
     pub(crate) created: Timestamp,
 }
 

@@ -14,7 +14,7 @@ use super::{Access, Commit, Git, GitError, hex_hash};
 use crate::stats::Counters;
 
 /// After so many fetches, with a pack and a shallow boundary each, a new cache is cheaper.
-const PACKS_KEPT: usize = 300;
+const PACKS_KEPT: usize = 200;
 
 /// One repository: whoever holds its cache writes to it, the others wait in the order they came.
 #[derive(Debug)]

@@ -113,7 +113,7 @@ async fn following_costs_nothing_while_nothing_changes() {
         let request = proposed(&bench.delivery, &order).await;
         for _ in 0..5 {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
-            assert_eq!(followed, Followed::Open { head: request.head_commit.clone() });
+            assert_eq!(followed, Followed::Open { head: request.head_commit.clone(), conflicts: false });
         }
         let name = standin(&world).kind.name();
         let stats = bench.delivery.stats();
