@@ -25,7 +25,8 @@ fn root() -> PathBuf {
 }
 
 fn fails(broken: &[String]) -> Result<()> {
-    ensure!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+    // Not as an error: its backtrace would bury what is to be read.
+    assert!(broken.is_empty(), "the house has rules:\n\n{}\n", broken.join("\n"));
     Ok(())
 }
 
@@ -200,5 +201,47 @@ fn no_file_names_one_machine_or_a_registry() -> Result<()> {
             }
         }
     }
+    fails(&broken)
+}
+
+/// The words in quotes that are written as reasons are: `NoMarker`.
+fn reasons(text: &str) -> impl Iterator<Item = &str> {
+    let is_reason = |word: &&str| {
+        let letters = word.chars().all(|c| c.is_ascii_alphabetic());
+        letters && word.len() > 3 && word.starts_with(|c: char| c.is_ascii_uppercase())
+    };
+    text.split('"').skip(1).step_by(2).filter(is_reason)
+}
+
+#[test]
+fn every_reason_and_every_metric_is_explained() -> Result<()> {
+    let troubleshooting = std::fs::read_to_string(root().join("docs/troubleshooting.md"))?;
+    let metrics = std::fs::read_to_string(root().join("docs/metrics.md"))?;
+    let mut broken = Vec::new();
+    let mut found = 0;
+    for (path, text) in code()?.into_iter().filter(|(path, _)| path.split('/').nth(2) == Some("src")) {
+        for body in text.split("fn reason(&self)").skip(1) {
+            let body = body.split("\n    }\n").next().unwrap_or(body);
+            for word in reasons(body) {
+                found += 1;
+                if !troubleshooting.contains(&format!("`{word}`")) {
+                    broken.push(format!(
+                        "{path}: docs/troubleshooting.md does not explain `{word}`: add its line"
+                    ));
+                }
+            }
+        }
+        for body in text.split("registry.register(\"").skip(1) {
+            let name = body.split('"').next().unwrap_or_default();
+            found += 1;
+            if !metrics.contains(&format!("`sluice_{name}")) {
+                broken.push(format!("{path}: docs/metrics.md does not list sluice_{name}: add its line"));
+            }
+        }
+    }
+    ensure!(
+        found > 30,
+        "only {found} reasons and metrics were found: tell this test how they are written now"
+    );
     fails(&broken)
 }
