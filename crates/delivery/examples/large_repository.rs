@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use sluice_core::Revision;
-use sluice_delivery::{Credentials, Delivery, Options, Order, Strategy};
+use sluice_delivery::{Credentials, Delivery, Options, Order, Permit, Strategy};
 use sluice_testkit::{GitServer, Repo};
 
 const FILES: usize = 10_000;
@@ -58,6 +58,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         created: jiff::Timestamp::now(),
         retried: false,
         reopen: false,
+        permit: Permit::default(),
         strategy: Strategy::Commit { url: repo.url().into(), branch: "main".into() },
         credentials: Credentials {
             username: Some(GitServer::USER.into()),

@@ -72,7 +72,9 @@ impl DeliveryError {
             DeliveryError::Address(_) | DeliveryError::Edit(_) => Retry::OnChange,
             DeliveryError::Git(e) => e.retry(),
             DeliveryError::Forge(e) => e.retry(),
-            DeliveryError::CacheFolder { .. } | DeliveryError::Revoked | DeliveryError::Timeout(_) => Retry::Soon,
+            DeliveryError::CacheFolder { .. } | DeliveryError::Revoked | DeliveryError::Timeout(_) => {
+                Retry::Soon
+            }
         }
     }
 }

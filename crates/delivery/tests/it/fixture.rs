@@ -42,6 +42,7 @@ pub fn order(strategy: Strategy, version: &str) -> Order {
         evidence: vec!["staging ran it healthily".into()],
         created: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap(),
         retried: false,
+        permit: Default::default(),
         reopen: false,
         strategy,
         credentials: git_user(),
