@@ -12,7 +12,7 @@ use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
-use sluice_delivery::Delivery;
+use sluice_delivery::{Delivery, Permit};
 use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
@@ -40,8 +40,8 @@ pub struct Engine {
     pub(crate) index: Index,
     pub(crate) pipelines: HashMap<PipelineKey, Entry>,
     pub(crate) promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
-    /// What is under way for an environment of a pipeline: the promotion's name.
-    pub(crate) under_way: HashMap<(PipelineKey, String), String>,
+    /// What is under way for an environment of a pipeline, with the leave to do it.
+    pub(crate) under_way: HashMap<(PipelineKey, String), Permit>,
     pub(crate) polling: Polling,
     fleet: Fleet,
     clusters: Option<HashMap<(String, String), GitopsClusterSpec>>,
@@ -246,6 +246,8 @@ impl Engine {
             Some(entry) => {
                 entry.model = translate::pipeline(&object);
                 entry.object = Arc::new(object);
+                // What is under way was begun for what the owner wanted before.
+                self.under_way.iter().filter(|((of, _), _)| *of == key).for_each(|(_, permit)| permit.revoke());
                 self.replace(&key);
             }
             None => {

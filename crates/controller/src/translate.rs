@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
 use sluice_api::promotion::{self, Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository};
+use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request};
 use sluice_core::revision::Revision;
 use sluice_core::world::Health;
 
@@ -146,7 +146,7 @@ pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
         retry: asked_again,
         next_attempt: time(&status.next_attempt),
         delivered: time(&status.times.get("Delivered").cloned()),
-        has_open_request: status.change_request.as_ref().is_some_and(|r| r.state == "open"),
+        request: status.change_request.as_ref().map(|r| Request { number: r.number, open: r.state == "open" }),
         message: status.message.clone(),
     })
 }

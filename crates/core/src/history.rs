@@ -47,7 +47,7 @@ mod tests {
             retry: None,
             next_attempt: None,
             delivered: None,
-            has_open_request: false,
+            request: None,
             message: String::new(),
         }
     }

@@ -192,10 +192,26 @@ pub struct Promotion {
     pub next_attempt: Option<Timestamp>,
     /// When it was delivered, if it was.
     pub delivered: Option<Timestamp>,
-    /// It has a change request that is open as far as is known.
-    pub has_open_request: bool,
+    /// The change request that carries it, as far as is known.
+    pub request: Option<Request>,
     /// Why it is where it is.
     pub message: String,
+}
+
+/// A change request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its number on the forge.
+    pub number: u64,
+    /// Neither merged nor closed.
+    pub open: bool,
+}
+
+impl Promotion {
+    /// The number of its change request, if that is open.
+    pub fn open_request(&self) -> Option<u64> {
+        self.request.filter(|r| r.open).map(|r| r.number)
+    }
 }
 
 /// What must be open before a promotion is delivered, and whether it is.

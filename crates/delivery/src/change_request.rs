@@ -49,6 +49,7 @@ pub(crate) async fn deliver(
     };
     match head {
         Head::Ready { commit, existed, draft } => {
+            order.permit.check()?;
             let found = propose(&forge, order, &draft, existed).await?;
             let request = ChangeRequest { head_commit: commit, ..found.request };
             Ok(Delivered::Proposed { request, merged: matches!(found.state, State::Merged { .. }) })

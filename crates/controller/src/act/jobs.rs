@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
-use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Intent};
 use sluice_delivery::{Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
 
@@ -175,6 +175,23 @@ impl Engine {
         });
     }
 
+    /// Makes a change request anew on top of its base, since it cannot be merged as it is.
+    fn rebuild(&mut self, key: &PipelineKey, name: &str) {
+        if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
+            return;
+        }
+        let Some((mut order, secret, object)) = self.order(key, name) else { return };
+        if object.status.as_ref().is_none_or(|s| s.phase != Phase::Proposed) {
+            return;
+        }
+        // Not what an earlier try has left: that is what cannot be merged.
+        order.retried = false;
+        tracing::info!(pipeline = %key, promotion = name, "making a change request anew that conflicts with its base");
+        self.spawn(key, &object, order, secret, |delivery, order| async move {
+            Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
+        });
+    }
+
     fn follow(&mut self, key: &PipelineKey, name: &str) {
         let now = Instant::now();
         let due = self.polling.due(name, now);
@@ -214,7 +231,7 @@ impl Engine {
         F: Future<Output = Ended> + Send,
     {
         let (environment, name) = (object.spec.environment.clone(), object.name_any());
-        self.under_way.insert((key.clone(), environment.clone()), name.clone());
+        self.under_way.insert((key.clone(), environment.clone()), order.permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
         tokio::spawn(async move {
@@ -237,10 +254,19 @@ impl Engine {
         let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
         let open = status.change_request.clone();
+        if let Ended::Follow(Ok(Followed::Open { conflicts, .. })) = &done.what
+            && self.polling.conflicts(&done.promotion, *conflicts)
+        {
+            return self.rebuild(&key, &done.promotion);
+        }
         let change = match done.what {
+            // Nothing has failed: the next decision says what is to be done instead.
+            Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+            | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered)),
             Ended::Follow(Ok(followed)) => self::followed(followed, open, &status.reason),
-            Ended::Withdrawal(Ok(())) => Some(Change::Withdrawn),
+            Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open, ""),
+            Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
             Ended::Delivery(Err(error)) => Some(failed(&error, status.attempts, now)),
             Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
                 Some(Change::Trouble { reason: error.reason(), message: error.to_string() })

@@ -30,7 +30,7 @@ pub enum Ended {
     /// A look at a change request.
     Follow(Result<Followed, ActError>),
     /// The closing of a change request.
-    Withdrawal(Result<(), ActError>),
+    Withdrawal(Result<Followed, ActError>),
 }
 
 /// Why a side effect failed.

@@ -5,14 +5,15 @@ use kube::{Api, Client, ResourceExt};
 use sluice_api::pipeline::{Pipeline, PromotionPolicy, Strategy as ApiStrategy};
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion};
 use sluice_core::Revision;
-use sluice_delivery::{ChangeRequest, Credentials, ForgeKind, Order, Strategy};
+use sluice_delivery::{ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy};
 
 use super::ActError;
 use crate::watch::connect;
 
 /// How an environment of a pipeline is promoted into.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
-    let own = pipeline.spec.environments.iter().find(|e| e.name == environment)?.promotion.as_ref();
+    let of = pipeline.spec.environments.iter().find(|e| e.name == environment);
+    let own = of.and_then(|e| e.promotion.as_ref());
     own.or(pipeline.spec.promotion.as_ref())
 }
 
@@ -53,6 +54,7 @@ pub fn order(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Option<
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         retried: !first,
         reopen: status.retried.is_some() && status.retried == spec.retry,
+        permit: Permit::default(),
         strategy,
         credentials: Credentials::default(),
         namespace,

@@ -15,6 +15,7 @@ pub struct Polling {
 struct Poll {
     since: Instant,
     due: Instant,
+    conflicts: u32,
 }
 
 impl Polling {
@@ -25,7 +26,7 @@ impl Polling {
 
     /// When the change request of a promotion is to be looked at.
     pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
-        self.next.entry(promotion.into()).or_insert(Poll { since: now, due: now + self.base }).due
+        self.next.entry(promotion.into()).or_insert(Poll { since: now, due: now + self.base, conflicts: 0 }).due
     }
 
     /// Takes note that it was looked at.
@@ -34,6 +35,14 @@ impl Polling {
         if let Some(poll) = self.next.get_mut(promotion) {
             poll.due = now + pause(base, now.duration_since(poll.since));
         }
+    }
+
+    /// Takes note whether the forge said that the change request conflicts, and says whether it is
+    /// to be made anew: when it was said twice in a row, and then ever more seldom.
+    pub fn conflicts(&mut self, promotion: &str, conflicts: bool) -> bool {
+        let Some(poll) = self.next.get_mut(promotion) else { return false };
+        poll.conflicts = if conflicts { poll.conflicts + 1 } else { 0 };
+        poll.conflicts > 1 && poll.conflicts.is_power_of_two()
     }
 
     /// Forgets a promotion whose change request is of no interest any more.

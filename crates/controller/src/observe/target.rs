@@ -170,11 +170,16 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         cluster,
         worst: (flux.verdict.health, flux.verdict.message.clone()),
         made: Vec::new(),
+        whole: true,
     };
     tree.grow(key, flux, &mut BTreeSet::from([key.clone()]))?;
     let (health, message) = tree.worst;
     let mut facets = flux.facets.clone();
     facets.extend(images(&tree.made));
+    if flux.natural == Natural::Images && !tree.whole {
+        // Some of its images would make another revision than all of them.
+        facets.clear();
+    }
     let source = flux.git_source.as_ref().and_then(|(namespace, name)| {
         let source =
             ObjectKey { kind: Kind::GitRepository, namespace: namespace.clone(), name: name.clone() };
@@ -206,6 +211,8 @@ struct Tree<'a> {
     /// is on its way.
     worst: (Health, String),
     made: Vec<Made>,
+    /// Everything that is said to be made has been seen.
+    whole: bool,
 }
 
 impl Tree<'_> {
@@ -257,6 +264,7 @@ impl Tree<'_> {
                 _ => continue,
             }
             if needed && self.cluster.object(made).is_none() {
+                self.whole = false;
                 let (what, maker) = (made.kind.name(), key.kind.name());
                 let (name, by) = (&made.name, &key.name);
                 self.note(Health::Progressing, || {

@@ -159,6 +159,8 @@ pub fn apply(before: &PromotionStatus, change: &Change, now: Timestamp) -> Promo
             status.commit = commit.clone().or(status.commit);
             status.change_request = request.clone().or(status.change_request);
             delivered_something(&mut status);
+            // Also when the targets were seen healthy before the merge was.
+            status.times.entry("Delivered".into()).or_insert_with(|| translate::time(now));
             enter(&mut status, Phase::Delivered, reason, message.clone());
         }
         Change::Rejected { request, message } => {

@@ -25,12 +25,12 @@ pub enum Cause {
 pub fn of(error: &kube::Error) -> Cause {
     match error {
         kube::Error::Api(status) => match status.code {
-            401 => Cause::Unauthorized(status.message.clone()),
-            403 => Cause::Forbidden(status.message.clone()),
+            401 => Cause::Unauthorized(brief(&status.message)),
+            403 => Cause::Forbidden(brief(&status.message)),
             404 => Cause::NotFound,
-            code => Cause::Other(format!("{} ({code})", status.message)),
+            code => Cause::Other(format!("{} ({code})", brief(&status.message))),
         },
-        error => Cause::Unreachable(root(error)),
+        error => Cause::Unreachable(brief(&root(error))),
     }
 }
 
@@ -40,8 +40,21 @@ pub fn of_watch(error: &watcher::Error) -> Cause {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => of(error),
-        watcher::Error::WatchError(status) => Cause::Other(status.message.clone()),
+        watcher::Error::WatchError(status) => Cause::Other(brief(&status.message)),
         watcher::Error::NoResourceVersion => Cause::Other("the kind cannot be watched".into()),
+    }
+}
+
+/// The longest that a server's own words may be: what answers may be no Kubernetes at all, and send a
+/// whole page.
+const LONGEST: usize = 300;
+
+/// The first line of what was said.
+fn brief(said: &str) -> String {
+    let line = said.trim().lines().next().unwrap_or_default().trim_end();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.into(),
     }
 }
 
@@ -72,6 +85,9 @@ pub fn cluster(key: &ClusterKey, cause: &Cause) -> String {
         Cause::Unreachable(said) if said.contains("refused") => format!(
             "{key} refuses the connection ({said}): start its API server, or correct the address in {secret}"
         ),
+        Cause::Unreachable(said) if said.contains("lookup") => format!(
+            "the address of {key} is not known here ({said}): correct it in {secret}, or the cluster's DNS"
+        ),
         Cause::Unreachable(said) => format!(
             "{key} cannot be reached ({said}): look whether its API server runs and the network lets us through"
         ),
@@ -89,10 +105,12 @@ fn is_certificate(said: &str) -> bool {
 pub fn kind(key: &ClusterKey, kind: Kind, namespace: Option<&str>, cause: &Cause) -> String {
     let (group, plural) = kind.resource();
     let place = namespace.map(|n| format!(" in namespace {n}")).unwrap_or_default();
+    let user =
+        if *key == ClusterKey::Local { "the controller's own user" } else { "the user of its kubeconfig" };
     match cause {
         Cause::Forbidden(_) => format!(
             "{key} does not let us read {plural}{place}: grant the verbs get, list and watch on {plural} (API group \
-             {group:?}) to the user of its kubeconfig"
+             {group:?}) to {user}"
         ),
         cause => format!("{plural}{place} cannot be read: {}", cluster(key, cause)),
     }

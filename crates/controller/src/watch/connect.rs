@@ -1,5 +1,15 @@
-//! From a kubeconfig in a Secret to a client. A kubeconfig is somebody else's input: what would run
-//! a program or read a file here is refused unless a flag allows it.
+//! From a kubeconfig in a Secret to a client. A kubeconfig is somebody else's input, and whoever may
+//! write the Secret must not get more out of the controller than a connection to a cluster of his:
+//!
+//! * what would run a program or read a file here is refused; a flag allows the programs;
+//! * only https with a certificate that is checked: nothing that speaks plain http, as the metadata
+//!   services of clouds do, is ever asked anything, and no credentials go out to who merely claims to
+//!   be the cluster;
+//! * no proxy: neither one that the kubeconfig names nor one from the controller's own environment;
+//! * impersonation is left in: what it may do is decided by the other cluster's own rules;
+//! * no word of the text gets into an error, since errors are shown and the text holds secrets.
+//!
+//! Which addresses may be reached is for a NetworkPolicy to say: names can resolve to anything.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +26,14 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConnectError {
     /// The Secret has none of the keys.
-    #[error("Secret {0} has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)")]
+    #[error(
+        "Secret {0} has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
+    )]
     NoKey(String),
     /// The text is no kubeconfig.
-    #[error("the kubeconfig in Secret {0} cannot be read ({1}): replace it with a whole, self-contained kubeconfig")]
+    #[error(
+        "the kubeconfig in Secret {0} cannot be read ({1}): replace it with a whole, self-contained kubeconfig"
+    )]
     Unreadable(String, String),
     /// It would run a program.
     #[error(
@@ -27,6 +41,23 @@ pub enum ConnectError {
          certificate, or start the controller with --insecure-kubeconfig-exec"
     )]
     Exec(String, String),
+    /// It would send credentials in the clear.
+    #[error(
+        "the kubeconfig in Secret {0} has a server that is not https: write the https address of its API server"
+    )]
+    NotHttps(String),
+    /// It would not look whom it talks to.
+    #[error(
+        "the kubeconfig in Secret {0} does not check the server's certificate (insecure-skip-tls-verify): remove \
+         that, and put the certificate authority under certificate-authority-data"
+    )]
+    Unverified(String),
+    /// It would go a way round.
+    #[error(
+        "the kubeconfig in Secret {0} goes through a proxy (proxy-url), which Sluice does not do: remove that, and \
+         name a server that can be reached from here"
+    )]
+    Proxy(String),
     /// It would read a file here.
     #[error(
         "the kubeconfig in Secret {0} names a file ({1}), which is not here: embed it (kubectl config view --raw \
@@ -35,9 +66,13 @@ pub enum ConnectError {
     File(String, String),
 }
 
-/// The kubeconfig of a Secret, under the first key that is there.
+/// The kubeconfig of a Secret, under the first key that has one.
+///
+/// # Errors
+/// When no key has one, or it is not text.
 pub fn kubeconfig(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<String, ConnectError> {
-    let found = KUBECONFIG_KEYS.iter().find_map(|key| data.get(*key));
+    let mut found = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
+    let found = found.find(|text| !text.trim_ascii().is_empty());
     let bytes = found.ok_or_else(|| ConnectError::NoKey(name.into()))?;
     String::from_utf8(bytes.clone())
         .map_err(|_| ConnectError::Unreadable(name.into(), "it is not UTF-8 text".into()))
@@ -54,12 +89,16 @@ pub fn data(secret: Secret) -> BTreeMap<String, Vec<u8>> {
 /// When it is not self-contained or not readable; each error says what to put there instead.
 pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client, ConnectError> {
     let unreadable = |e: &dyn std::fmt::Display| ConnectError::Unreadable(secret.into(), e.to_string());
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|e| unreadable(&e))?;
+    // The parser's own words quote the text.
+    let kubeconfig =
+        Kubeconfig::from_yaml(text).map_err(|_| unreadable(&"it is not the YAML of a kubeconfig"))?;
     refuse_foreign(secret, &kubeconfig, allow_exec)?;
     let options = KubeConfigOptions::default();
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| unreadable(&e))?;
     config.connect_timeout = Some(CONNECT);
+    // kube takes the environment's: that one is for forges, and clusters are reached without.
+    config.proxy_url = None;
     Client::try_from(config).map_err(|e| unreadable(&e))
 }
 
@@ -70,6 +109,15 @@ fn refuse_foreign(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Re
     };
     for cluster in kubeconfig.clusters.iter().filter_map(|c| c.cluster.as_ref()) {
         file(&cluster.certificate_authority)?;
+        if cluster.server.as_ref().is_some_and(|s| !s.to_ascii_lowercase().starts_with("https://")) {
+            return Err(ConnectError::NotHttps(secret.into()));
+        }
+        if cluster.insecure_skip_tls_verify == Some(true) {
+            return Err(ConnectError::Unverified(secret.into()));
+        }
+        if cluster.proxy_url.as_ref().is_some_and(|p| !p.is_empty()) {
+            return Err(ConnectError::Proxy(secret.into()));
+        }
     }
     for user in kubeconfig.auth_infos.iter().filter_map(|u| u.auth_info.as_ref()) {
         file(&user.client_certificate)?;

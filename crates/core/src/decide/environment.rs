@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Action, Decision, Facts, Intent, Move, Note, cancel, gates};
+use super::{Action, Decision, Facts, Intent, Move, Note, gates};
 use crate::evidence::{Candidate, Shortfall};
 use crate::model::{Environment, Phase, Policy, Promotion, promotion_name};
 use crate::revision::{Facet, Revision};
-use crate::world::Target;
+use crate::world::{Health, Target};
 
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
     let mut promotions: Vec<&Promotion> =
@@ -18,11 +18,11 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     let open = promotions.iter().zip(&settled).find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
     let Some(policy) = &environment.policy else {
         if let Some(open) = open {
-            cancel(facts.pipeline, open, "the pipeline says no longer how to promote here".into(), decision);
+            cancel(facts, open, "the pipeline says no longer how to promote here".into(), decision);
         }
         return;
     };
-    if let Some(open) = open.filter(|p| p.has_open_request) {
+    if let Some(open) = open.filter(|p| p.open_request().is_some()) {
         decision.actions.push(Action::Follow { promotion: open.name.clone() });
     }
     if facts.pipeline.suspended || environment.after.is_empty() {
@@ -41,6 +41,13 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     }
 }
 
+/// Ends a promotion that is not wanted any more.
+fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
+    if !facts.pipeline.suspended {
+        decision.record(promotion, Phase::Cancelled, "NotWanted", message);
+    }
+}
+
 /// Ends what has come to its end: seen healthy, overtaken, or not healthy in time. Says whether it
 /// did.
 fn settle(
@@ -56,9 +63,6 @@ fn settle(
     }
     let runs_now = runs(facts, environment, &promotion.revision);
     if runs_now && facts.evidence.has_settled(environment, &promotion.revision) {
-        if promotion.has_open_request && !facts.pipeline.suspended {
-            decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
-        }
         let message = format!("{} runs {}, healthily", environment.name, promotion.revision);
         decision.record(promotion, Phase::Succeeded, "Succeeded", message);
         return true;
@@ -156,7 +160,7 @@ fn proceed(
         return;
     }
     if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
-        cancel(facts.pipeline, open, refused.message.clone(), decision);
+        cancel(facts, open, refused.message.clone(), decision);
         decision.notes.insert(environment.name.clone(), refused);
         return;
     }
@@ -191,9 +195,6 @@ fn replace(
 ) {
     let next = wanted(facts, environment, policy, promotions, candidate, decision);
     if let Some(open) = open {
-        if next.is_none() && open.has_open_request {
-            decision.actions.push(Action::Withdraw { promotion: open.name.clone() });
-        }
         let message = format!("{} took its place", candidate.revision);
         decision.record(open, Phase::Superseded, "Superseded", message);
     }
@@ -220,6 +221,10 @@ fn wanted(
     }
     if let Some(refused) = refusal(facts, environment, policy, revision) {
         decision.notes.insert(environment.name.clone(), refused);
+        return None;
+    }
+    if let Some(message) = arriving(facts, environment, revision) {
+        note(decision, environment, "TargetNotSettled", message);
         return None;
     }
     let running = environment.targets.iter().find_map(|t| {
@@ -283,6 +288,18 @@ fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> boo
             }
         }
     })
+}
+
+/// Says so when a target is on its way and what it will run is not known yet: it may well be this
+/// very revision. One that has failed waits for nothing.
+fn arriving(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> Option<String> {
+    let unknown = environment.targets.iter().find(|name| {
+        facts.world.target(&environment.name, name).is_some_and(|t| {
+            matches!(t.health(), Health::Pending | Health::Progressing)
+                && t.revision(&facts.pipeline.tracks).is_none()
+        })
+    })?;
+    Some(format!("{revision} waits until it is known what {unknown} runs: it is on its way"))
 }
 
 /// Why this environment can be promoted into by nobody until its owner changes something.

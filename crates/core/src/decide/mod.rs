@@ -135,21 +135,34 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     }
     for promotion in facts.promotions {
         let known = facts.pipeline.environments.iter().any(|e| e.name == promotion.environment);
-        if !known && !promotion.phase.has_ended() {
+        if !known && !promotion.phase.has_ended() && !facts.pipeline.suspended {
             let message = format!("the pipeline has no environment {} any more", promotion.environment);
-            cancel(facts.pipeline, promotion, message, &mut decision);
+            decision.record(promotion, Phase::Cancelled, "NotWanted", message);
         }
     }
+    withdraw(facts, &mut decision);
     decision
 }
 
-/// Ends a promotion that is not wanted any more, and takes back what it has open.
-fn cancel(pipeline: &Pipeline, promotion: &Promotion, message: String, decision: &mut Decision) {
-    if pipeline.suspended {
+/// Takes back the open change requests of promotions that have ended, unless another promotion has
+/// taken them over or is about to.
+fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
+    if facts.pipeline.suspended {
         return;
     }
-    if promotion.has_open_request {
-        decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
+    for promotion in facts.promotions.iter().filter(|p| p.phase.has_ended()) {
+        let Some(number) = promotion.open_request() else { continue };
+        let heir = facts.promotions.iter().filter(|p| p.environment == promotion.environment).any(|p| {
+            let carries = p.request.is_some_and(|r| r.number == number);
+            p.phase.is_open() || (p.sequence > promotion.sequence && carries)
+        });
+        let comes = decision.actions.iter().any(|action| match action {
+            Action::Start(intent) => intent.environment == promotion.environment,
+            Action::Move(to) => to.to == Phase::Pending && to.promotion == promotion.name,
+            _ => false,
+        });
+        if !heir && !comes {
+            decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
+        }
     }
-    decision.record(promotion, Phase::Cancelled, "NotWanted", message);
 }

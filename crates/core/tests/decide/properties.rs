@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use sluice_core::Revision;
 use sluice_core::decide::Action;
-use sluice_core::model::{MinReady, Phase};
+use sluice_core::model::{MinReady, Phase, Request};
 use sluice_core::world::Health;
 
 use crate::sim::{Sim, revision};
@@ -110,7 +110,8 @@ fn happen(sim: &mut Sim, event: &Event) {
                 open.state = "closed";
                 let promotion = open.promotion.clone();
                 let promotion = sim.promotion(&promotion);
-                (promotion.phase, promotion.has_open_request) = (Phase::Rejected, false);
+                promotion.phase = Phase::Rejected;
+                promotion.request.as_mut().unwrap().open = false;
             }
         }
         Event::Approve(number) => {
@@ -136,7 +137,8 @@ fn merge(sim: &mut Sim, number: usize, healthy: bool) {
     open.state = "merged";
     let (promotion, version) = (open.promotion.clone(), open.version.clone());
     let promotion = sim.promotion(&promotion);
-    (promotion.phase, promotion.delivered, promotion.has_open_request) = (Phase::Delivered, Some(now), false);
+    (promotion.phase, promotion.delivered) = (Phase::Delivered, Some(now));
+    promotion.request.as_mut().unwrap().open = false;
     let health = if healthy { Health::Ready } else { Health::Failed };
     let targets = sim.pipeline.environments.iter().find(|e| e.name == name).unwrap().targets.clone();
     targets.iter().for_each(|t| sim.runs(&name, t, &version, health));
@@ -341,8 +343,8 @@ fn planted_bugs_are_found() {
         sim.promotions.iter_mut().for_each(|p| {
             if approved && p.phase == Phase::Pending {
                 p.phase = Phase::Proposed;
-                p.has_open_request = true;
-                sim.requests.push(crate::sim::Request {
+                p.request = Some(Request { number: sim.requests.len() as u64, open: true });
+                sim.requests.push(crate::sim::OnForge {
                     environment: p.environment.clone(),
                     promotion: p.name.clone(),
                     version: p.revision.to_string(),

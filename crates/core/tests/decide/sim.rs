@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use sluice_core::Revision;
 use sluice_core::decide::{Action, Decision, Facts, decide};
 use sluice_core::evidence::Evidence;
-use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion};
+use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Request};
 use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::world::{Health, Member, Natural, Target, World};
 
@@ -36,7 +36,7 @@ pub fn shows(version: &str, health: Health) -> Target {
 
 /// A change request on the forge.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct OnForge {
     pub environment: String,
     pub promotion: String,
     pub version: String,
@@ -57,7 +57,7 @@ pub struct Sim {
     pub world: World,
     pub evidence: Evidence,
     pub promotions: Vec<Promotion>,
-    pub requests: Vec<Request>,
+    pub requests: Vec<OnForge>,
     pub effects: Vec<Effect>,
     pub now: Timestamp,
     pub last: Decision,
@@ -179,17 +179,20 @@ impl Sim {
                     retry: None,
                     next_attempt: None,
                     delivered: None,
-                    has_open_request: false,
+                    request: None,
                     message: String::new(),
                 });
             }
             Action::Deliver { promotion } => self.deliver(&promotion),
             Action::Withdraw { promotion } => {
                 let environment = self.promotion(&promotion).environment.clone();
-                self.promotion(&promotion).has_open_request = false;
-                let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open");
-                open.unwrap().state = "closed";
-                self.effects.push(Effect::Closed(environment));
+                let request = self.promotion(&promotion).request.as_mut().unwrap();
+                request.open = false;
+                let number = request.number as usize;
+                if self.requests[number].state == "open" {
+                    self.requests[number].state = "closed";
+                    self.effects.push(Effect::Closed(environment));
+                }
             }
             Action::Move(to) => {
                 let promotion = self.promotion(&to.promotion);
@@ -217,9 +220,12 @@ impl Sim {
             return;
         }
         let promotion = self.promotion(name);
-        (promotion.phase, promotion.has_open_request) = (Phase::Proposed, true);
         let (environment, version) = (promotion.environment.clone(), promotion.revision.to_string());
-        let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open");
+        let place = self.requests.iter().position(|r| r.environment == environment && r.state == "open");
+        let number = place.unwrap_or(self.requests.len()) as u64;
+        let promotion = self.promotion(name);
+        (promotion.phase, promotion.request) = (Phase::Proposed, Some(Request { number, open: true }));
+        let open = place.map(|i| &mut self.requests[i]);
         match open {
             Some(request) => {
                 (request.promotion, request.version) = (name.into(), version.clone());
@@ -228,13 +234,9 @@ impl Sim {
             None => {
                 let promotion = name.into();
                 let state = "open";
-                self.requests.push(Request { environment: environment.clone(), promotion, version: version.clone(), state });
+                self.requests.push(OnForge { environment: environment.clone(), promotion, version: version.clone(), state });
                 self.effects.push(Effect::Opened(environment.clone(), version));
             }
-        }
-        // The change request carries the newer one now.
-        for other in self.promotions.iter_mut().filter(|p| p.environment == environment && p.name != name) {
-            other.has_open_request = false;
         }
     }
 
@@ -245,7 +247,8 @@ impl Sim {
         open.state = "merged";
         let name = open.promotion.clone();
         let promotion = self.promotion(&name);
-        (promotion.phase, promotion.delivered, promotion.has_open_request) = (Phase::Delivered, Some(now), false);
+        (promotion.phase, promotion.delivered) = (Phase::Delivered, Some(now));
+        promotion.request.as_mut().unwrap().open = false;
         self.settle();
     }
 
@@ -255,7 +258,8 @@ impl Sim {
         open.state = "closed";
         let name = open.promotion.clone();
         let promotion = self.promotion(&name);
-        (promotion.phase, promotion.has_open_request) = (Phase::Rejected, false);
+        promotion.phase = Phase::Rejected;
+        promotion.request.as_mut().unwrap().open = false;
         promotion.message = "closed".into();
         self.settle();
     }

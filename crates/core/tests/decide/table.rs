@@ -281,6 +281,28 @@ fn nothing_starts_into_an_environment_of_which_no_target_can_be_read() {
 }
 
 #[test]
+fn nothing_starts_while_what_a_target_runs_is_on_its_way_and_unknown() {
+    let mut sim = Sim::three();
+    let unknown = |health| {
+        let mut target = shows("?", health);
+        target.members[0].facets.clear();
+        target
+    };
+    sim.world.insert("staging", "s", unknown(Health::Progressing));
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.promotions, []);
+    assert!(sim.note("staging").contains("until it is known what s runs"), "{}", sim.note("staging"));
+    let mut there = sim.clone();
+    there.runs("staging", "s", B, Health::Ready);
+    there.settle();
+    assert_eq!(there.story("staging"), Vec::<String>::new());
+    sim.world.insert("staging", "s", unknown(Health::Failed));
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
 fn what_is_not_ready_proves_nothing() {
     for health in [Health::Suspended, Health::Progressing, Health::Pending, Health::Failed, Health::Unknown] {
         let mut sim = Sim::three();

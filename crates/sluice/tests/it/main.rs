@@ -2,7 +2,9 @@
 
 mod crash;
 mod isolation;
+#[path = "../support/place.rs"]
 mod place;
+#[path = "../support/process.rs"]
 mod process;
 mod releases;
 mod story;

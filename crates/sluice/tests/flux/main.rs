@@ -1,0 +1,21 @@
+//! The whole with a stand-in for Flux on each leaf cluster: what is merged comes to run by itself,
+//! as it does where Flux is. A binary of its own, since the stand-in acts on every object of its
+//! cluster, and other tests write their objects' status themselves.
+
+mod fleet;
+#[path = "../support/place.rs"]
+mod place;
+#[path = "../support/process.rs"]
+mod process;
+mod rest;
+mod succession;
+mod swarm;
+
+/// Runs a test on a runtime of its own, with a deadline.
+fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let deadline = std::time::Duration::from_secs(900);
+        tokio::time::timeout(deadline, test).await.map_err(|_| anyhow::anyhow!("the test took too long"))?
+    })
+}
