@@ -1,5 +1,6 @@
 //! `sluice controller`: its flags, its log, and how it ends.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -117,7 +118,8 @@ fn log(level: Level, encoding: Encoding) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match encoding {
         Encoding::Json => builder.json().flatten_event(true).init(),
-        Encoding::Console => builder.with_target(false).init(),
+        // Colours are for eyes: a file or a pipe gets none.
+        Encoding::Console => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
     }
 }
 
