@@ -122,6 +122,7 @@ pub struct Target {
     pub name: Option<String>,
     /// The namespace in which the application's Flux objects are.
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a namespace's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
     pub namespace: String,
     /// The cluster; absent, it is the cluster that holds the Pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]

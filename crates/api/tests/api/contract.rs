@@ -1,0 +1,176 @@
+//! Every field that is read of other projects' kinds exists in the kinds that they ship. The fields are
+//! taken from the types that read them: a new one is looked for as soon as it is there.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use sluice_api::cluster::GitopsClusterSpec;
+use sluice_api::flux::{
+    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmReleaseSpec, Inventory,
+    InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference, SourceSpec,
+    SourceStatus,
+};
+use sluice_api::pipeline::SecretRef;
+
+fn some(text: &str) -> Option<String> {
+    Some(text.into())
+}
+
+fn source_ref() -> SourceRef {
+    SourceRef { kind: "k".into(), name: "n".into(), namespace: some("ns") }
+}
+
+// Each is spelled out in full, so that a field cannot be added to a type and not to its value here.
+
+fn kustomization() -> KustomizationSpec {
+    KustomizationSpec {
+        suspend: true,
+        path: some("p"),
+        source_ref: source_ref(),
+        wait: true,
+        health_checks: vec![HealthCheck { kind: "k".into(), name: "n".into(), namespace: "ns".into() }],
+        kube_config: Some(KubeConfigRef {}),
+    }
+}
+
+fn helm_release() -> HelmReleaseSpec {
+    let spec = ChartSpec { chart: "c".into(), version: some("v"), source_ref: source_ref() };
+    HelmReleaseSpec {
+        suspend: true,
+        chart: Some(ChartTemplate { spec }),
+        chart_ref: Some(source_ref()),
+        kube_config: Some(KubeConfigRef {}),
+    }
+}
+
+fn status() -> FluxStatus {
+    FluxStatus {
+        observed_generation: Some(1),
+        conditions: vec![FluxCondition {
+            type_: "t".into(),
+            status: "s".into(),
+            reason: "r".into(),
+            message: "m".into(),
+            observed_generation: 1,
+            last_transition_time: "l".into(),
+        }],
+        last_applied_revision: some("r"),
+        last_attempted_revision: some("r"),
+        inventory: Some(Inventory { entries: vec![InventoryEntry { id: "i".into() }] }),
+        history: vec![Snapshot {
+            version: 1,
+            status: "s".into(),
+            chart_version: "c".into(),
+            app_version: some("a"),
+            oci_digest: some("d"),
+        }],
+    }
+}
+
+fn source() -> (SourceSpec, SourceStatus) {
+    let reference = SourceReference {
+        branch: some("b"),
+        name: some("n"),
+        tag: some("t"),
+        semver: some("s"),
+        commit: some("c"),
+    };
+    let artifact = Artifact { revision: "r".into(), metadata: Default::default() };
+    (SourceSpec { url: "u".into(), reference: Some(reference) }, SourceStatus { artifact: Some(artifact) })
+}
+
+fn gitops_cluster() -> GitopsClusterSpec {
+    let secret = || Some(SecretRef { name: "n".into() });
+    GitopsClusterSpec { secret_ref: secret(), capi_cluster_ref: secret() }
+}
+
+fn object(spec: impl Serialize, status: impl Serialize) -> Value {
+    json!({"spec": spec, "status": status})
+}
+
+/// The paths of all fields of a value, lists left out.
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, value) in fields {
+                paths(value, &format!("{path}{}{name}", if path.is_empty() { "" } else { "." }), found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| paths(item, path, found)),
+        _ => {
+            found.insert(path.into());
+        }
+    }
+}
+
+fn has(schema: &JSONSchemaProps, path: &str) -> bool {
+    let mut at = schema;
+    for step in path.split('.') {
+        if let Some(JSONSchemaPropsOrArray::Schema(items)) = &at.items {
+            at = items;
+        }
+        match at.properties.as_ref().and_then(|p| p.get(step)) {
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// The fields of a value that a kind does not have, for each version that is served.
+fn missing(crds: &[CustomResourceDefinition], kind: &str, value: &Value) -> Vec<(String, Vec<String>)> {
+    let mut wanted = BTreeSet::new();
+    paths(value, "", &mut wanted);
+    let crd = crds.iter().find(|c| c.spec.names.kind == kind).unwrap_or_else(|| panic!("no CRD of {kind}"));
+    let served = crd.spec.versions.iter().filter(|v| v.served);
+    served
+        .map(|version| {
+            let schema = version.schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref()).unwrap();
+            let lacking = wanted.iter().filter(|path| !has(schema, path)).cloned().collect();
+            (version.name.clone(), lacking)
+        })
+        .collect()
+}
+
+#[test]
+fn every_field_that_is_read_is_one_that_flux_has() {
+    let crds = sluice_testkit::flux_crds().unwrap();
+    let (source_spec, source_status) = source();
+    // Kustomization and HelmRelease share the type of their status, and each lacks what is the other's.
+    let helms_own = [
+        "status.history.appVersion",
+        "status.history.chartVersion",
+        "status.history.ociDigest",
+        "status.history.status",
+        "status.history.version",
+    ];
+    let table: [(&str, &str, Value, &[&str]); 4] = [
+        ("Kustomization", "v1", object(kustomization(), status()), &helms_own),
+        ("HelmRelease", "v2", object(helm_release(), status()), &["status.lastAppliedRevision"]),
+        ("GitRepository", "v1", object(source_spec, source_status), &[]),
+        ("GitopsCluster", "v1alpha1", object(gitops_cluster(), json!({})), &[]),
+    ];
+    for (kind, version, value, lacking) in table {
+        let found = missing(&crds, kind, &value);
+        let here = found.iter().find(|(served, _)| served == version);
+        let (_, fields) = here.unwrap_or_else(|| panic!("{kind} is not served as {version}: {found:?}"));
+        assert_eq!(fields, lacking, "{kind} {version}");
+    }
+}
+
+#[test]
+fn the_groups_and_names_are_those_that_flux_serves() {
+    let crds = sluice_testkit::flux_crds().unwrap();
+    let group = |kind: &str| crds.iter().find(|c| c.spec.names.kind == kind).map(|c| c.spec.group.clone());
+    assert_eq!(group("Kustomization").as_deref(), Some(sluice_api::flux::KUSTOMIZE_GROUP));
+    assert_eq!(group("HelmRelease").as_deref(), Some(sluice_api::flux::HELM_GROUP));
+    assert_eq!(group("GitRepository").as_deref(), Some(sluice_api::flux::SOURCE_GROUP));
+    let cluster = sluice_api::cluster::gitops_cluster_resource();
+    let crd = crds.iter().find(|c| c.spec.names.kind == cluster.kind).unwrap();
+    assert_eq!((&crd.spec.group, &crd.spec.names.plural), (&cluster.group, &cluster.plural));
+    assert!(crd.spec.versions.iter().any(|v| v.served && v.name == cluster.version));
+}

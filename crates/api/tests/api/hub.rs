@@ -1,0 +1,39 @@
+//! The API server that judges, as strict as `kubectl apply` asks it to be.
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::Value;
+use sluice_api::Pipeline;
+use sluice_testkit::{parse_yaml, shared};
+
+/// Has the API server judge a Pipeline as if it were applied.
+///
+/// # Errors
+/// What the API server says against it.
+pub async fn judge(pipeline: &Value) -> Result<DynamicObject, String> {
+    let client = shared().await.expect("the API server starts").hub.client().await.unwrap();
+    let resource = ApiResource::erase::<Pipeline>(&());
+    let api: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
+    let params = PatchParams { dry_run: true, ..PatchParams::apply("test").validation_strict() };
+    let name = pipeline["metadata"]["name"].as_str().unwrap();
+    // Where an object is to be is not the question here.
+    let mut object = pipeline.clone();
+    object["metadata"].as_object_mut().unwrap().remove("namespace");
+    api.patch(name, &params, &Patch::Apply(object)).await.map_err(|error| match error {
+        kube::Error::Api(status) => status.message,
+        other => panic!("the API server did not answer: {other}"),
+    })
+}
+
+/// Judges each Pipeline of a YAML text.
+///
+/// # Errors
+/// What the API server says against the first that it refuses.
+pub async fn judge_yaml(yaml: &str) -> Result<(), String> {
+    let objects = parse_yaml(yaml).unwrap();
+    assert!(!objects.is_empty());
+    for object in objects {
+        judge(&object).await?;
+    }
+    Ok(())
+}

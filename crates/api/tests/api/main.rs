@@ -1,0 +1,9 @@
+//! What Sluice asks of an API server and of Flux, judged by real ones: its own definitions and rules,
+//! manifests as users have them, and the fields of Flux that are read.
+
+mod contract;
+mod descriptions;
+mod hub;
+mod manifests;
+mod rules;
+mod shown;

@@ -1,0 +1,301 @@
+//! Each rule of the Pipeline's definition refuses what it is for, with a sentence that says what to
+//! write, and lets everything else pass.
+
+use serde_json::{Map, Value, json};
+
+use crate::hub::judge;
+
+fn pipeline() -> Value {
+    let environment = |name: &str| json!({"name": name, "targets": [{"namespace": "apps"}]});
+    json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+        "spec": {
+            "environments": [environment("dev"), environment("staging"), environment("prod")],
+            "promotion": {"strategy": {"notification": {}}},
+        },
+    })
+}
+
+/// The pipeline with one thing else.
+fn with(path: &str, value: Value) -> Value {
+    let mut object = pipeline();
+    let mut at = &mut object["spec"];
+    for step in path.split('/') {
+        at = match step.parse::<usize>() {
+            Ok(place) => &mut at[place],
+            Err(_) => {
+                if at.is_null() {
+                    *at = Value::Object(Map::new());
+                }
+                at.as_object_mut().unwrap().entry(step).or_insert(Value::Null)
+            }
+        };
+    }
+    *at = value;
+    object
+}
+
+/// Every row must be refused with its sentence.
+async fn refused(rows: &[(&str, Value, &str)]) {
+    for (path, value, sentence) in rows {
+        match judge(&with(path, value.clone())).await {
+            Ok(_) => panic!("{path}: {value} was let through"),
+            Err(said) => assert!(said.contains(sentence), "{path}: {value} was refused with: {said}"),
+        }
+    }
+}
+
+/// Every row must pass.
+async fn accepted(rows: &[(&str, Value)]) {
+    for (path, value) in rows {
+        if let Err(said) = judge(&with(path, value.clone())).await {
+            panic!("{path}: {value} was refused with: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn environments_have_names_of_their_own_and_there_is_at_least_one() {
+    accepted(&[("suspend", true.into()), ("suspend", false.into())]).await;
+    refused(&[
+        ("environments/2/name", "dev".into(), "two environments have the same name: give each its own"),
+        ("environments", json!([]), "spec.environments in body should have at least 1 items"),
+        (
+            "environments/0/targets",
+            json!([]),
+            "spec.environments[0].targets in body should have at least 1 items",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn names_are_such_as_kubernetes_has() {
+    let rule =
+        "name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit";
+    let environment = format!("an environment's {rule}");
+    let target = format!("a target's {rule}");
+    let namespace = format!("a namespace's {rule}");
+    for name in ["Dev", "-dev", "dev-", "dev_1", "dev/eu", "dev.eu", "dév"] {
+        refused(&[
+            ("environments/0/name", name.into(), &environment),
+            ("environments/0/targets/0/name", name.into(), &target),
+            ("environments/0/targets/0/namespace", name.into(), &namespace),
+        ])
+        .await;
+    }
+    let long = "d".repeat(64);
+    refused(&[
+        (
+            "environments/0/name",
+            "".into(),
+            "spec.environments[0].name in body should be at least 1 chars long",
+        ),
+        ("environments/0/name", long.clone().into(), "Too long: may not be more than 63 bytes"),
+        ("environments/0/targets/0/name", long.into(), "Too long: may not be more than 63 bytes"),
+        ("environments/0/targets/0/namespace", "".into(), "should be at least 1 chars long"),
+    ])
+    .await;
+    accepted(&[
+        ("environments/0/name", "1".into()),
+        ("environments/0/name", "d".repeat(63).into()),
+        ("environments/0/targets/0/name", "eu-1".into()),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn targets_of_an_environment_have_names_of_their_own() {
+    let two = |a: Value, b: Value| json!([a, b]);
+    let named = |name: &str| json!({"namespace": "apps", "name": name});
+    let nameless = || json!({"namespace": "apps"});
+    refused(&[(
+        "environments/0/targets",
+        two(named("eu"), named("eu")),
+        "two targets of this environment have the same name: give each its own",
+    )])
+    .await;
+    accepted(&[
+        ("environments/0/targets", two(named("eu"), named("us"))),
+        ("environments/0/targets", two(nameless(), nameless())),
+        ("environments/0/targets", two(named("eu"), nameless())),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn after_names_environments_that_stand_before() {
+    let sentence = "after may only name environments that stand before it in the list: correct the name, move the \
+                    environment down, or take the name out of after";
+    refused(&[
+        ("environments/1/after", json!(["prod"]), sentence),
+        ("environments/1/after", json!(["staging"]), sentence),
+        ("environments/2/after", json!(["dev", "qa"]), sentence),
+        ("environments/0/after", json!(["dev"]), sentence),
+        ("environments/0/after", json!(["prod"]), sentence),
+    ])
+    .await;
+    accepted(&[
+        ("environments/2/after", json!(["dev"])),
+        ("environments/2/after", json!(["dev", "staging"])),
+        ("environments/0/after", json!([])),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_last_of_the_most_environments_may_come_after_the_first() {
+    let environment = |i: usize| json!({"name": format!("e{i}"), "targets": [{"namespace": "apps"}]});
+    let mut most: Vec<Value> = (0..16).map(environment).collect();
+    accepted(&[("environments", most.clone().into())]).await;
+    most[15]["after"] = json!(["e0", "e14"]);
+    accepted(&[("environments", most.clone().into())]).await;
+    most[15]["after"] = json!(["e15"]);
+    refused(&[("environments", most.clone().into(), "after may only name environments")]).await;
+    most.push(environment(16));
+    refused(&[("environments", most.into(), "spec.environments: Too many: 17: must have at most 16 items")])
+        .await;
+}
+
+#[tokio::test]
+async fn a_strategy_is_exactly_one() {
+    let request = json!({"type": "github", "url": "https://github.com/org/fleet", "baseBranch": "main",
+        "secretRef": {"name": "forge"}});
+    let commit = json!({"url": "https://github.com/org/fleet", "branch": "main"});
+    let webhook = json!({"url": "https://ci.example/hook"});
+    let one = "a strategy is exactly one of pull-request, commit, notification and webhook";
+    refused(&[
+        ("promotion/strategy", json!({}), one),
+        ("promotion/strategy", json!({"secretRef": {"name": "hmac"}}), one),
+        ("promotion/strategy", json!({"pull-request": request, "notification": {}}), one),
+        ("promotion/strategy", json!({"commit": commit, "webhook": webhook}), one),
+        ("environments/1/promotion/strategy", json!({"commit": commit, "pull-request": request}), one),
+        (
+            "promotion",
+            json!({}),
+            "promotion needs a strategy: write promotion: {strategy: {pull-request: {...}}}",
+        ),
+        ("promotion", json!({"manual": true}), "promotion needs a strategy"),
+        ("environments/1/promotion", json!({"manual": true}), "promotion needs a strategy"),
+    ])
+    .await;
+    accepted(&[
+        ("promotion/strategy", json!({"pull-request": request, "secretRef": {"name": "hmac"}})),
+        ("promotion/strategy", json!({"commit": commit})),
+        ("promotion/strategy", json!({"notification": {}})),
+        ("promotion/strategy", json!({"webhook": webhook})),
+        ("environments/1/promotion/strategy", json!({"pull-request": request})),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn every_forge_that_the_design_names_is_a_type() {
+    let on = |forge: &str| {
+        json!({"pull-request": {"type": forge, "url": "https://forge.example/org/fleet.git",
+        "secretRef": {"name": "forge"}}})
+    };
+    for forge in ["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure-devops"] {
+        accepted(&[("promotion/strategy", on(forge))]).await;
+    }
+    let sentence = "supported values: \"github\", \"gitlab\", \"gitea\", \"bitbucket\", \"bitbucket-server\", \
+                    \"azure-devops\"";
+    refused(&[("promotion/strategy", on("sourceforge"), sentence)]).await;
+    let stored = judge(&with("promotion/strategy", on("github"))).await.unwrap();
+    let request = &stored.data["spec"]["promotion"]["strategy"]["pull-request"];
+    assert_eq!(request["baseBranch"], "main", "the default");
+}
+
+#[tokio::test]
+async fn tracks_names_facets() {
+    let sentence = "tracks knows chart, app, images, tag, digest, source and image:<repository>";
+    refused(&[
+        ("tracks", json!(["version"]), sentence),
+        ("tracks", json!(["image:"]), sentence),
+        ("tracks", json!(["image"]), sentence),
+        ("tracks", json!(["chart", ""]), sentence),
+        ("tracks", json!(["Chart"]), sentence),
+    ])
+    .await;
+    accepted(&[
+        ("tracks", json!([])),
+        ("tracks", json!(["chart", "app", "images", "tag", "digest", "source"])),
+        ("tracks", json!(["chart", "image:registry:5000/team/podinfo"])),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_timeout_is_a_duration_that_can_be_read() {
+    let sentence = "timeout is a duration such as 30m or 1h30m";
+    for timeout in ["", "30", "m", "1d", "0s", "0h0m", "30m1h", "1h1h", "1.5h", "-5m", "999999h"] {
+        refused(&[("promotion/timeout", timeout.into(), sentence)]).await;
+    }
+    for timeout in ["30m", "1h30m", "90s", "1h0m5s", "99999h"] {
+        accepted(&[("promotion/timeout", timeout.into())]).await;
+    }
+}
+
+#[tokio::test]
+async fn min_ready_targets_is_a_number_or_a_percentage() {
+    let sentence = "minReadyTargets is a number of 1 or more, or a percentage from 1% to 100%";
+    for wrong in
+        [json!(0), json!(-1), json!("0%"), json!("101%"), json!("3"), json!("%"), json!("all"), json!("050%")]
+    {
+        refused(&[("promotion/minReadyTargets", wrong, sentence)]).await;
+    }
+    for right in [json!(1), json!(3), json!("1%"), json!("50%"), json!("100%")] {
+        accepted(&[("promotion/minReadyTargets", right)]).await;
+    }
+}
+
+#[tokio::test]
+async fn references_are_of_kinds_that_can_be_read() {
+    let cluster = |kind: &str| json!({"kind": kind, "name": "dev"});
+    let workload = |kind: &str| json!([{"kind": kind, "name": "podinfo"}]);
+    refused(&[
+        ("environments/0/targets/0/clusterRef", cluster("Cluster"), "supported values: \"GitopsCluster\""),
+        (
+            "environments/0/targets/0/workloads",
+            workload("Deployment"),
+            "supported values: \"Kustomization\", \"HelmRelease\"",
+        ),
+    ])
+    .await;
+    accepted(&[
+        ("environments/0/targets/0/clusterRef", cluster("GitopsCluster")),
+        ("environments/0/targets/0/workloads", workload("Kustomization")),
+        ("environments/0/targets/0/workloads", workload("HelmRelease")),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_named_by_its_path() {
+    let without = |path: &[&str], field: &str| {
+        let mut object = pipeline();
+        let mut at = &mut object;
+        for step in path {
+            at = match step.parse::<usize>() {
+                Ok(place) => &mut at[place],
+                Err(_) => &mut at[*step],
+            };
+        }
+        at.as_object_mut().unwrap().remove(field);
+        object
+    };
+    let table = [
+        (without(&["spec"], "environments"), "spec.environments: Required value"),
+        (without(&["spec", "environments", "0"], "name"), "spec.environments[0].name: Required value"),
+        (without(&["spec", "environments", "0"], "targets"), "spec.environments[0].targets: Required value"),
+        (
+            without(&["spec", "environments", "0", "targets", "0"], "namespace"),
+            "spec.environments[0].targets[0].namespace: Required value",
+        ),
+        (without(&[], "spec"), "spec: Required value"),
+    ];
+    for (object, sentence) in table {
+        let said = judge(&object).await.expect_err(sentence);
+        assert!(said.contains(sentence), "{said}");
+    }
+}

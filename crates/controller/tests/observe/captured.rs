@@ -1,0 +1,131 @@
+//! The statuses that real Flux controllers wrote in the course of one story, object by object.
+
+use serde_json::Value;
+use sluice_controller::observe::facts::Fact;
+use sluice_core::revision::Facet;
+use sluice_core::world::Health;
+
+use crate::support::{by_app, deployment, fact, flux_fact, local, namespace};
+
+const STORY: [(&str, &str); 9] = [
+    ("installed", include_str!("../data/flux-2.9/01-installed.json")),
+    ("upgrading", include_str!("../data/flux-2.9/02-upgrading.json")),
+    ("upgraded", include_str!("../data/flux-2.9/03-upgraded.json")),
+    ("drift corrected", include_str!("../data/flux-2.9/04-drift-corrected.json")),
+    ("failed", include_str!("../data/flux-2.9/05-failed.json")),
+    ("waiting for health", include_str!("../data/flux-2.9/06-waiting-for-health.json")),
+    ("health failed", include_str!("../data/flux-2.9/07-health-failed.json")),
+    ("suspended", include_str!("../data/flux-2.9/08-suspended.json")),
+    ("pruned", include_str!("../data/flux-2.9/09-pruned.json")),
+];
+
+const A: &str = "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0";
+const B: &str = "main@sha1:347e3e05bda79785e5adf284f30b2ba5dbcab7a3";
+
+/// Health, part of the message, the facet that stands for it, the version shown, since when.
+type Expected = (Health, &'static str, &'static str, &'static str, Option<&'static str>);
+
+use Health::{Failed, Progressing, Ready, Suspended};
+
+const KUSTOMIZATION: [Expected; 9] = [
+    (Ready, "", A, "main@sha1:6a19e380", Some("2026-11-21T08:44:58Z")),
+    (Ready, "", A, "main@sha1:6a19e380", Some("2026-11-21T08:44:58Z")),
+    (Ready, "", B, "main@sha1:347e3e05", Some("2026-11-21T08:45:27Z")),
+    (Ready, "", B, "main@sha1:347e3e05", Some("2026-11-21T08:45:52Z")),
+    // Reconciling=True/ProgressingWithRetry beside it: failed all the same.
+    (Failed, "MalformedYAMLError", B, "main@sha1:347e3e05", Some("2026-11-21T08:46:37Z")),
+    // It says what it last applied and found healthy, never what it tries.
+    (Progressing, "Running health checks", B, "main@sha1:347e3e05", Some("2026-11-21T08:46:47Z")),
+    (Progressing, "Running health checks", B, "main@sha1:347e3e05", Some("2026-11-21T08:47:27Z")),
+    (Suspended, "its last word was: Reconciliation in progress", B, "main@sha1:347e3e05", None),
+    (Progressing, "Running health checks", B, "main@sha1:347e3e05", Some("2026-11-21T08:47:27Z")),
+];
+
+const HELM_RELEASE: [Expected; 9] = [
+    (Ready, "", "6.1.5", "6.1.5", Some("2026-11-21T08:44:27Z")),
+    (Ready, "", "6.1.5", "6.1.5", Some("2026-11-21T08:44:27Z")),
+    (Ready, "", "6.1.6", "6.1.6", Some("2026-11-21T08:45:27Z")),
+    (Ready, "", "6.1.6", "6.1.6", Some("2026-11-21T08:45:27Z")),
+    // 6.1.7 was tried; 6.1.6 is what runs.
+    (Failed, "tag must be set", "6.1.6", "6.1.6", Some("2026-11-21T08:46:31Z")),
+    (Ready, "", "6.1.8", "6.1.8", Some("2026-11-21T08:46:47Z")),
+    (Ready, "", "6.1.8", "6.1.8", Some("2026-11-21T08:46:47Z")),
+    (Ready, "", "6.1.8", "6.1.8", Some("2026-11-21T08:46:47Z")),
+    (Ready, "", "6.1.8", "6.1.8", Some("2026-11-21T08:46:47Z")),
+];
+
+fn items(text: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(text).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn every_object_of_the_story_is_read_as_flux_means_it() {
+    let mut read = 0;
+    for (i, (step, text)) in STORY.into_iter().enumerate() {
+        for object in items(text) {
+            let (expected, facet) = match object["kind"].as_str().unwrap() {
+                "Kustomization" => (KUSTOMIZATION[i], Facet::Source),
+                "HelmRelease" => (HELM_RELEASE[i], Facet::Chart),
+                _ => continue,
+            };
+            read += 1;
+            let found = flux_fact(&object);
+            let (health, message, value, version, since) = expected;
+            let what = format!("{}, {step}: {found:?}", object["kind"]);
+            assert_eq!(found.verdict.health, health, "{what}");
+            assert!(found.verdict.message.contains(message), "{what}");
+            assert_eq!(found.verdict.message.is_empty(), message.is_empty(), "{what}");
+            assert_eq!(found.facets.get(&facet).map(String::as_str), Some(value), "{what}");
+            assert_eq!(found.version, version, "{what}");
+            assert_eq!(found.verdict.since.as_deref(), since, "{what}");
+        }
+    }
+    assert_eq!(read, 18);
+}
+
+#[test]
+fn a_chart_says_its_app_version_too() {
+    let app: Vec<_> = STORY
+        .iter()
+        .filter_map(|(_, text)| {
+            let release = items(text).into_iter().find(|o| o["kind"] == "HelmRelease")?;
+            flux_fact(&release).facets.get(&Facet::App).cloned()
+        })
+        .collect();
+    assert_eq!(app, ["6.1.5", "6.1.5", "6.1.6", "6.1.6", "6.1.6", "6.1.8", "6.1.8", "6.1.8", "6.1.8"]);
+}
+
+#[test]
+fn the_branch_of_the_source_is_known_at_every_step() {
+    for (step, text) in STORY {
+        let source = items(text).into_iter().find(|o| o["kind"] == "GitRepository").unwrap();
+        let Fact::Source(repository) = fact(&source).1 else { panic!("{step}") };
+        assert_eq!(repository.branch, "main", "{step}");
+        assert!(repository.url.ends_with("/fleet.git"), "{step}");
+    }
+}
+
+/// A Kustomization that does not wait is Ready in the story from the first step on, with nobody
+/// there to run its pods.
+#[test]
+fn what_kustomization_says_is_not_enough_where_it_does_not_wait() {
+    let mut world = items(STORY[0].1);
+    world.retain(|o| o["kind"] != "HelmChart");
+    world.push(namespace("podinfo"));
+    let unseen = by_app("Kustomization", "podinfo").see(&local(&world));
+    assert_eq!(unseen.health(), Progressing);
+    let mut pod = deployment("podinfo", "podinfo", ("kustomize", "podinfo", "podinfo"), "podinfo:6.1.5");
+    pod["status"]["readyReplicas"] = 0.into();
+    let unready =
+        by_app("Kustomization", "podinfo").see(&local(&[world.clone(), vec![pod.clone()]].concat()));
+    assert_eq!(unready.health(), Progressing);
+    assert_eq!(
+        unready.complaint(),
+        "Kustomization/podinfo is Progressing: Deployment podinfo: 0 of 1 pods are ready"
+    );
+    pod["status"]["readyReplicas"] = 1.into();
+    let ready = by_app("Kustomization", "podinfo").see(&local(&[world, vec![pod]].concat()));
+    assert_eq!(ready.health(), Ready);
+    assert_eq!(ready.revision(&[]).unwrap().to_string(), "6.1.5");
+}

@@ -1,0 +1,123 @@
+//! Why a cluster or a kind cannot be read: the sentence for each cause.
+
+use kube::core::Status;
+use kube::runtime::watcher;
+use sluice_controller::observe::facts::{ClusterKey, Kind};
+use sluice_controller::watch::cause::{Cause, cluster, kind, of, of_watch};
+
+use crate::support::remote;
+
+fn answer(code: u16, message: &str) -> kube::Error {
+    kube::Error::Api(Status::failure(message, "x").with_code(code).boxed())
+}
+
+#[test]
+fn an_answer_is_known_by_its_code() {
+    let table = [
+        (answer(401, "Unauthorized"), Cause::Unauthorized("Unauthorized".into())),
+        (answer(403, "no"), Cause::Forbidden("no".into())),
+        (answer(404, "page not found"), Cause::NotFound),
+        (answer(500, "boom"), Cause::Other("boom (500)".into())),
+        (answer(429, "slow down"), Cause::Other("slow down (429)".into())),
+        (
+            kube::Error::Service(Box::new(std::io::Error::other("connection refused"))),
+            Cause::Unreachable("connection refused".into()),
+        ),
+    ];
+    for (error, expected) in table {
+        assert_eq!(of(&error), expected);
+    }
+    assert_eq!(
+        of_watch(&watcher::Error::InitialListFailed(answer(403, "no"))),
+        Cause::Forbidden("no".into())
+    );
+    assert_eq!(of_watch(&watcher::Error::WatchStartFailed(answer(404, "x"))), Cause::NotFound);
+    assert_eq!(of_watch(&watcher::Error::WatchFailed(answer(500, "x"))), Cause::Other("x (500)".into()));
+    let gone = Status::failure("too old resource version", "Expired").with_code(410).boxed();
+    assert_eq!(of_watch(&watcher::Error::WatchError(gone)), Cause::Other("too old resource version".into()));
+}
+
+/// What answers may be a proxy's error page, or somebody who wants a status to be flooded.
+#[test]
+fn what_a_server_says_is_kept_short() {
+    let page = format!("Bad gateway: {}\n<html>\n<body>", "é".repeat(1000));
+    let Cause::Other(said) = of(&answer(502, &page)) else { panic!() };
+    assert_eq!(said, format!("Bad gateway: {}... (502)", "é".repeat(287)));
+}
+
+#[test]
+fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
+    let dev = remote("dev");
+    let unreachable = |said: &str| Cause::Unreachable(said.into());
+    let table = [
+        (
+            &dev,
+            Cause::Unauthorized("Unauthorized".into()),
+            "cluster fleet/dev does not accept the credentials (401 Unauthorized): they may have expired; renew the \
+             kubeconfig in its Secret",
+        ),
+        (
+            &dev,
+            Cause::Forbidden("may not".into()),
+            "cluster fleet/dev refuses access: may not; grant it to the user of the kubeconfig in its Secret",
+        ),
+        (
+            &dev,
+            unreachable("invalid peer certificate: UnknownIssuer"),
+            "the certificate of cluster fleet/dev is not accepted (invalid peer certificate: UnknownIssuer): renew \
+             it, or correct certificate-authority-data in the kubeconfig in its Secret",
+        ),
+        (
+            &dev,
+            unreachable("Connection refused (os error 111)"),
+            "cluster fleet/dev refuses the connection (Connection refused (os error 111)): start its API server, or \
+             correct the address in the kubeconfig in its Secret",
+        ),
+        (
+            &dev,
+            unreachable("failed to lookup address information: Name or service not known"),
+            "the address of cluster fleet/dev is not known here (failed to lookup address information: Name or \
+             service not known): correct it in the kubeconfig in its Secret, or the cluster's DNS",
+        ),
+        (
+            &dev,
+            unreachable("no answer within 5 seconds"),
+            "cluster fleet/dev cannot be reached (no answer within 5 seconds): look whether its API server runs and \
+             the network lets us through",
+        ),
+        (
+            &dev,
+            Cause::NotFound,
+            "cluster fleet/dev has no Kubernetes API at its address: correct it in the kubeconfig in its Secret",
+        ),
+        (&dev, Cause::Other("boom (500)".into()), "cluster fleet/dev answers with an error: boom (500)"),
+        (
+            &ClusterKey::Local,
+            Cause::Unauthorized("Unauthorized".into()),
+            "the local cluster does not accept the credentials (401 Unauthorized): they may have expired; renew the \
+             controller's kubeconfig or service account",
+        ),
+    ];
+    for (key, cause, sentence) in table {
+        assert_eq!(cluster(key, &cause), sentence);
+    }
+}
+
+#[test]
+fn a_kind_that_cannot_be_read_says_which_right_is_missing() {
+    let forbidden = Cause::Forbidden("no".into());
+    assert_eq!(
+        kind(&remote("dev"), Kind::Deployment, Some("apps"), &forbidden),
+        "cluster fleet/dev does not let us read deployments in namespace apps: grant the verbs get, list and watch on \
+         deployments (API group \"apps\") to the user of its kubeconfig"
+    );
+    assert_eq!(
+        kind(&ClusterKey::Local, Kind::Namespace, None, &forbidden),
+        "the local cluster does not let us read namespaces: grant the verbs get, list and watch on namespaces (API \
+         group \"\") to the controller's own user"
+    );
+    assert_eq!(
+        kind(&remote("dev"), Kind::Kustomization, None, &Cause::Other("boom (500)".into())),
+        "kustomizations cannot be read: cluster fleet/dev answers with an error: boom (500)"
+    );
+}

@@ -1,0 +1,136 @@
+//! Kubeconfigs as they come in Secrets, among them those that somebody means ill with.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sluice_controller::watch::connect::{ConnectError, client, data, kubeconfig};
+
+use crate::support::with;
+
+/// A kubeconfig that has all that it needs.
+fn whole() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "dev",
+        "clusters": [{"name": "dev", "cluster": {"server": "https://dev.example:6443"}}],
+        "users": [{"name": "dev", "user": {"token": "hunter2"}}],
+        "contexts": [{"name": "dev", "context": {"cluster": "dev", "user": "dev"}}],
+    })
+}
+
+async fn refused(kubeconfig: &Value, allow_exec: bool) -> Option<ConnectError> {
+    client("fleet/dev", &kubeconfig.to_string(), allow_exec).await.err()
+}
+
+#[tokio::test]
+async fn a_whole_kubeconfig_makes_a_client() {
+    assert_eq!(refused(&whole(), false).await, None);
+    // What a user may impersonate is for the other cluster to say.
+    assert_eq!(refused(&with(whole(), "users/0/user/as", "sluice".into()), false).await, None);
+    assert_eq!(
+        refused(&with(whole(), "clusters/0/cluster/tls-server-name", "api".into()), false).await,
+        None
+    );
+}
+
+#[tokio::test]
+async fn what_reaches_into_this_machine_or_past_its_checks_is_refused_with_what_to_do() {
+    let secret = || "fleet/dev".to_string();
+    let exec =
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", "id"]});
+    let table = [
+        ("users/0/user/exec", exec, ConnectError::Exec(secret(), "/bin/sh".into())),
+        ("users/0/user/auth-provider", json!({"name": "gcp"}), ConnectError::Exec(secret(), "gcp".into())),
+        ("users/0/user/tokenFile", "/run/token".into(), ConnectError::File(secret(), "/run/token".into())),
+        ("users/0/user/client-certificate", "/etc/c".into(), ConnectError::File(secret(), "/etc/c".into())),
+        ("users/0/user/client-key", "/etc/k".into(), ConnectError::File(secret(), "/etc/k".into())),
+        (
+            "clusters/0/cluster/certificate-authority",
+            "/etc/ca".into(),
+            ConnectError::File(secret(), "/etc/ca".into()),
+        ),
+        ("clusters/0/cluster/server", "http://169.254.169.254".into(), ConnectError::NotHttps(secret())),
+        ("clusters/0/cluster/server", "dev.example:6443".into(), ConnectError::NotHttps(secret())),
+        ("clusters/0/cluster/insecure-skip-tls-verify", true.into(), ConnectError::Unverified(secret())),
+        ("clusters/0/cluster/proxy-url", "http://proxy:3128".into(), ConnectError::Proxy(secret())),
+    ];
+    for (path, value, error) in table {
+        assert_eq!(refused(&with(whole(), path, value), false).await, Some(error), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_flag_lets_programs_run_and_nothing_else() {
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/program"});
+    let with_exec = with(whole(), "users/0/user/exec", exec);
+    let error = refused(&with_exec, true).await;
+    assert!(!matches!(error, Some(ConnectError::Exec(..))), "{error:?}");
+    let with_file = with(with_exec, "users/0/user/tokenFile", "/run/token".into());
+    assert_eq!(
+        refused(&with_file, true).await,
+        Some(ConnectError::File("fleet/dev".into(), "/run/token".into()))
+    );
+}
+
+#[tokio::test]
+async fn each_refusal_says_what_to_put_there() {
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"});
+    let said = refused(&with(whole(), "users/0/user/exec", exec), false).await.unwrap().to_string();
+    assert_eq!(
+        said,
+        "the kubeconfig in Secret fleet/dev runs a program (aws), which Sluice does not do: use a token or a client \
+         certificate, or start the controller with --insecure-kubeconfig-exec"
+    );
+    let said =
+        refused(&with(whole(), "users/0/user/tokenFile", "/run/t".into()), false).await.unwrap().to_string();
+    assert_eq!(
+        said,
+        "the kubeconfig in Secret fleet/dev names a file (/run/t), which is not here: embed it (kubectl config view \
+         --raw --flatten)"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_kubeconfig_says_so_and_gives_no_secret_away() {
+    let table = [
+        "users: [{name: dev, user: {token: hunter2",
+        "hunter2",
+        "- hunter2",
+        "users: hunter2",
+        "\thunter2: [",
+        "{}",
+        "current-context: dev",
+    ];
+    for text in table {
+        let said = client("fleet/dev", text, false).await.err().expect(text).to_string();
+        assert!(said.starts_with("the kubeconfig in Secret fleet/dev cannot be read ("), "{said}");
+        assert!(said.ends_with("): replace it with a whole, self-contained kubeconfig"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+    let wrong_base64 = with(whole(), "clusters/0/cluster/certificate-authority-data", "hunter2".into());
+    let said = refused(&wrong_base64, false).await.unwrap().to_string();
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[test]
+fn the_first_key_that_has_a_kubeconfig_counts() {
+    let secret = |pairs: &[(&str, &str)]| -> BTreeMap<String, Vec<u8>> {
+        pairs.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())).collect()
+    };
+    let read = |pairs: &[(&str, &str)]| kubeconfig("fleet/dev", &secret(pairs));
+    let none = || Err(ConnectError::NoKey("fleet/dev".into()));
+    let all = [("kubeconfig", "c"), ("value.yaml", "b"), ("value", "a")];
+    assert_eq!(read(&all), Ok("a".into()));
+    assert_eq!(read(&all[..2]), Ok("b".into()));
+    assert_eq!(read(&all[..1]), Ok("c".into()));
+    assert_eq!(read(&[("value", " \n"), ("kubeconfig", "c")]), Ok("c".into()));
+    assert_eq!(read(&[("value", "")]), none());
+    assert_eq!(read(&[("config", "c")]), none());
+    assert_eq!(read(&[]), none());
+    assert_eq!(
+        none().map(|_: String| ()).unwrap_err().to_string(),
+        "Secret fleet/dev has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
+    );
+    let binary = BTreeMap::from([("value".to_string(), vec![0xff, 0xfe])]);
+    assert!(matches!(kubeconfig("fleet/dev", &binary), Err(ConnectError::Unreadable(..))));
+    assert!(data(k8s_openapi::api::core::v1::Secret::default()).is_empty());
+}

@@ -1,0 +1,269 @@
+//! Flux's status decision, rule by rule, on statuses that the story does not have.
+
+use serde_json::{Value, json};
+use sluice_core::revision::Facet;
+use sluice_core::world::Health::{self, Failed, Pending, Progressing, Ready, Suspended};
+
+use crate::support::{SHA, condition, flux_fact, helm_release, kustomization, with};
+
+fn release(status: Value) -> Value {
+    with(helm_release("apps", "podinfo", "0.0.0"), "status", status)
+}
+
+fn ready(status: &str, reason: &str, message: &str) -> Value {
+    condition("Ready", status, reason, message, 2)
+}
+
+fn chart(object: &Value) -> Option<String> {
+    flux_fact(object).facets.get(&Facet::Chart).cloned()
+}
+
+#[test]
+fn health_follows_the_conditions_in_flux_order() {
+    let reconciling = |reason| condition("Reconciling", "True", reason, "at work", 2);
+    let stalled = |reason| condition("Stalled", "True", reason, "will not try again", 2);
+    let yes = || ready("True", "UpgradeSucceeded", "done");
+    let no = |reason| ready("False", reason, "went wrong");
+    let at_work = || ready("Unknown", "Progressing", "in progress");
+    let table: Vec<(Vec<Value>, Health, &str)> = vec![
+        (vec![], Pending, "waiting to be reconciled"),
+        (
+            vec![condition("Released", "True", "InstallSucceeded", "done", 2)],
+            Pending,
+            "waiting to be reconciled",
+        ),
+        (vec![yes()], Ready, ""),
+        (vec![no("RetriesExceeded"), stalled("RetriesExceeded")], Failed, "will not try again"),
+        (vec![yes(), stalled("AccessDenied")], Failed, "will not try again"),
+        (vec![yes(), condition("Stalled", "False", "x", "x", 2)], Ready, ""),
+        (vec![no("UpgradeFailed")], Failed, "went wrong"),
+        (vec![no("BuildFailed"), reconciling("ProgressingWithRetry")], Failed, "went wrong"),
+        (vec![no("DependencyNotReady"), reconciling("ProgressingWithRetry")], Progressing, "went wrong"),
+        (vec![no("HealthCheckCanceled")], Progressing, "went wrong"),
+        (vec![at_work(), reconciling("Progressing")], Progressing, "at work"),
+        (vec![at_work()], Progressing, "in progress"),
+        (vec![yes(), reconciling("Progressing")], Progressing, "at work"),
+        (
+            vec![
+                no("RollbackSucceeded"),
+                condition("Remediated", "True", "RollbackSucceeded", "rolled back", 2),
+            ],
+            Failed,
+            "went wrong",
+        ),
+    ];
+    for (conditions, health, message) in table {
+        let status = json!({"observedGeneration": 2, "conditions": conditions});
+        let verdict = flux_fact(&release(status)).verdict;
+        assert_eq!((verdict.health, verdict.message.as_str()), (health, message), "{conditions:?}");
+    }
+}
+
+#[test]
+fn ready_counts_only_of_the_present_generation() {
+    // The object is at generation 2.
+    let table: [(Option<i64>, i64, Health); 8] = [
+        (Some(2), 2, Ready),
+        (Some(1), 1, Progressing),
+        (Some(2), 1, Progressing),
+        (Some(1), 2, Ready),
+        (Some(2), 0, Ready),
+        (Some(1), 0, Progressing),
+        (None, 0, Progressing),
+        (Some(-1), 2, Pending),
+    ];
+    for (observed, of_ready, health) in table {
+        let mut status = json!({"conditions": [condition("Ready", "True", "Succeeded", "done", of_ready)]});
+        if let Some(observed) = observed {
+            status["observedGeneration"] = observed.into();
+        }
+        assert_eq!(flux_fact(&release(status.clone())).verdict.health, health, "{status}");
+    }
+}
+
+#[test]
+fn what_flux_has_not_looked_at_is_pending() {
+    for status in [Value::Null, json!({}), json!({"observedGeneration": -1}), json!({"conditions": []})] {
+        for object in [helm_release("apps", "podinfo", "1.0.0"), kustomization("apps", "podinfo", &[])] {
+            let found = flux_fact(&with(object, "status", status.clone()));
+            assert_eq!(found.verdict.health, Pending, "{status}");
+            assert!(found.facets.is_empty(), "{status}");
+            assert_eq!(found.version, "", "{status}");
+        }
+    }
+}
+
+#[test]
+fn a_first_failure_is_a_failure_though_no_generation_was_brought_to_an_end() {
+    let status =
+        json!({"observedGeneration": -1, "conditions": [ready("False", "BuildFailed", "no such path")]});
+    let verdict = flux_fact(&with(kustomization("apps", "podinfo", &[]), "status", status)).verdict;
+    assert_eq!((verdict.health, verdict.message.as_str()), (Failed, "no such path"));
+}
+
+#[test]
+fn what_flux_leaves_alone_says_how_to_go_on_and_its_last_word() {
+    let object = || helm_release("apps", "podinfo", "6.1.8");
+    let annotation = "kustomize.toolkit.fluxcd.io/reconcile";
+    let suspended = "Flux does not reconcile it: flux resume, once it may go on; its last word was: \
+                     Helm upgrade succeeded";
+    let disabled = "Flux does not reconcile it: remove kustomize.toolkit.fluxcd.io/reconcile: disabled from it; \
+                    its last word was: Helm upgrade succeeded";
+    let table = [
+        (with(object(), "spec/suspend", true.into()), Suspended, suspended),
+        (with(object(), "metadata/annotations", json!({annotation: "disabled"})), Suspended, disabled),
+        (with(object(), "metadata/labels", json!({annotation: "disabled"})), Suspended, disabled),
+        (with(object(), "metadata/annotations", json!({annotation: "enabled"})), Ready, ""),
+        (with(object(), "spec/suspend", false.into()), Ready, ""),
+    ];
+    for (object, health, message) in table {
+        let found = flux_fact(&object);
+        assert_eq!((found.verdict.health, found.verdict.message.as_str()), (health, message));
+        assert_eq!(found.version, "6.1.8");
+    }
+}
+
+#[test]
+fn being_deleted_comes_before_everything() {
+    let object = with(helm_release("apps", "podinfo", "1.0.0"), "spec/suspend", true.into());
+    let object = with(object, "metadata/deletionTimestamp", "2026-11-21T09:00:00Z".into());
+    let verdict = flux_fact(&object).verdict;
+    assert_eq!((verdict.health, verdict.message.as_str()), (Progressing, "it is being deleted"));
+}
+
+#[test]
+fn the_chart_is_the_one_that_helm_has_deployed() {
+    let snapshot = |version: i64, status: &str, chart: &str| json!({"version": version, "status": status, "chartVersion": chart});
+    let table: Vec<(Value, Option<&str>)> = vec![
+        // v2beta1
+        (json!({"lastAppliedRevision": "6.1.5", "lastAttemptedRevision": "6.1.6"}), Some("6.1.5")),
+        // v2beta2 has both; the history is nearer to Helm
+        (
+            json!({"lastAppliedRevision": "6.1.5", "history": [snapshot(2, "deployed", "6.1.6")]}),
+            Some("6.1.6"),
+        ),
+        // v2: what was tried is not what runs
+        (
+            json!({"lastAttemptedRevision": "6.1.7",
+                "history": [snapshot(3, "failed", "6.1.7"), snapshot(2, "deployed", "6.1.6")]}),
+            Some("6.1.6"),
+        ),
+        (json!({"lastAttemptedRevision": "6.1.7", "history": [snapshot(1, "failed", "6.1.7")]}), None),
+        (json!({"history": [snapshot(1, "uninstalled", "6.1.7")]}), None),
+        // rolled back: version N+1 is the old chart again
+        (
+            json!({"lastAttemptedRevision": "6.1.7", "history": [
+                snapshot(4, "deployed", "6.1.6"), snapshot(3, "failed", "6.1.7"), snapshot(2, "superseded", "6.1.6")]}),
+            Some("6.1.6"),
+        ),
+        // in whatever order, the newest number
+        (
+            json!({"history": [snapshot(9, "deployed", "1.0.9"), snapshot(10, "deployed", "1.0.10")]}),
+            Some("1.0.10"),
+        ),
+        // from an OCI artifact, and of a chart with values files
+        (json!({"history": [snapshot(1, "deployed", "6.6.1+0cc9a8446c95")]}), Some("6.6.1")),
+        (json!({"lastAppliedRevision": "6.0.3+1"}), Some("6.0.3")),
+        (json!({"history": [snapshot(1, "deployed", "1.0.0-1234567")]}), Some("1.0.0-1234567")),
+    ];
+    for (status, expected) in table {
+        assert_eq!(chart(&release(status.clone())).as_deref(), expected, "{status}");
+    }
+}
+
+#[test]
+fn a_rollback_shows_the_old_chart_and_is_not_healthy() {
+    let status = json!({
+        "observedGeneration": 2,
+        "conditions": [
+            ready("False", "RollbackSucceeded", "Helm rollback to previous release podinfo/podinfo.v2 succeeded"),
+            condition("Released", "False", "UpgradeFailed", "Helm upgrade failed", 2),
+            condition("Remediated", "True", "RollbackSucceeded", "Helm rollback succeeded", 2),
+        ],
+        "history": [
+            {"version": 4, "status": "deployed", "chartVersion": "6.1.6", "action": "rollback"},
+            {"version": 3, "status": "failed", "chartVersion": "6.1.7"},
+        ],
+        "lastAttemptedRevision": "6.1.7",
+    });
+    let found = flux_fact(&release(status));
+    assert_eq!((found.verdict.health, found.version.as_str()), (Failed, "6.1.6"));
+}
+
+#[test]
+fn a_chart_from_an_oci_artifact_has_its_digest_beside_its_version() {
+    let status = json!({"history": [{"version": 1, "status": "deployed", "chartVersion": "6.6.1+0cc9a8446c95",
+        "ociDigest": "sha256:0cc9a8446c95", "appVersion": "6.6.0"}]});
+    let facets = flux_fact(&release(status)).facets;
+    let expected = [
+        (Facet::Chart, "6.6.1".to_string()),
+        (Facet::App, "6.6.0".into()),
+        (Facet::Digest, "sha256:0cc9a8446c95".into()),
+    ];
+    assert_eq!(facets, expected.into());
+}
+
+#[test]
+fn an_oci_revision_is_a_tag_and_a_digest_in_every_form_that_flux_has_written() {
+    let sum = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
+    let digest = format!("sha256:{sum}");
+    let table = [
+        (format!("6.1.8@sha256:{sum}"), Some("6.1.8"), Some(&digest), "6.1.8"),
+        (format!("sha256:{sum}"), None, Some(&digest), "sha256:3b6cdcc7"),
+        (format!("6.1.8/{sum}"), Some("6.1.8"), Some(&digest), "6.1.8"),
+        (sum.to_string(), None, Some(&digest), "3b6cdcc7"),
+        ("latest".into(), Some("latest"), None, "latest"),
+    ];
+    for (revision, tag, digest, version) in table {
+        let object =
+            with(kustomization("apps", "podinfo", &[]), "spec/sourceRef/kind", "OCIRepository".into());
+        let found = flux_fact(&with(object, "status/lastAppliedRevision", revision.clone().into()));
+        assert_eq!(found.facets.get(&Facet::Tag).map(String::as_str), tag, "{revision}");
+        assert_eq!(found.facets.get(&Facet::Digest), digest, "{revision}");
+        assert_eq!(found.facets.get(&Facet::Source), Some(&revision));
+        assert_eq!(found.version, version, "{revision}");
+    }
+}
+
+#[test]
+fn a_git_revision_is_shown_short_in_every_form_that_flux_has_written() {
+    let table = [
+        (format!("main@sha1:{SHA}"), "main@sha1:6a19e380"),
+        (format!("feature/x@sha1:{SHA}"), "feature/x@sha1:6a19e380"),
+        (format!("v1.2.3@sha1:{SHA}"), "v1.2.3@sha1:6a19e380"),
+        (format!("refs/heads/main@sha1:{SHA}"), "refs/heads/main@sha1:6a19e380"),
+        (format!("sha1:{SHA}"), "sha1:6a19e380"),
+        (format!("main/{SHA}"), "main/6a19e380"),
+        (SHA.to_string(), "6a19e380"),
+        ("main@sha1:abc".into(), "main@sha1:abc"),
+    ];
+    for (revision, version) in table {
+        let object = with(
+            kustomization("apps", "podinfo", &[]),
+            "status/lastAppliedRevision",
+            revision.clone().into(),
+        );
+        let v1beta2 = with(object.clone(), "apiVersion", "kustomize.toolkit.fluxcd.io/v1beta2".into());
+        for object in [object, v1beta2] {
+            let found = flux_fact(&object);
+            assert_eq!(found.version, version);
+            // What is compared is whole.
+            assert_eq!(found.facets, [(Facet::Source, revision.clone())].into());
+            assert_eq!(found.verdict.health, Ready);
+        }
+    }
+}
+
+#[test]
+fn health_checks_that_name_all_workloads_are_as_good_as_waiting() {
+    let checks = |names: &[&str]| {
+        let one = |name: &&str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "apps", "name": name});
+        Value::from(names.iter().map(one).collect::<Vec<_>>())
+    };
+    let made = ["apps_web_apps_Deployment", "apps_db_apps_Deployment", "apps_conf__ConfigMap"];
+    let object = || kustomization("apps", "podinfo", &made);
+    assert!(!flux_fact(&object()).covers);
+    assert!(flux_fact(&with(object(), "spec/wait", true.into())).covers);
+    assert!(!flux_fact(&with(object(), "spec/healthChecks", checks(&["web"]))).covers);
+    assert!(flux_fact(&with(object(), "spec/healthChecks", checks(&["web", "db"]))).covers);
+}

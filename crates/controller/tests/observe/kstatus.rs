@@ -1,0 +1,152 @@
+//! How workloads do, by the rules of kstatus that Flux itself waits by.
+
+use serde_json::{Value, json};
+use sluice_controller::observe::facts::{Fact, Verdict};
+use sluice_core::world::Health::{self, Failed, Progressing, Ready};
+
+use crate::support::{deployment, fact, with};
+
+fn verdict(object: &Value) -> Verdict {
+    match fact(object).1 {
+        Fact::Workload(workload) => workload.verdict,
+        other => panic!("{other:?} is no workload"),
+    }
+}
+
+/// Each row changes one thing of a healthy workload.
+fn check(healthy: &Value, table: &[(&str, Value, Health, &str)]) {
+    assert_eq!(verdict(healthy).health, Ready);
+    for (path, value, health, message) in table {
+        let found = verdict(&with(healthy.clone(), path, value.clone()));
+        assert_eq!((found.health, found.message.as_str()), (*health, *message), "{path}: {value}");
+    }
+}
+
+fn with_three_pods() -> Value {
+    let object = deployment("apps", "web", ("kustomize", "apps", "web"), "web:1");
+    let object = with(object, "spec/replicas", 3.into());
+    ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"]
+        .into_iter()
+        .fold(object, |object, field| with(object, &format!("status/{field}"), 3.into()))
+}
+
+#[test]
+fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
+    let stuck = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+        "message": "ReplicaSet \"web-1\" has timed out progressing."}]);
+    let no_progressing = json!([{"type": "Available", "status": "True"}]);
+    let being_replaced = json!([{"type": "Available", "status": "True"},
+        {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}]);
+    let unavailable = json!([{"type": "Available", "status": "False"},
+        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]);
+    check(
+        &with_three_pods(),
+        &[
+            ("metadata/generation", 4.into(), Progressing, "its controller has not seen the change yet"),
+            ("metadata/deletionTimestamp", "2026-11-21T09:00:00Z".into(), Progressing, "it is being deleted"),
+            ("status/replicas", 2.into(), Progressing, "2 of 3 pods are there"),
+            ("status/updatedReplicas", 1.into(), Progressing, "1 of 3 pods are updated"),
+            ("status/replicas", 4.into(), Progressing, "1 old pods are ending"),
+            ("status/availableReplicas", 2.into(), Progressing, "2 of 3 pods are available"),
+            ("status/readyReplicas", 0.into(), Progressing, "0 of 3 pods are ready"),
+            ("status/conditions", stuck, Failed, "ReplicaSet \"web-1\" has timed out progressing."),
+            ("status/conditions", no_progressing, Ready, ""),
+            ("status/conditions", being_replaced.clone(), Ready, ""),
+            ("status/conditions", unavailable, Progressing, "it is not available yet"),
+            ("status", Value::Null, Progressing, "its controller has not seen the change yet"),
+        ],
+    );
+    let with_deadline = with(with_three_pods(), "spec/progressDeadlineSeconds", 600.into());
+    check(
+        &with_deadline,
+        &[("status/conditions", being_replaced.clone(), Progressing, "it is being rolled out")],
+    );
+    // The greatest number means no deadline, and then there may be no such condition.
+    let without = with(with_deadline, "spec/progressDeadlineSeconds", i32::MAX.into());
+    check(&without, &[("status/conditions", being_replaced, Ready, "")]);
+}
+
+#[test]
+fn a_deployment_of_no_pods_is_ready_and_one_that_does_not_say_wants_one() {
+    let none = with(with_three_pods(), "spec/replicas", 0.into());
+    let none = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"]
+        .into_iter()
+        .fold(none, |object, field| with(object, &format!("status/{field}"), 0.into()));
+    check(&none, &[("spec/replicas", Value::Null, Progressing, "0 of 1 pods are there")]);
+}
+
+#[test]
+fn conditions_that_any_kind_may_have_come_first() {
+    let said = |kind: &str| json!([{"type": kind, "status": "True", "message": "says so"}]);
+    check(
+        &with_three_pods(),
+        &[
+            ("status/conditions", said("Reconciling"), Progressing, "says so"),
+            ("status/conditions", said("Stalled"), Failed, "says so"),
+        ],
+    );
+}
+
+fn stateful_set() -> Value {
+    let object = with(with_three_pods(), "kind", "StatefulSet".into());
+    let status = json!({"observedGeneration": 3, "replicas": 3, "readyReplicas": 3, "currentReplicas": 3,
+        "updatedReplicas": 3, "currentRevision": "web-7f", "updateRevision": "web-7f"});
+    with(object, "status", status)
+}
+
+#[test]
+fn a_stateful_set_is_ready_once_every_pod_that_should_be_is_new() {
+    check(
+        &stateful_set(),
+        &[
+            ("metadata/generation", 4.into(), Progressing, "its controller has not seen the change yet"),
+            ("status/replicas", 2.into(), Progressing, "2 of 3 pods are there"),
+            ("status/readyReplicas", 1.into(), Progressing, "1 of 3 pods are ready"),
+            ("status/replicas", 5.into(), Progressing, "2 old pods are ending"),
+            ("status/currentReplicas", 2.into(), Progressing, "2 of 3 pods are updated"),
+            ("status/updateRevision", "web-8a".into(), Progressing, "it is being rolled out"),
+        ],
+    );
+    // Kubernetes itself writes partition 0; a larger one leaves the first pods as they are.
+    let by_partition = |n: i64| with(stateful_set(), "spec/updateStrategy/rollingUpdate/partition", n.into());
+    check(&by_partition(0), &[("status/updatedReplicas", 2.into(), Progressing, "2 of 3 pods are updated")]);
+    let canary = with(by_partition(2), "status/updateRevision", "web-8a".into());
+    let canary = with(canary, "status/currentReplicas", 2.into());
+    let canary = with(canary, "status/updatedReplicas", 1.into());
+    check(&canary, &[("status/updatedReplicas", 0.into(), Progressing, "0 of 1 pods are updated")]);
+    let by_hand = with(stateful_set(), "spec/updateStrategy/type", "OnDelete".into());
+    check(&by_hand, &[("status/updateRevision", "web-8a".into(), Ready, "")]);
+}
+
+#[test]
+fn a_daemon_set_is_ready_once_every_node_has_its_new_pod() {
+    let status = json!({"observedGeneration": 3, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
+        "updatedNumberScheduled": 2, "numberAvailable": 2, "numberReady": 2});
+    let object = with(with(with_three_pods(), "kind", "DaemonSet".into()), "status", status);
+    check(
+        &object,
+        &[
+            ("metadata/generation", 4.into(), Progressing, "its controller has not seen the change yet"),
+            (
+                "status/observedGeneration",
+                Value::Null,
+                Progressing,
+                "its controller has not seen the change yet",
+            ),
+            ("status/currentNumberScheduled", 1.into(), Progressing, "1 of 2 pods are there"),
+            ("status/updatedNumberScheduled", 0.into(), Progressing, "0 of 2 pods are updated"),
+            ("status/numberAvailable", 1.into(), Progressing, "1 of 2 pods are available"),
+            ("status/numberReady", 1.into(), Progressing, "1 of 2 pods are ready"),
+        ],
+    );
+}
+
+#[test]
+fn a_cron_job_is_ready_by_being_there() {
+    let object = with(with_three_pods(), "kind", "CronJob".into());
+    let object = with(with(object, "spec", json!({})), "status", Value::Null);
+    check(
+        &object,
+        &[("metadata/deletionTimestamp", "2026-11-21T09:00:00Z".into(), Progressing, "it is being deleted")],
+    );
+}

@@ -1,0 +1,15 @@
+//! What is made of watch events: the facts that are kept of an object, what the index adds up to,
+//! what a target then shows, and the status that says so. No clock, no client and no server.
+
+mod captured;
+mod cause;
+mod connect;
+mod flux_rules;
+mod index;
+mod kstatus;
+mod members;
+mod sentences;
+mod status;
+mod support;
+mod whole_status;
+mod words;

@@ -1,0 +1,241 @@
+//! One whole status, from what the clusters sent to what `kubectl get -o yaml` shows: the state of an
+//! application across its environments, as RFC-0001 tells it in its second story.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::pipeline::{Pipeline, PipelineStatus};
+use sluice_api::promotion::Promotion;
+use sluice_controller::observe::index::Index;
+use sluice_controller::observe::target::{Question, observe};
+use sluice_controller::record::status::{Facts, compose};
+use sluice_controller::translate;
+use sluice_core::decide::{self, Decision, decide};
+use sluice_core::evidence::Evidence;
+use sluice_core::world::World;
+
+use crate::support::{connect, deployment, helm_release, kustomization, labelled, namespace, remote, with};
+
+fn pipeline() -> Value {
+    let target = |cluster: &str| json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": "fleet"}});
+    json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"namespace": "default", "name": "podinfo", "uid": "u", "generation": 1},
+        "spec": {
+            "tracks": ["image:ghcr.io/stefanprodan/podinfo"],
+            "environments": [
+                {"name": "dev", "targets": [target("dev-us"), target("dev-eu")]},
+                {"name": "prod", "targets": [target("prod")]},
+            ],
+            "promotion": {"manual": true, "strategy": {"pull-request": {
+                "type": "github", "url": "https://github.com/org/fleet", "baseBranch": "main", "secretRef": {"name": "forge"}}}},
+        },
+    })
+}
+
+/// Two Deployments of one Kustomization in dev-us, a HelmRelease with one Deployment in dev-eu, and in
+/// prod a HelmRelease that is behind and whose Deployment is not well.
+fn clusters() -> Index {
+    const IMAGE: &str = "ghcr.io/stefanprodan/podinfo:6.1.8";
+    let member = |object| labelled(object, "pipelines.weave.works/pipeline", "podinfo");
+    let mut index = Index::default();
+    let by = ("kustomize", "podinfo", "podinfo-pipeline");
+    let made = ["podinfo_podinfo-pipeline_apps_Deployment", "podinfo_podinfo-pipeline-2_apps_Deployment"];
+    let us = [
+        namespace("podinfo"),
+        member(kustomization("podinfo", "podinfo-pipeline", &made)),
+        deployment("podinfo", "podinfo-pipeline", by, IMAGE),
+        deployment("podinfo", "podinfo-pipeline-2", by, IMAGE),
+    ];
+    connect(&mut index, &remote("dev-us"), &us);
+    let by = ("helm", "podinfo", "podinfo-pipeline-helm");
+    let eu = [
+        namespace("podinfo"),
+        member(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.8")),
+        deployment("podinfo", "podinfo", by, IMAGE),
+    ];
+    connect(&mut index, &remote("dev-eu"), &eu);
+    let old = deployment("podinfo", "podinfo", by, "ghcr.io/stefanprodan/podinfo:6.1.5");
+    let prod = [
+        namespace("podinfo"),
+        member(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.5")),
+        with(old, "status/readyReplicas", 0.into()),
+    ];
+    connect(&mut index, &remote("prod"), &prod);
+    index
+}
+
+fn see(object: &Pipeline, index: &Index) -> World {
+    let model = translate::pipeline(object);
+    let mut world = World::default();
+    for (spec, environment) in object.spec.environments.iter().zip(&model.environments) {
+        for (target, name) in spec.targets.iter().zip(&environment.targets) {
+            let cluster = translate::cluster_of(target, "default");
+            let question = Question { pipeline: "podinfo", app: None, target, cluster: &cluster };
+            world.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
+        }
+    }
+    world
+}
+
+fn compose_at(object: &Pipeline, world: &World, promotions: &[&Promotion]) -> PipelineStatus {
+    let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
+    let pipeline = translate::pipeline(object);
+    let evidence = Evidence::default().after(&pipeline, world, now);
+    let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(p)).collect();
+    let facts = decide::Facts { pipeline: &pipeline, world, evidence: &evidence, promotions: &known, now };
+    let decision: Decision = decide(facts);
+    let before = PipelineStatus::default();
+    compose(&Facts {
+        object,
+        before: &before,
+        pipeline: &pipeline,
+        world,
+        evidence: &evidence,
+        decision: &decision,
+        promotions,
+        now,
+    })
+}
+
+#[test]
+fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
+    let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
+    let world = see(&object, &clusters());
+    let promotion: Promotion = serde_json::from_value(json!({
+        "metadata": {"namespace": "default", "name": "podinfo-prod-0a1b2c"},
+        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "sequence": 1,
+            "facets": {"HelmRelease/podinfo-pipeline-helm:image:ghcr.io/stefanprodan/podinfo": "6.1.8"}},
+        "status": {"phase": "Pending", "message": "waits for a person",
+            "gates": [{"name": "Approval", "open": false, "message": "a person approves"}]},
+    }))
+    .unwrap();
+    let status = compose_at(&object, &world, &[&promotion]);
+    insta::assert_snapshot!(serde_saphyr::to_string(&status).unwrap(), @r#"
+    observedGeneration: 1
+    conditions:
+    - lastTransitionTime: "2026-11-21T09:00:00Z"
+      message: all targets were read
+      observedGeneration: 1
+      reason: ReconciliationSucceeded
+      status: "True"
+      type: Ready
+    - lastTransitionTime: "2026-11-21T09:00:00Z"
+      message: "on its way: prod/prod-podinfo"
+      observedGeneration: 1
+      reason: Progressing
+      status: "True"
+      type: Reconciling
+    - lastTransitionTime: "2026-11-21T09:00:00Z"
+      message: "prod: 6.1.8 waits for approval: sluice approve podinfo-prod-0a1b2c"
+      observedGeneration: 1
+      reason: Waiting
+      status: "True"
+      type: PromotionPending
+    summary:
+      environments: dev:6.1.8 prod:6.1.5
+      promoting: 6.1.8→prod Pending
+    environments:
+      dev:
+        health: Ready
+        revision: "6.1.8"
+        targets:
+        - name: dev-us-podinfo
+          namespace: podinfo
+          clusterAppRef:
+            clusterRef:
+              kind: GitopsCluster
+              name: dev-us
+              namespace: fleet
+          health: Ready
+          since: "2026-11-21T08:00:00Z"
+          ready: true
+          revision: "6.1.8"
+          workloads:
+          - kind: Kustomization
+            name: podinfo-pipeline
+            version: main@sha1:6a19e380
+            health: Ready
+          - kind: Deployment
+            name: podinfo-pipeline
+            version: "6.1.8"
+            health: Ready
+            images:
+            - ghcr.io/stefanprodan/podinfo:6.1.8
+          - kind: Deployment
+            name: podinfo-pipeline-2
+            version: "6.1.8"
+            health: Ready
+            images:
+            - ghcr.io/stefanprodan/podinfo:6.1.8
+          verified:
+          - facets:
+              "Kustomization/podinfo-pipeline:image:ghcr.io/stefanprodan/podinfo": "6.1.8"
+            arrival: 1
+            at: "2026-11-21T09:00:00Z"
+        - name: dev-eu-podinfo
+          namespace: podinfo
+          clusterAppRef:
+            clusterRef:
+              kind: GitopsCluster
+              name: dev-eu
+              namespace: fleet
+          health: Ready
+          since: "2026-11-21T08:00:00Z"
+          ready: true
+          revision: "6.1.8"
+          workloads:
+          - kind: HelmRelease
+            name: podinfo-pipeline-helm
+            version: "6.1.8"
+            health: Ready
+          - kind: Deployment
+            name: podinfo
+            version: "6.1.8"
+            health: Ready
+            images:
+            - ghcr.io/stefanprodan/podinfo:6.1.8
+          verified:
+          - facets:
+              "HelmRelease/podinfo-pipeline-helm:image:ghcr.io/stefanprodan/podinfo": "6.1.8"
+            arrival: 2
+            at: "2026-11-21T09:00:00Z"
+        waitingApproval:
+          revision: ""
+      prod:
+        health: Progressing
+        revision: "6.1.5"
+        message: "6.1.8 waits for approval: sluice approve podinfo-prod-0a1b2c"
+        targets:
+        - name: prod-podinfo
+          namespace: podinfo
+          clusterAppRef:
+            clusterRef:
+              kind: GitopsCluster
+              name: prod
+              namespace: fleet
+          health: Progressing
+          since: "2026-11-21T09:00:00Z"
+          ready: false
+          revision: "6.1.5"
+          workloads:
+          - kind: HelmRelease
+            name: podinfo-pipeline-helm
+            version: "6.1.5"
+            health: Progressing
+            message: "Deployment podinfo: 0 of 1 pods are ready"
+          - kind: Deployment
+            name: podinfo
+            version: "6.1.5"
+            health: Progressing
+            message: 0 of 1 pods are ready
+            images:
+            - ghcr.io/stefanprodan/podinfo:6.1.5
+        waitingApproval:
+          revision: "6.1.8"
+        promotion:
+          name: podinfo-prod-0a1b2c
+          revision: "6.1.8"
+          phase: Pending
+          message: waits for a person
+    "#);
+}
