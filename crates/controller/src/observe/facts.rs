@@ -117,7 +117,7 @@ pub struct ObjectKey {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A Kustomization or HelmRelease.
-    Flux(FluxFact),
+    Flux(Box<FluxFact>),
     /// A Deployment or its kin, made by Flux.
     Workload(WorkloadFact),
     /// A source in git.

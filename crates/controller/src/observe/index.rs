@@ -192,7 +192,7 @@ impl Cluster {
     fn put(&mut self, key: ObjectKey, fact: Fact) -> Touched {
         let before = self.objects.get(&key);
         let fact = match fact {
-            Fact::Flux(flux) => Fact::Flux(flux.after(before)),
+            Fact::Flux(flux) => Fact::Flux(Box::new(flux.after(before))),
             other => other,
         };
         if before == Some(&fact) {

@@ -90,7 +90,7 @@ pub fn kustomization(object: &Kustomization) -> Fact {
     let namespace = source.namespace.clone().or_else(|| object.namespace()).unwrap_or_default();
     let inventory = inventory(&status);
     let generation = object.metadata.generation.unwrap_or_default();
-    Fact::Flux(FluxFact {
+    Fact::Flux(Box::new(FluxFact {
         joins: joins(object),
         owner: owner(Kind::Kustomization, object),
         attempt: status.last_attempted_revision.clone().map(|revision| (generation, revision)),
@@ -103,7 +103,7 @@ pub fn kustomization(object: &Kustomization) -> Fact {
         covers: object.spec.wait || inventory.iter().all(|made| is_checked(made, &object.spec.health_checks)),
         inventory,
         elsewhere: object.spec.kube_config.is_some(),
-    })
+    }))
 }
 
 fn is_checked(made: &ObjectKey, checks: &[HealthCheck]) -> bool {
@@ -134,7 +134,7 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
     let git_source = template
         .filter(|s| s.kind == "GitRepository")
         .map(|s| (s.namespace.clone().or_else(|| object.namespace()).unwrap_or_default(), s.name.clone()));
-    Fact::Flux(FluxFact {
+    Fact::Flux(Box::new(FluxFact {
         joins: joins(object),
         owner: owner(Kind::HelmRelease, object),
         attempt: None,
@@ -147,7 +147,7 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
         inventory: inventory(&status),
         covers: true,
         elsewhere: object.spec.kube_config.is_some(),
-    })
+    }))
 }
 
 /// What is kept of a Deployment or its kin; nothing of one that Flux did not make.

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::cause::{self, Cause};
 use super::connect;
 use super::stream::{Guarded, Seen, follow};
-use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
+use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind};
 use crate::observe::trim;
 
 /// How often a cluster is asked whether it answers.
@@ -262,13 +262,11 @@ impl Session {
     ) -> Ended {
         let scope = Scope { session: self, kind, client, resource, namespace };
         match kind {
-            Kind::Namespace => {
-                scope.watch(|o: Object<Nothing, Nothing>| Some((trim::key(kind, &o), Fact::Namespace)), tell).await
-            }
-            Kind::Kustomization => scope.watch(|o| Some((trim::key(kind, &o), trim::kustomization(&o))), tell).await,
-            Kind::HelmRelease => scope.watch(|o| Some((trim::key(kind, &o), trim::helm_release(&o))), tell).await,
-            Kind::GitRepository => scope.watch(|o| Some((trim::key(kind, &o), trim::git_repository(&o))), tell).await,
-            _ => scope.watch(move |o| trim::workload(kind, &o).map(|fact| (trim::key(kind, &o), fact)), tell).await,
+            Kind::Namespace => scope.watch(|_: &Object<Nothing, Nothing>| Some(Fact::Namespace), tell).await,
+            Kind::Kustomization => scope.watch(|o| Some(trim::kustomization(o)), tell).await,
+            Kind::HelmRelease => scope.watch(|o| Some(trim::helm_release(o)), tell).await,
+            Kind::GitRepository => scope.watch(|o| Some(trim::git_repository(o)), tell).await,
+            _ => scope.watch(|o| trim::workload(kind, o), tell).await,
         }
     }
 }
@@ -294,7 +292,8 @@ struct Scope<'a> {
 struct Nothing {}
 
 impl Scope<'_> {
-    async fn watch<K>(&self, trim: impl Fn(K) -> Option<(ObjectKey, Fact)>, tell: impl Tell) -> Ended
+    /// An object of which nothing is kept is as good as gone: it may have been kept until now.
+    async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -307,13 +306,15 @@ impl Scope<'_> {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(Ended::NobodyListens),
         };
-        let ended = follow(api, watcher::Config::default(), trim, |seen| {
+        let keep = |object: K| Some((trim::key(kind, &object), trim(&object)));
+        let ended = follow(api, watcher::Config::default(), keep, |seen| {
             let error = match seen {
-                Seen::Listed(facts) => {
-                    return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), facts)));
+                Seen::Listed(all) => {
+                    let kept = all.into_iter().filter_map(|(key, fact)| Some((key, fact?))).collect();
+                    return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), kept)));
                 }
-                Seen::Applied((key, fact)) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Deleted((key, _)) => return listening(tell(ClusterEvent::Deleted(key))),
+                Seen::Applied((key, Some(fact))) => return listening(tell(ClusterEvent::Applied(key, fact))),
+                Seen::Applied((key, None)) | Seen::Deleted((key, _)) => return listening(tell(ClusterEvent::Deleted(key))),
                 Seen::Failed(error) => error,
             };
             let cause = cause::of_watch(&error);

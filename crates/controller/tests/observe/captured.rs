@@ -128,4 +128,6 @@ fn what_kustomization_says_is_not_enough_where_it_does_not_wait() {
     let ready = by_app("Kustomization", "podinfo").see(&local(&[world, vec![pod]].concat()));
     assert_eq!(ready.health(), Ready);
     assert_eq!(ready.revision(&[]).unwrap().to_string(), "6.1.5");
+    let source = ready.members[0].source.clone().expect("its GitRepository is in its own namespace");
+    assert_eq!(source.branch, "main");
 }

@@ -1,6 +1,8 @@
 //! What is made of watch events: the facts that are kept of an object, what the index adds up to,
 //! what a target then shows, and the status that says so. No clock, no client and no server.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+
 mod captured;
 mod cause;
 mod connect;

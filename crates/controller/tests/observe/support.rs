@@ -49,7 +49,7 @@ fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
 /// What is kept of a Kustomization or HelmRelease.
 pub fn flux_fact(object: &Value) -> FluxFact {
     match fact(object).1 {
-        Fact::Flux(flux) => flux,
+        Fact::Flux(flux) => *flux,
         other => panic!("{other:?} is not Flux's"),
     }
 }

@@ -98,6 +98,7 @@ fn compose_at(object: &Pipeline, world: &World, promotions: &[&Promotion]) -> Pi
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "most of them are the one status, whole")]
 fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
     let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
     let world = see(&object, &clusters());
