@@ -72,5 +72,4 @@ forge: ## Build Gitea; the last line is its folder
 .PHONY: crds
 crds: ## Write deploy/crds.yaml anew from the code
 	@.ci/need rust cc
-	@cargo run --quiet -p sluice -- crds > deploy/crds.yaml.part
-	@mv deploy/crds.yaml.part deploy/crds.yaml
+	@crds=$$(cargo run --quiet -p sluice -- crds); printf '%s\n' "$$crds" > deploy/crds.yaml
