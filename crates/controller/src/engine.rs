@@ -131,7 +131,8 @@ impl Engine {
     pub async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let mut batch = Vec::new();
         loop {
-            let next = self.timers.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
+            let next =
+                self.timers.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
             tokio::select! {
                 n = inputs.recv_many(&mut batch, 512) => if n == 0 { return },
                 () = tokio::time::sleep(next.min(TICK)) => {}
@@ -220,7 +221,9 @@ impl Engine {
                 self.forget(&key_of(&object));
                 self.settle_fleet();
             }
-            Seen::Failed(error) => tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?"),
+            Seen::Failed(error) => {
+                tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
+            }
         }
     }
 
@@ -229,7 +232,8 @@ impl Engine {
         if object.metadata.deletion_timestamp.is_some() {
             return self.forget(&key);
         }
-        let version: u64 = object.metadata.resource_version.as_ref().and_then(|v| v.parse().ok()).unwrap_or(0);
+        let version: u64 =
+            object.metadata.resource_version.as_ref().and_then(|v| v.parse().ok()).unwrap_or(0);
         let status = object.status.take().unwrap_or_default();
         object.metadata.managed_fields = None;
         let same_object =
@@ -247,7 +251,10 @@ impl Engine {
                 entry.model = translate::pipeline(&object);
                 entry.object = Arc::new(object);
                 // What is under way was begun for what the owner wanted before.
-                self.under_way.iter().filter(|((of, _), _)| *of == key).for_each(|(_, permit)| permit.revoke());
+                self.under_way
+                    .iter()
+                    .filter(|((of, _), _)| *of == key)
+                    .for_each(|(_, permit)| permit.revoke());
                 self.replace(&key);
             }
             None => {
@@ -317,7 +324,9 @@ impl Engine {
                 self.polling.forget(&object.name_any());
                 self.touch(&key);
             }
-            Seen::Failed(error) => tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?"),
+            Seen::Failed(error) => {
+                tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
+            }
         }
     }
 
@@ -343,7 +352,9 @@ impl Engine {
         self.has_cluster_kind = seen.is_some();
         match seen {
             None => self.clusters = Some(HashMap::new()),
-            Some(Seen::Listed(all)) => self.clusters = Some(all.into_iter().map(|c| (key(&c), c.spec)).collect()),
+            Some(Seen::Listed(all)) => {
+                self.clusters = Some(all.into_iter().map(|c| (key(&c), c.spec)).collect())
+            }
             Some(Seen::Applied(c)) => {
                 self.clusters.get_or_insert_default().insert(key(&c), c.spec);
             }

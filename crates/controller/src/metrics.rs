@@ -90,14 +90,22 @@ impl Metrics {
         let budget = Family::<Host, Gauge>::default();
         let due = Gauge::default();
         registry.register("turns", "Turns of pipelines", turns.clone());
-        registry.register("promotion_failures", "Failures on the way of promotions, by reason", failures.clone());
+        registry.register(
+            "promotion_failures",
+            "Failures on the way of promotions, by reason",
+            failures.clone(),
+        );
         registry.register("promotion_phases", "Promotions that came into a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
-        registry.register("forge_budget", "Calls that a forge's host said it would still take", budget.clone());
+        registry.register(
+            "forge_budget",
+            "Calls that a forge's host said it would still take",
+            budget.clone(),
+        );
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
         Self {
             registry,

@@ -33,7 +33,9 @@ impl Options {
     /// Why pipelines of a namespace may not refer to a cluster; `None` when they may.
     pub fn refuses(&self, cluster: &ClusterKey, namespace: &str) -> Option<String> {
         match cluster {
-            ClusterKey::Remote { namespace: other, .. } if self.no_cross_namespace_refs && other != namespace => {
+            ClusterKey::Remote { namespace: other, .. }
+                if self.no_cross_namespace_refs && other != namespace =>
+            {
                 Some(format!(
                     "{cluster} is in another namespace than the Pipeline, which --no-cross-namespace-refs forbids: \
                      name a GitopsCluster in namespace {namespace}"

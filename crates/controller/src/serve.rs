@@ -21,8 +21,11 @@ pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Res
 
 /// Serves `/healthz` and `/readyz`.
 pub async fn health(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
-    let live = |State(m): State<Arc<Metrics>>| async move { answer(m.is_live(), "the loop has not turned for a minute") };
-    let ready = |State(m): State<Arc<Metrics>>| async move { answer(m.is_ready(), "the hub has not been read yet") };
+    let live = |State(m): State<Arc<Metrics>>| async move {
+        answer(m.is_live(), "the loop has not turned for a minute")
+    };
+    let ready =
+        |State(m): State<Arc<Metrics>>| async move { answer(m.is_ready(), "the hub has not been read yet") };
     let router = Router::new().route("/healthz", get(live)).route("/readyz", get(ready)).with_state(metrics);
     serve(address, router, "health").await
 }

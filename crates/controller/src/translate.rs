@@ -106,7 +106,9 @@ fn writes_to(strategy: &Strategy) -> Option<Repository> {
 /// What this version cannot do yet, said before anybody waits for it.
 fn refused(strategy: &Strategy) -> Option<String> {
     if strategy.notification.is_some() {
-        return Some("this version of Sluice has no notification strategy yet: use pull-request or commit".into());
+        return Some(
+            "this version of Sluice has no notification strategy yet: use pull-request or commit".into(),
+        );
     }
     if strategy.webhook.is_some() {
         return Some("this version of Sluice has no webhook strategy yet: use pull-request or commit".into());
@@ -146,7 +148,10 @@ pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
         retry: asked_again,
         next_attempt: time(&status.next_attempt),
         delivered: time(&status.times.get("Delivered").cloned()),
-        request: status.change_request.as_ref().map(|r| Request { number: r.number, open: r.state == "open" }),
+        request: status
+            .change_request
+            .as_ref()
+            .map(|r| Request { number: r.number, open: r.state == "open" }),
         message: status.message.clone(),
     })
 }

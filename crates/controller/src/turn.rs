@@ -18,7 +18,7 @@ use crate::translate;
 /// How long a cluster may leave its first question unanswered before its targets count as Unknown.
 const GRACE: Duration = Duration::from_secs(20);
 /// The pause between two writes of one pipeline's status: what happens in between is written once.
-const SPACING: Duration = Duration::from_millis(300);
+const SPACING: Duration = Duration::from_millis(700);
 /// How long a status waits for a side effect that is under way and will change it again.
 const PATIENCE: Duration = Duration::from_millis(800);
 
@@ -58,8 +58,12 @@ impl Engine {
         for (environment, model) in entry.object.spec.environments.iter().zip(&entry.model.environments) {
             for (spec, name) in environment.targets.iter().zip(&model.targets) {
                 let cluster = translate::cluster_of(spec, &key.namespace);
-                let question =
-                    Question { pipeline: &key.name, app: entry.object.spec.app_ref.as_ref(), target: spec, cluster: &cluster };
+                let question = Question {
+                    pipeline: &key.name,
+                    app: entry.object.spec.app_ref.as_ref(),
+                    target: spec,
+                    cluster: &cluster,
+                };
                 let shown = match self.options.refuses(&cluster, &key.namespace) {
                     Some(refused) => Ok(Target::unreadable(refused)),
                     None => target::observe(&question, self.index.cluster(&cluster)),
@@ -99,7 +103,8 @@ impl Engine {
         }
         let busy = self.under_way.keys().any(|(pipeline, _)| pipeline == key);
         let Some(entry) = self.pipelines.get_mut(key) else { return };
-        let records: Vec<_> = self.promotions.get(key).into_iter().flatten().map(|(_, r)| r.object.as_ref()).collect();
+        let records: Vec<_> =
+            self.promotions.get(key).into_iter().flatten().map(|(_, r)| r.object.as_ref()).collect();
         let status = status::compose(&status::Facts {
             object: &entry.object,
             before: &entry.status,

@@ -18,8 +18,12 @@ pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut surplus = Vec::new();
     for mut ended in environments.into_values().filter(|e| e.len() > keep) {
         ended.sort_by_key(|p| std::cmp::Reverse(p.sequence));
-        let needed: Vec<u64> =
-            ended.iter().filter(|p| p.phase == Phase::Succeeded).take(TO_ROLL_BACK).map(|p| p.sequence).collect();
+        let needed: Vec<u64> = ended
+            .iter()
+            .filter(|p| p.phase == Phase::Succeeded)
+            .take(TO_ROLL_BACK)
+            .map(|p| p.sequence)
+            .collect();
         let old = ended.into_iter().skip(keep).filter(|p| !needed.contains(&p.sequence));
         surplus.extend(old.map(|p| p.name.clone()));
     }

@@ -56,6 +56,7 @@ pub(crate) async fn deliver(
         }
         Head::Needless { base: commit, existed } => {
             if existed && let Some(open) = forge.find_open(&branch, base).await? {
+                order.permit.check()?;
                 let why = "The branch that this goes to has these values already.";
                 forge.comment(open.request.number, why).await?;
                 forge.close(open.request.number).await?;
@@ -78,6 +79,8 @@ async fn find_earlier(
         }
         match found.state {
             State::Open => return Ok(Some(Delivered::Proposed { request: found.request, merged: false })),
+            // One that brought something else is no end: the base tells whether this is still to do.
+            State::Merged { commit } if !was_brought_by(forge, &order.promotion, &commit).await? => {}
             State::Merged { .. } => {
                 return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
             }
@@ -94,8 +97,29 @@ async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, F
     if body::is_marked(&found.body) {
         return Ok(body::is_marked_for(&found.body, &order.promotion));
     }
-    let message = forge.message(&found.request.head_commit).await?;
-    Ok(message.is_some_and(|m| git::carries(&m, &order.promotion)))
+    let commit = forge.commit(&found.request.head_commit).await?;
+    Ok(commit.is_some_and(|c| git::carries(&c.message, &order.promotion)))
+}
+
+/// Whether a merge has brought this very promotion. The forge may have merged what the branch held
+/// a moment before it was pushed to, and shows the branch as it is now: only the commits tell. A
+/// squash or a rebase keeps the message of what it brings, a merge has it as a parent.
+pub(crate) async fn was_brought_by(
+    forge: &AnyForge,
+    promotion: &str,
+    merge: &str,
+) -> Result<bool, ForgeError> {
+    let Some(commit) = forge.commit(merge).await? else { return Ok(false) };
+    if git::carries(&commit.message, promotion) {
+        return Ok(true);
+    }
+    for parent in commit.parents.iter().skip(1) {
+        let parent = forge.commit(parent).await?;
+        if parent.is_some_and(|p| git::carries(&p.message, promotion)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Brings the head branch to a commit that sets the values, on top of the base as it is now.

@@ -105,7 +105,10 @@ impl Delivery {
         let head = found.request.head_commit;
         Ok(match found.state {
             State::Open => Followed::Open { head, conflicts: found.conflicts },
-            State::Merged { commit } => Followed::Merged { commit, head },
+            State::Merged { commit } => {
+                let ours = change_request::was_brought_by(&forge, &order.promotion, &commit).await?;
+                Followed::Merged { commit, head, ours }
+            }
             State::Closed => Followed::Closed,
         })
     }

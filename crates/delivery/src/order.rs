@@ -166,6 +166,10 @@ pub enum Followed {
         commit: String,
         /// The commit that was merged.
         head: String,
+        /// The merge has this very promotion's commit in it. Where it has not, it brought what the
+        /// branch held before, or was made in a way that does not tell: deliver again, then the base
+        /// says what is left to do.
+        ours: bool,
     },
     /// It was closed and not merged.
     Closed,

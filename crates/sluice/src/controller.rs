@@ -161,9 +161,9 @@ async fn hub(flags: &Flags) -> anyhow::Result<Client> {
         None if flags.context.is_some() => {
             Config::from_kubeconfig(&options).await.context("cannot use that context of the kubeconfig")?
         }
-        None => Config::infer()
-            .await
-            .context("no cluster to work on: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")?,
+        None => Config::infer().await.context(
+            "no cluster to work on: set --kubeconfig or KUBECONFIG, or run in a pod with a service account",
+        )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
     Client::try_from(config).context("cannot make a client for the cluster")

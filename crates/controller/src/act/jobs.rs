@@ -46,7 +46,8 @@ impl Engine {
     fn start(&mut self, key: &PipelineKey, intent: &Intent) {
         let Some(entry) = self.pipelines.get(key) else { return };
         let object = promotion::object(&entry.object, intent);
-        let (client, tell, key, name) = (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
+        let (client, tell, key, name) =
+            (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
         let record = Record { object: Arc::new(object.clone()), stored: false, first: true };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, environment = intent.environment, "promoting");
@@ -125,6 +126,8 @@ impl Engine {
         record.object = Arc::new(object);
         let object = record.object.clone();
         if before.phase != status.phase {
+            let (phase, message) = (status.phase, &status.message);
+            tracing::info!(pipeline = %key, promotion = name, ?phase, message, "promotion");
             self.metrics.entered(&format!("{:?}", status.phase));
         }
         match serde_json::to_value(&status) {
@@ -214,7 +217,8 @@ impl Engine {
         let Some(request) = object.status.as_ref().and_then(|s| s.change_request.as_ref()) else { return };
         let request = order::change_request(request);
         self.spawn(key, &object, order, secret, |delivery, order| async move {
-            let comment = "Sluice needs this change no more: the environment has what it carries, or something newer.";
+            let comment =
+                "Sluice needs this change no more: the environment has what it carries, or something newer.";
             Ended::Withdrawal(delivery.withdraw(&order, &request, comment).await.map_err(ActError::from))
         });
     }
@@ -242,7 +246,8 @@ impl Engine {
                 }
                 Err(error) => Ended::Delivery(Err(error)),
             };
-            let _ = tell.send(Input::Done(Box::new(Done { pipeline: key, environment, promotion: name, what })));
+            let _ =
+                tell.send(Input::Done(Box::new(Done { pipeline: key, environment, promotion: name, what })));
         });
     }
 
@@ -305,7 +310,9 @@ fn delivered(delivered: Delivered) -> Change {
         },
         Delivered::AlreadySet { commit } => Change::Delivered {
             reason: "AlreadySet",
-            message: format!("every marked value was set already at {commit}; waits for the targets to run it"),
+            message: format!(
+                "every marked value was set already at {commit}; waits for the targets to run it"
+            ),
             commit: None,
             request: None,
         },
@@ -327,13 +334,16 @@ fn followed(
     request: Option<sluice_api::promotion::ChangeRequest>,
     reason: &str,
 ) -> Option<Change> {
-    let in_state = |state: &str| request.clone().map(|mut r| {
-        r.state = state.into();
-        r
-    });
+    let in_state = |state: &str| {
+        request.clone().map(|mut r| {
+            r.state = state.into();
+            r
+        })
+    };
     match followed {
         Followed::Open { .. } if reason == "Proposed" => None,
         Followed::Open { .. } => in_state("open").map(Change::Proposed),
+        Followed::Merged { ours: false, .. } => in_state("merged").map(Change::Missed),
         Followed::Merged { commit, .. } => Some(Change::Delivered {
             reason: "Merged",
             message: "its change request was merged; waits for the targets to run it".into(),

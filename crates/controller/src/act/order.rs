@@ -26,8 +26,7 @@ pub fn strategy(asked: &ApiStrategy) -> Option<(Strategy, Option<String>)> {
             "gitea" => ForgeKind::Gitea,
             _ => return None,
         };
-        let strategy =
-            Strategy::PullRequest { forge, url: s.url.clone(), base: s.base_branch.clone() };
+        let strategy = Strategy::PullRequest { forge, url: s.url.clone(), base: s.base_branch.clone() };
         return Some((strategy, Some(s.secret_ref.name.clone())));
     }
     let commit = asked.commit.as_ref()?;
@@ -63,7 +62,11 @@ pub fn order(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Option<
 }
 
 /// Reads the credentials of an order.
-pub async fn credentials(client: &Client, namespace: &str, secret: Option<String>) -> Result<Credentials, ActError> {
+pub async fn credentials(
+    client: &Client,
+    namespace: &str,
+    secret: Option<String>,
+) -> Result<Credentials, ActError> {
     let Some(name) = secret else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match secrets.get(&name).await {
@@ -74,7 +77,9 @@ pub async fn credentials(client: &Client, namespace: &str, secret: Option<String
         Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::Secret(format!(
             "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"
         ))),
-        Err(error) => Err(ActError::Secret(format!("Secret {name} in namespace {namespace} cannot be read: {error}"))),
+        Err(error) => {
+            Err(ActError::Secret(format!("Secret {name} in namespace {namespace} cannot be read: {error}")))
+        }
     }
 }
 

@@ -26,7 +26,10 @@ impl Polling {
 
     /// When the change request of a promotion is to be looked at.
     pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
-        self.next.entry(promotion.into()).or_insert(Poll { since: now, due: now + self.base, conflicts: 0 }).due
+        self.next
+            .entry(promotion.into())
+            .or_insert(Poll { since: now, due: now + self.base, conflicts: 0 })
+            .due
     }
 
     /// Takes note that it was looked at.

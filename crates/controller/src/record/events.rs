@@ -26,12 +26,19 @@ pub struct Events {
 impl Events {
     /// Events in the name of Sluice.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
-        let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
+        let reporter =
+            Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
         Self { recorder: Recorder::new(client, reporter), metrics }
     }
 
     /// Tells of a change, if people should hear of it.
-    pub fn tell(&self, pipeline: &Pipeline, promotion: &Promotion, before: &PromotionStatus, change: &Change) {
+    pub fn tell(
+        &self,
+        pipeline: &Pipeline,
+        promotion: &Promotion,
+        before: &PromotionStatus,
+        change: &Change,
+    ) {
         let Some((type_, reason, message)) = worth_telling(before, change) else { return };
         let spec = &promotion.spec;
         let note = format!("{} into {}: {message}", spec.revision, spec.environment);
@@ -42,7 +49,8 @@ impl Events {
             action: "Promote".into(),
             secondary: Some(promotion.object_ref(&())),
         };
-        let (recorder, metrics, about) = (self.recorder.clone(), self.metrics.clone(), pipeline.object_ref(&()));
+        let (recorder, metrics, about) =
+            (self.recorder.clone(), self.metrics.clone(), pipeline.object_ref(&()));
         let name = promotion.name_any();
         tokio::spawn(async move {
             match recorder.publish(&event, &about).await {
@@ -55,7 +63,9 @@ impl Events {
 
 fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType, &'static str, String)> {
     match change {
-        Change::Proposed(request) if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) => {
+        Change::Proposed(request)
+            if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) =>
+        {
             Some((EventType::Normal, "Proposed", format!("{} waits to be merged", request.url)))
         }
         Change::Delivered { reason: "Committed", message, .. } => {
@@ -66,6 +76,7 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
         {
             Some((EventType::Warning, reason, message.clone()))
         }
+        Change::Waits { message, .. } => Some((EventType::Normal, "WaitingForGate", message.clone())),
         Change::Rejected { message, .. } => Some((EventType::Warning, "Rejected", message.clone())),
         Change::Moved(to) if to.to == Phase::Failed => {
             Some((EventType::Warning, to.reason, to.message.clone()))

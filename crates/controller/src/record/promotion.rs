@@ -96,6 +96,8 @@ pub enum Change {
         /// A sentence.
         message: String,
     },
+    /// Its change request was merged, with something else in it: it is to be delivered again.
+    Missed(ChangeRequest),
     /// Something about an open change request failed; it stays as it is.
     Trouble {
         /// One word for why.
@@ -120,21 +122,45 @@ pub enum Change {
 /// is added to its story, and does not bring it back.
 pub fn apply(before: &PromotionStatus, change: &Change, now: Timestamp) -> PromotionStatus {
     let mut status = before.clone();
+    note(&mut status, change, now);
     let ended = translate::phase(before.phase).has_ended();
-    let enter = |status: &mut PromotionStatus, phase: Phase, reason: &str, message: String| {
-        if ended && !matches!(change, Change::Moved(_)) {
-            return;
+    let by_decision = matches!(change, Change::Moved(_));
+    if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
+        let name = format!("{phase:?}");
+        if status.phase != phase || !status.times.contains_key(&name) {
+            status.times.insert(name, translate::time(now));
         }
-        if status.phase != phase || !status.times.contains_key(&format!("{phase:?}")) {
-            status.times.insert(format!("{phase:?}"), translate::time(now));
+        (status.phase, status.reason, status.message) = (phase, reason.into(), message);
+    }
+    status
+}
+
+/// Where a change brings a promotion, one word for why, and a sentence.
+fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a str, String)> {
+    Some(match change {
+        Change::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
+        Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
+        Change::Proposed(request) => {
+            (Phase::Proposed, "Proposed", format!("waits for {} to be merged", request.url))
         }
-        status.phase = phase;
-        status.reason = reason.into();
-        status.message = message;
-    };
+        Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
+        Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
+        Change::Withdrawn => return None,
+        Change::Missed(request) => {
+            let message =
+                format!("{} was merged with an earlier revision; looks what is left to do", request.url);
+            (before.phase, "MergedEarlier", message)
+        }
+        Change::Trouble { reason, message } => (before.phase, reason, message.clone()),
+        Change::Failed { reason, message, again: Some(_) } => (Phase::Promoting, reason, message.clone()),
+        Change::Failed { reason, message, again: None } => (Phase::Failed, reason, message.clone()),
+    })
+}
+
+/// What a change adds to the story, wherever it brings the promotion.
+fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
     match change {
         Change::Moved(to) => {
-            enter(&mut status, translate::api_phase(to.to), to.reason, to.message.clone());
             if to.to == sluice_core::model::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
@@ -144,45 +170,34 @@ pub fn apply(before: &PromotionStatus, change: &Change, now: Timestamp) -> Promo
                 status.retried.clone_from(&to.answers);
             }
         }
-        Change::Waits { gates, message } => {
-            status.gates = translate::gates(gates);
-            enter(&mut status, Phase::Pending, "WaitingForGate", message.clone());
-        }
+        Change::Waits { gates, .. } => status.gates = translate::gates(gates),
         Change::Proposed(request) => {
-            let message = format!("waits for {} to be merged", request.url);
             status.commit = Some(request.head_commit.clone());
             status.change_request = Some(request.clone());
-            delivered_something(&mut status);
-            enter(&mut status, Phase::Proposed, "Proposed", message);
+            delivered_something(status);
         }
-        Change::Delivered { reason, message, commit, request } => {
-            status.commit = commit.clone().or(status.commit);
-            status.change_request = request.clone().or(status.change_request);
-            delivered_something(&mut status);
+        Change::Delivered { commit, request, .. } => {
+            status.commit = commit.clone().or(status.commit.take());
+            status.change_request = request.clone().or(status.change_request.take());
+            delivered_something(status);
             // Also when the targets were seen healthy before the merge was.
             status.times.entry("Delivered".into()).or_insert_with(|| translate::time(now));
-            enter(&mut status, Phase::Delivered, reason, message.clone());
         }
-        Change::Rejected { request, message } => {
-            status.change_request = request.clone().or(status.change_request);
-            enter(&mut status, Phase::Rejected, "Rejected", message.clone());
+        Change::Rejected { request, .. } => {
+            status.change_request = request.clone().or(status.change_request.take());
         }
         Change::Withdrawn => {
             if let Some(request) = &mut status.change_request {
                 request.state = "closed".into();
             }
         }
-        Change::Trouble { reason, message } => {
-            enter(&mut status, before.phase, reason, message.clone());
-        }
-        Change::Failed { reason, message, again } => {
+        Change::Missed(request) => status.change_request = Some(request.clone()),
+        Change::Trouble { .. } => {}
+        Change::Failed { again, .. } => {
             status.attempts += 1;
             status.next_attempt = again.map(translate::time);
-            let phase = if again.is_some() { Phase::Promoting } else { Phase::Failed };
-            enter(&mut status, phase, reason, message.clone());
         }
     }
-    status
 }
 
 /// After a success, earlier failures are over.

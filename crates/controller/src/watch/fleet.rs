@@ -61,7 +61,9 @@ impl Fleet {
             namespaces: receiver,
         };
         let (tell, of) = (self.tell.clone(), key.clone());
-        let task = tokio::spawn(session.run(move |event| tell.send(Input::Cluster(of.clone(), number, event)).is_ok()));
+        let task = tokio::spawn(
+            session.run(move |event| tell.send(Input::Cluster(of.clone(), number, event)).is_ok()),
+        );
         let running = Running { number, access, namespaces: sender, task: task.abort_handle() };
         self.running.insert(key.clone(), running);
     }

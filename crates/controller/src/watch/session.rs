@@ -74,12 +74,12 @@ impl Session {
                     return;
                 }
             },
-            Access::Secret { namespace, name } => self.from_secret(&namespace, &name, tell).await,
+            Access::Secret { namespace, name } => self.by_secret(&namespace, &name, tell).await,
         }
     }
 
     /// Follows the Secret, and connects anew each time its kubeconfig changes.
-    async fn from_secret(&self, namespace: &str, name: &str, tell: impl Tell) {
+    async fn by_secret(&self, namespace: &str, name: &str, tell: impl Tell) {
         let (sender, mut kubeconfig) = watch::channel::<Option<Result<String, String>>>(None);
         let api: Guarded<Secret> = Api::namespaced(self.hub.clone(), namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
@@ -98,14 +98,16 @@ impl Session {
                     let why = format!("Secret {full} cannot be read: {}", cause_of_secret(&key, &error));
                     sender.send_if_modified(|known| match known {
                         Some(Ok(_)) => false,
-                        other => std::mem::replace(other, Some(Err(why.clone()))) != *other,
+                        other => other.replace(Err(why.clone())) != *other,
                     });
                     return open(&sender);
                 }
             };
             let read = match found {
                 Some(secret) => connect::kubeconfig(&full, &connect::data(secret)).map_err(|e| e.to_string()),
-                None => Err(format!("there is no Secret {full}, which holds the kubeconfig of {key}: create it")),
+                None => {
+                    Err(format!("there is no Secret {full}, which holds the kubeconfig of {key}: create it"))
+                }
             };
             sender.send_if_modified(|known| {
                 let changed = known.as_ref() != Some(&read);
@@ -216,7 +218,13 @@ impl Session {
 
     /// Watches a kind on the whole cluster, or where that is forbidden in the targets' namespaces.
     /// Returns true when the version that is served has to be looked for again.
-    async fn watch_served(&self, kind: Kind, client: &Client, resource: &ApiResource, tell: &impl Tell) -> bool {
+    async fn watch_served(
+        &self,
+        kind: Kind,
+        client: &Client,
+        resource: &ApiResource,
+        tell: &impl Tell,
+    ) -> bool {
         match self.watch_scope(kind, client, resource, None, tell.clone()).await {
             Ended::NobodyListens => false,
             Ended::Gone => true,
@@ -295,7 +303,12 @@ impl Scope<'_> {
     /// An object of which nothing is kept is as good as gone: it may have been kept until now.
     async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
     where
-        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope> + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
     {
         let (kind, namespace) = (self.kind, self.namespace.map(String::from));
         let api: Api<DeserializeGuard<K>> = match self.namespace {
@@ -314,7 +327,9 @@ impl Scope<'_> {
                     return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), kept)));
                 }
                 Seen::Applied((key, Some(fact))) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Applied((key, None)) | Seen::Deleted((key, _)) => return listening(tell(ClusterEvent::Deleted(key))),
+                Seen::Applied((key, None)) | Seen::Deleted((key, _)) => {
+                    return listening(tell(ClusterEvent::Deleted(key)));
+                }
                 Seen::Failed(error) => error,
             };
             let cause = cause::of_watch(&error);
@@ -357,7 +372,9 @@ async fn probe(client: &Client) -> Result<(), Cause> {
 
 fn cause_of_secret(key: &ClusterKey, error: &watcher::Error) -> String {
     match cause::of_watch(error) {
-        Cause::Forbidden(said) => format!("{said}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"),
+        Cause::Forbidden(said) => format!(
+            "{said}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
+        ),
         other => cause::cluster(&ClusterKey::Local, &other),
     }
 }

@@ -15,7 +15,8 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     promotions.sort_by_key(|p| p.sequence);
     let settled: Vec<bool> =
         promotions.iter().map(|p| settle(facts, environment, &promotions, p, decision)).collect();
-    let open = promotions.iter().zip(&settled).find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
+    let open =
+        promotions.iter().zip(&settled).find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
     let Some(policy) = &environment.policy else {
         if let Some(open) = open {
             cancel(facts, open, "the pipeline says no longer how to promote here".into(), decision);
@@ -29,14 +30,15 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         return;
     }
     let candidate = facts.evidence.candidate(facts.pipeline, environment, policy.min_ready);
-    let upcoming =
-        facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, candidate.as_ref());
+    let upcoming = facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, candidate.as_ref());
     if let Some(short) = upcoming {
         note(decision, environment, "WaitingForTargets", waiting_for(facts, &short));
     }
     let Some(candidate) = candidate.and_then(|c| fit(facts, environment, c, decision)) else { return };
     match open {
-        Some(open) if open.revision == candidate.revision => proceed(facts, environment, policy, open, decision),
+        Some(open) if open.revision == candidate.revision => {
+            proceed(facts, environment, policy, open, decision)
+        }
         _ => replace(facts, environment, policy, open, &promotions, &candidate, decision),
     }
 }
@@ -70,9 +72,9 @@ fn settle(
     if promotion.phase != Phase::Delivered {
         return false;
     }
-    let overtaken = all.iter().find(|p| {
-        p.sequence > promotion.sequence && matches!(p.phase, Phase::Delivered | Phase::Succeeded)
-    });
+    let overtaken = all
+        .iter()
+        .find(|p| p.sequence > promotion.sequence && matches!(p.phase, Phase::Delivered | Phase::Succeeded));
     if let Some(newer) = overtaken {
         let message = format!("{} came before it was seen healthy", newer.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);
@@ -156,7 +158,7 @@ fn proceed(
     open: &Promotion,
     decision: &mut Decision,
 ) {
-    if open.phase == Phase::Proposed {
+    if open.phase == Phase::Proposed && open.open_request().is_some() {
         return;
     }
     if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
@@ -217,7 +219,7 @@ fn wanted(
     }
     let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);
     if let Some(earlier) = earlier {
-        return take_up(environment, earlier, decision);
+        return take_up(facts, environment, earlier, decision);
     }
     if let Some(refused) = refusal(facts, environment, policy, revision) {
         decision.notes.insert(environment.name.clone(), refused);
@@ -242,9 +244,21 @@ fn wanted(
 }
 
 /// An ended promotion goes on when a person asks for it, or when only circumstances had ended it.
-fn take_up(environment: &Environment, earlier: &Promotion, decision: &mut Decision) -> Option<Action> {
+fn take_up(
+    facts: Facts<'_>,
+    environment: &Environment,
+    earlier: &Promotion,
+    decision: &mut Decision,
+) -> Option<Action> {
+    let retry = format!("sluice retry -n {} {}", facts.pipeline.namespace, earlier.name);
     let again = |reason, message: String, answers| {
-        Some(Action::Move(Move { promotion: earlier.name.clone(), to: Phase::Pending, reason, message, answers }))
+        Some(Action::Move(Move {
+            promotion: earlier.name.clone(),
+            to: Phase::Pending,
+            reason,
+            message,
+            answers,
+        }))
     };
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
@@ -255,16 +269,16 @@ fn take_up(environment: &Environment, earlier: &Promotion, decision: &mut Decisi
         }
         (Phase::Rejected | Phase::Failed, None) => {
             let message = format!(
-                "{} is not promoted again by itself: {}; sluice retry {} tries again",
-                earlier.revision, earlier.message, earlier.name
+                "{} is not promoted again by itself: {}; {retry} tries again",
+                earlier.revision, earlier.message
             );
             note(decision, environment, "Ended", message);
             None
         }
         (Phase::Succeeded, None) => {
             let message = format!(
-                "{} was promoted before and was replaced here by hand; sluice retry {} promotes it again",
-                earlier.revision, earlier.name
+                "{} was promoted before and was replaced here by hand; {retry} promotes it again",
+                earlier.revision
             );
             note(decision, environment, "Ended", message);
             None
@@ -303,18 +317,24 @@ fn arriving(facts: Facts<'_>, environment: &Environment, revision: &Revision) ->
 }
 
 /// Why this environment can be promoted into by nobody until its owner changes something.
-fn refusal(facts: Facts<'_>, environment: &Environment, policy: &Policy, revision: &Revision) -> Option<Note> {
+fn refusal(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    revision: &Revision,
+) -> Option<Note> {
     if let Some(refused) = &policy.refused {
         return Some(Note { reason: "StrategyRefused", message: refused.clone() });
     }
     let written = policy.writes_to.as_ref()?;
     let by_source = revision.facets().any(|(key, _)| key.facet == Facet::Source);
-    let reads_it = facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
-        |(e, t)| {
-            let members = facts.world.target(&e.name, t).map_or(&[][..], |t| &t.members);
-            members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
-        },
-    );
+    let reads_it =
+        facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
+            |(e, t)| {
+                let members = facts.world.target(&e.name, t).map_or(&[][..], |t| &t.members);
+                members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
+            },
+        );
     (by_source && reads_it).then(|| Note {
         reason: "PromotesItsOwnCommits",
         message: format!(

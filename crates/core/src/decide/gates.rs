@@ -10,17 +10,17 @@ pub(super) fn verdicts(
     policy: &Policy,
     promotion: &Promotion,
 ) -> Vec<Gate> {
-    [approval(policy, promotion), downgrade(facts, environment, policy, promotion)]
+    [approval(facts, policy, promotion), downgrade(facts, environment, policy, promotion)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn approval(policy: &Policy, promotion: &Promotion) -> Option<Gate> {
+fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
     let message = if promotion.approved {
         String::new()
     } else {
-        format!("waits for approval: sluice approve {}", promotion.name)
+        format!("waits for approval: sluice approve -n {} {}", facts.pipeline.namespace, promotion.name)
     };
     policy.manual.then_some(Gate { name: "Approval", open: promotion.approved, message })
 }
@@ -48,9 +48,9 @@ fn downgrade(
         String::new()
     } else {
         format!(
-            "{} is older than {newer}, which {} runs: sluice approve {} lets it pass, and \
+            "{} is older than {newer}, which {} runs: sluice approve -n {} {} lets it pass, and \
              promotion.allowDowngrade lets all pass",
-            promotion.revision, environment.name, promotion.name
+            promotion.revision, environment.name, facts.pipeline.namespace, promotion.name
         )
     };
     Some(Gate { name: "Downgrade", open: promotion.approved, message })

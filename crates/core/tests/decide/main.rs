@@ -1,6 +1,13 @@
 //! The rule by which revisions move on: as a table, row by row, and as properties over generated
 //! histories.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by failing"
+)]
+
 mod properties;
 mod sim;
 mod table;

@@ -116,7 +116,8 @@ fn happen(sim: &mut Sim, event: &Event) {
         }
         Event::Approve(number) => {
             let name = environment(sim, *number);
-            let waiting = sim.promotions.iter_mut().filter(|p| p.environment == name && p.phase == Phase::Pending);
+            let waiting =
+                sim.promotions.iter_mut().filter(|p| p.environment == name && p.phase == Phase::Pending);
             waiting.for_each(|p| p.approved = true);
         }
         Event::Retry(number) => {
@@ -133,7 +134,9 @@ fn happen(sim: &mut Sim, event: &Event) {
 fn merge(sim: &mut Sim, number: usize, healthy: bool) {
     let name = environment(sim, number);
     let now = sim.now;
-    let Some(open) = sim.requests.iter_mut().find(|r| r.environment == name && r.state == "open") else { return };
+    let Some(open) = sim.requests.iter_mut().find(|r| r.environment == name && r.state == "open") else {
+        return;
+    };
     open.state = "merged";
     let (promotion, version) = (open.promotion.clone(), open.version.clone());
     let promotion = sim.promotion(&promotion);
@@ -217,7 +220,8 @@ fn check(before: &Sim, after: &Sim, seen: &Seen) -> Result<(), String> {
             Action::Start(intent) => seen.justifies(before, &intent.environment, &intent.revision)?,
             Action::Deliver { promotion } => {
                 let promotion = before.promotions.iter().find(|p| p.name == *promotion).unwrap();
-                let of = before.pipeline.environments.iter().find(|e| e.name == promotion.environment).unwrap();
+                let of =
+                    before.pipeline.environments.iter().find(|e| e.name == promotion.environment).unwrap();
                 if of.policy.as_ref().unwrap().manual && !promotion.approved {
                     return Err(format!("P7: {} was delivered without approval", promotion.name));
                 }
@@ -314,9 +318,8 @@ fn finds(planted: fn(&mut Sim)) -> bool {
     let config = ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let histories = (pipeline(), prop::collection::vec(event(), 1..40));
-    let found = runner.run(&histories, |(mut sim, events)| {
-        play(&mut sim, &events, planted).map_err(TestCaseError::fail)
-    });
+    let found = runner
+        .run(&histories, |(mut sim, events)| play(&mut sim, &events, planted).map_err(TestCaseError::fail));
     found.is_err()
 }
 

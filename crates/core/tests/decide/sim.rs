@@ -234,7 +234,12 @@ impl Sim {
             None => {
                 let promotion = name.into();
                 let state = "open";
-                self.requests.push(OnForge { environment: environment.clone(), promotion, version: version.clone(), state });
+                self.requests.push(OnForge {
+                    environment: environment.clone(),
+                    promotion,
+                    version: version.clone(),
+                    state,
+                });
                 self.effects.push(Effect::Opened(environment.clone(), version));
             }
         }
@@ -243,7 +248,8 @@ impl Sim {
     /// A person merges the environment's change request.
     pub fn merge(&mut self, environment: &str) {
         let now = self.now;
-        let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open").unwrap();
+        let open =
+            self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open").unwrap();
         open.state = "merged";
         let name = open.promotion.clone();
         let promotion = self.promotion(&name);
@@ -254,7 +260,8 @@ impl Sim {
 
     /// A person closes the environment's change request.
     pub fn close(&mut self, environment: &str) {
-        let open = self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open").unwrap();
+        let open =
+            self.requests.iter_mut().find(|r| r.environment == environment && r.state == "open").unwrap();
         open.state = "closed";
         let name = open.promotion.clone();
         let promotion = self.promotion(&name);

@@ -178,7 +178,11 @@ fn going_back_is_held_and_says_so_until_it_is_let_pass() {
     sim.runs("dev", "d", A, Health::Ready);
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
-    assert!(sim.note("staging").contains("1.0.0 is older than 1.1.0, which staging runs"), "{}", sim.note("staging"));
+    assert!(
+        sim.note("staging").contains("1.0.0 is older than 1.1.0, which staging runs"),
+        "{}",
+        sim.note("staging")
+    );
     let mut approved = sim.clone();
     let name = approved.promotions.iter().find(|p| p.phase == Phase::Pending).unwrap().name.clone();
     approved.promotion(&name).approved = true;
@@ -243,7 +247,10 @@ fn enough_targets_must_have_proven_it() {
     sim.settle();
     assert_eq!(sim.story("prod"), Vec::<String>::new());
     let note = sim.note("prod");
-    assert!(note.contains("1 of 2 targets") && note.contains("dev/us") && note.contains("Failed at 1.1.0"), "{note}");
+    assert!(
+        note.contains("1 of 2 targets") && note.contains("dev/us") && note.contains("Failed at 1.1.0"),
+        "{note}"
+    );
     let mut one = sim.clone();
     one.policy_of("prod").min_ready = MinReady::Count(1);
     one.settle();
@@ -350,7 +357,10 @@ fn environments_after_the_same_one_go_side_by_side_and_one_after_two_waits_for_b
     sim.pipeline.environments[3].after = vec!["qa".into(), "perf".into()];
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
-    assert_eq!((sim.story("qa"), sim.story("perf")), (vec!["1.1.0 Proposed".into()], vec!["1.1.0 Proposed".into()]));
+    assert_eq!(
+        (sim.story("qa"), sim.story("perf")),
+        (vec!["1.1.0 Proposed".into()], vec!["1.1.0 Proposed".into()])
+    );
     sim.runs("qa", "q", B, Health::Ready);
     sim.merge("qa");
     assert_eq!(sim.story("prod"), Vec::<String>::new());
@@ -369,7 +379,8 @@ fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_the_sentence_th
         target.members[0].natural = Natural::Images;
         target.members[0].kind = "Kustomization".into();
         target.members[0].facets = [(Facet::Source, revision.to_string())].into();
-        target.members[0].source = Some(Repository { url: "ssh://git@git.example/fleet".into(), ..fleet.clone() });
+        target.members[0].source =
+            Some(Repository { url: "ssh://git@git.example/fleet".into(), ..fleet.clone() });
         target
     };
     sim.policy_of("prod").writes_to = Some(fleet.clone());

@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pulls::Pulls;
-use super::{Draft, Forge, ForgeError, Found, State};
+use super::pulls::{self, Pulls};
+use super::{Commit, Draft, Forge, ForgeError, Found, State};
 use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -93,8 +93,9 @@ impl Forge for Gitea {
         self.0.comment(number, text).await
     }
 
-    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError> {
-        Ok(self.0.commit(commit).await?.and_then(|c| c["commit"]["message"].as_str().map(String::from)))
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+        let found = self.0.commit(id).await?;
+        Ok(found.map(|c| pulls::commit(&c["commit"]["message"], &c["parents"])))
     }
 }
 

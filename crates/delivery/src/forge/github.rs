@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pulls::Pulls;
-use super::{Draft, Forge, ForgeError, Found, State};
+use super::pulls::{self, Pulls};
+use super::{Commit, Draft, Forge, ForgeError, Found, State};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -80,8 +80,9 @@ impl Forge for GitHub {
         self.0.comment(number, text).await
     }
 
-    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError> {
-        Ok(self.0.commit(commit).await?.and_then(|c| c["message"].as_str().map(String::from)))
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+        let found = self.0.commit(id).await?;
+        Ok(found.map(|c| pulls::commit(&c["message"], &c["parents"])))
     }
 }
 

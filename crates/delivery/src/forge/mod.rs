@@ -38,6 +38,13 @@ pub(crate) enum State {
     Closed,
 }
 
+/// A commit, as the forge shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub(crate) message: String,
+    pub(crate) parents: Vec<String>,
+}
+
 /// What a change request is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Draft {
@@ -71,8 +78,8 @@ pub(crate) trait Forge {
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
     /// Says something below it.
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
-    /// The message of a commit; `None` where it is gone.
-    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError>;
+    /// A commit; `None` where it is gone.
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
 }
 
 /// The forges that there are.
@@ -118,5 +125,5 @@ hand_on! {
     async fn close(&self, number: u64) -> Result<(), ForgeError>;
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
-    async fn message(&self, commit: &str) -> Result<Option<String>, ForgeError>;
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
 }

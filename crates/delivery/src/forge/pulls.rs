@@ -4,7 +4,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use super::http::ForgeHttp;
-use super::{Draft, ForgeError, Found};
+use super::{Commit, Draft, ForgeError, Found};
 
 /// The pull requests of one repository.
 pub(super) struct Pulls {
@@ -67,4 +67,10 @@ impl Pulls {
     fn one(&self, answer: &Value) -> Result<Found, ForgeError> {
         (self.parse)(answer).ok_or_else(|| self.http.unreadable("a change request"))
     }
+}
+
+/// A commit from its message and its list of parents.
+pub(super) fn commit(message: &Value, parents: &Value) -> Commit {
+    let ids = parents.as_array().into_iter().flatten().filter_map(|p| p["sha"].as_str());
+    Commit { message: message.as_str().unwrap_or_default().into(), parents: ids.map(String::from).collect() }
 }

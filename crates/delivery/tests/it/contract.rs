@@ -39,7 +39,7 @@ async fn opens_one_and_follows_it_to_the_merge(world: World) {
     assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), conflicts: false });
     world.merge(request.number).await;
     let commit = world.repo().head("main").unwrap();
-    assert_eq!(follow().await.unwrap(), Followed::Merged { commit: commit.clone(), head });
+    assert_eq!(follow().await.unwrap(), Followed::Merged { commit: commit.clone(), head, ours: true });
     // The outcome was not stored, so it runs again: found, not done once more.
     match bench.delivery.deliver(&again(&order)).await.unwrap() {
         Delivered::Proposed { request: found, merged: true } => assert_eq!(found.number, request.number),
@@ -49,6 +49,24 @@ async fn opens_one_and_follows_it_to_the_merge(world: World) {
     let other = Order { promotion: "apps/other".into(), ..order.clone() };
     assert_eq!(bench.delivery.deliver(&other).await.unwrap(), Delivered::AlreadySet { commit });
     assert_eq!(world.pulls().await.len(), 1);
+}
+
+/// The forge merged what the branch held a moment before a newer revision was pushed to it.
+async fn does_not_take_an_earlier_revisions_merge_for_its_own(world: World) {
+    let bench = bench();
+    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    let newer = world.order("6.2.0");
+    let mark = format!("<!-- sluice: apps/podinfo/prod promotion={} -->", newer.promotion);
+    world.set_body(first.number, &mark).await;
+    world.merge(first.number).await;
+    match bench.delivery.follow(&newer, &first).await.unwrap() {
+        Followed::Merged { ours, .. } => assert!(!ours),
+        other => panic!("{other:?}"),
+    }
+    match bench.delivery.deliver(&again(&newer)).await.unwrap() {
+        Delivered::Proposed { request, merged: false } => assert_ne!(request.number, first.number),
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn updates_it_in_place(world: World) {
@@ -172,6 +190,7 @@ macro_rules! everywhere {
 
 everywhere! {
     opens_one_and_follows_it_to_the_merge
+    does_not_take_an_earlier_revisions_merge_for_its_own
     updates_it_in_place
     running_it_again_changes_nothing
     a_closed_one_is_a_no_until_a_person_asks_again

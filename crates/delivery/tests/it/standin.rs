@@ -255,12 +255,13 @@ impl Served {
                 let found = commit.into_iter().chain(heads).find(|c| c.sha == *id);
                 let Some(found) = found else { return missing };
                 let message = format!("{}\n\n{}", found.subject, found.body);
+                let parents: Vec<Value> = found.parents.iter().map(|p| json!({"sha": p})).collect();
                 (
                     200,
                     if github {
-                        json!({"message": message})
+                        json!({"message": message, "parents": parents})
                     } else {
-                        json!({"commit": {"message": message}})
+                        json!({"commit": {"message": message}, "parents": parents})
                     },
                 )
             }

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, ApiResource, DynamicObject};
-use sluice_testkit::{Options, StandIn};
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
+use sluice_testkit::{Options, StandIn};
 
 use crate::place::{Place, SOON};
 
@@ -42,7 +42,11 @@ impl Fleet {
         });
         started.as_ref().map_err(|e| anyhow::anyhow!("{e}"))?;
         let gitea = shared_gitea().await?;
-        let mut fleet = Fleet { repo: gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?, place, shape };
+        let mut fleet = Fleet {
+            repo: gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?,
+            place,
+            shape,
+        };
         fleet.fill(applications, version)?;
         let user = [("username", "x"), ("password", gitea.token()), ("token", gitea.token())];
         fleet.place.secret("forge", &user).await?;
@@ -56,7 +60,10 @@ impl Fleet {
         let mut files = Vec::new();
         for application in applications {
             for environment in ENVIRONMENTS {
-                files.push((self.path(environment, application), self.text(environment, application, version)));
+                files.push((
+                    self.path(environment, application),
+                    self.text(environment, application, version),
+                ));
             }
         }
         let borrowed: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
@@ -147,7 +154,11 @@ impl Fleet {
     /// A new version of an application comes to dev, as by CI.
     pub fn release(&self, application: &str, version: &str) -> Result<()> {
         let text = self.text("dev", application, version);
-        self.repo.commit("main", &format!("dev: {application} {version}"), &[(&self.path("dev", application), &text)])?;
+        self.repo.commit(
+            "main",
+            &format!("dev: {application} {version}"),
+            &[(&self.path("dev", application), &text)],
+        )?;
         Ok(())
     }
 

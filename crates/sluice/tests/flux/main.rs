@@ -2,9 +2,18 @@
 //! as it does where Flux is. A binary of its own, since the stand-in acts on every object of its
 //! cluster, and other tests write their objects' status themselves.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by failing"
+)]
+
 mod fleet;
+#[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/place.rs"]
 mod place;
+#[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/process.rs"]
 mod process;
 mod rest;

@@ -118,7 +118,8 @@ fn commits(fleet: &Fleet) -> Result<()> {
         let (before, after) = (of('-'), of('+'));
         ensure!(before.len() == 1 && after.len() == 1, "{diff}");
         let version = |line: &str| line.split("6.1.").nth(1).map(|rest| format!("6.1.{}", &rest[..1]));
-        let (old, new) = (version(&before[0]).context("no version")?, version(&after[0]).context("no version")?);
+        let (old, new) =
+            (version(&before[0]).context("no version")?, version(&after[0]).context("no version")?);
         ensure!(before[0].replace(&old, &new) == after[0] && old != new, "{diff}");
     }
     ensure!(ours >= 4, "only {ours} commits are Sluice's");

@@ -71,14 +71,20 @@ async fn all_run(fleet: &Fleet, version: &str) -> Result<()> {
 
 async fn check_all_run(fleet: &Fleet, version: &str) -> Result<()> {
     let all = fleet.place.pipelines().list(&ListParams::default()).await?;
-    let runs = |p: &&sluice_api::Pipeline| ["dev", "staging", "prod"].iter().all(|e| revision(p, e) == version);
+    let runs =
+        |p: &&sluice_api::Pipeline| ["dev", "staging", "prod"].iter().all(|e| revision(p, e) == version);
     let behind: Vec<String> = all
         .iter()
         .filter(|p| !runs(p))
         .map(|p| p.status.clone().unwrap_or_default().summary.unwrap_or_default())
         .map(|s| format!("{} | {}", s.environments, s.promoting))
         .collect();
-    ensure!(behind.is_empty(), "{} pipelines are behind: {:#?}", behind.len(), &behind[..behind.len().min(5)]);
+    ensure!(
+        behind.is_empty(),
+        "{} pipelines are behind: {:#?}",
+        behind.len(),
+        &behind[..behind.len().min(5)]
+    );
     Ok(())
 }
 
@@ -94,7 +100,9 @@ async fn verify(fleet: &Fleet) -> Result<()> {
     let all = eventually(Duration::from_secs(60), settled).await?;
     let mut records: BTreeMap<(String, String, String), usize> = BTreeMap::new();
     for p in &all {
-        *records.entry((p.spec.pipeline.clone(), p.spec.environment.clone(), p.spec.revision.clone())).or_default() += 1;
+        *records
+            .entry((p.spec.pipeline.clone(), p.spec.environment.clone(), p.spec.revision.clone()))
+            .or_default() += 1;
     }
     let twice: Vec<_> = records.iter().filter(|(_, n)| **n > 1).collect();
     ensure!(twice.is_empty(), "recorded twice: {twice:?}");

@@ -54,7 +54,9 @@ impl Scene {
         let place = Place::new("crash").await?;
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
-        place.secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())]).await?;
+        place
+            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
+            .await?;
         let controller = Controller::start(&place.shared.hub, &place.namespace, &[])?;
         Ok(Scene { place, repo, controller })
     }
@@ -68,7 +70,8 @@ impl Scene {
             releases::runs(self.place.leaf(leaf), &n, name, "1.0.0", true).await?;
         }
         self.place.apply(&pipeline(&n, name, strategy)).await?;
-        let at_rest = |p: &sluice_api::Pipeline| revision(p, "prod") == "1.0.0" && revision(p, "dev") == "1.0.0";
+        let at_rest =
+            |p: &sluice_api::Pipeline| revision(p, "prod") == "1.0.0" && revision(p, "dev") == "1.0.0";
         self.place.until(name, "all runs 1.0.0", at_rest).await?;
         Ok(())
     }
@@ -86,7 +89,10 @@ impl Scene {
 fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
     run(async {
         let mut scene = Scene::new().await?;
-        let strategy = format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", scene.repo.url());
+        let strategy = format!(
+            "{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
+            scene.repo.url()
+        );
         for (i, point) in POINTS.iter().enumerate() {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
@@ -114,7 +120,8 @@ fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
 fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
     run(async {
         let mut scene = Scene::new().await?;
-        let strategy = format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", scene.repo.url());
+        let strategy =
+            format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", scene.repo.url());
         for (i, point) in POINTS.iter().filter(|p| !p.ends_with("-open")).enumerate() {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");

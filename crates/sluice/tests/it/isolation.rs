@@ -68,7 +68,11 @@ fn a_frozen_and_a_refused_cluster_delay_nobody() -> Result<()> {
         }
         println!("the slowest of 25 changes showed after {slowest:?}");
         // Behind a frozen cluster it would have taken the five seconds of its timeout at least.
-        ensure!(slowest < Duration::from_secs(4), "the slowest change took {slowest:?}; {}", controller.tail());
+        ensure!(
+            slowest < Duration::from_secs(4),
+            "the slowest change took {slowest:?}; {}",
+            controller.tail()
+        );
         let lost = |p: &sluice_api::Pipeline| {
             let status = p.status.clone().unwrap_or_default();
             let targets = &status.environments["dev"].targets;

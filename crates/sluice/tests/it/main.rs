@@ -1,5 +1,12 @@
 //! The whole on real parts: the built binary, real API servers, real git, a real forge.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by failing"
+)]
+
 mod crash;
 mod isolation;
 #[path = "../support/place.rs"]

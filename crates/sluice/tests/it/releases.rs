@@ -32,7 +32,13 @@ pub async fn create(cluster: &Cluster, namespace: &str, name: &str, labels: serd
 }
 
 /// Says that it runs a version, healthily or failing.
-pub async fn runs(cluster: &Cluster, namespace: &str, name: &str, version: &str, healthy: bool) -> Result<()> {
+pub async fn runs(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    version: &str,
+    healthy: bool,
+) -> Result<()> {
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &resource());
     let generation = api.get(name).await?.metadata.generation;
     let (status, reason) = if healthy { ("True", "UpgradeSucceeded") } else { ("False", "UpgradeFailed") };

@@ -42,7 +42,9 @@ fn a_revision_goes_through_by_pull_requests_and_each_step_is_recorded() -> Resul
         };
         let (staging, prod) = (file("staging", "6.1.5"), file("prod", "6.1.5"));
         let repo = gitea.create_repo(namespace, &[("staging.yaml", &staging), ("prod.yaml", &prod)]).await?;
-        place.secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())]).await?;
+        place
+            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
+            .await?;
         for environment in ["dev", "staging", "prod"] {
             releases::create(place.leaf(environment), namespace, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), namespace, "podinfo", "6.1.5", true).await?;
@@ -54,7 +56,10 @@ fn a_revision_goes_through_by_pull_requests_and_each_step_is_recorded() -> Resul
 
         releases::runs(place.leaf("dev"), namespace, "podinfo", "6.1.6", true).await?;
         for environment in ["staging", "prod"] {
-            place.until_story("podinfo", environment, &["6.1.6 Proposed"]).await.map_err(|e| e.context(controller.tail()))?;
+            place
+                .until_story("podinfo", environment, &["6.1.6 Proposed"])
+                .await
+                .map_err(|e| e.context(controller.tail()))?;
             let open = repo.pulls("open").await?;
             ensure!(open.len() == 1, "one open pull request, not {open:?}");
             repo.merge(open[0].number).await?;

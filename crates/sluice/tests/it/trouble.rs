@@ -18,8 +18,10 @@ fn pipeline(namespace: &str, name: &str, targets: &[(&str, &str, Option<&str>)])
          appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}}\n  environments:\n"
     );
     for (environment, target_namespace, cluster) in targets {
-        let cluster = cluster.map(|c| format!(", clusterRef: {{kind: GitopsCluster, name: {c}}}")).unwrap_or_default();
-        text += &format!("  - name: {environment}\n    targets: [{{namespace: {target_namespace}{cluster}}}]\n");
+        let cluster =
+            cluster.map(|c| format!(", clusterRef: {{kind: GitopsCluster, name: {c}}}")).unwrap_or_default();
+        text +=
+            &format!("  - name: {environment}\n    targets: [{{namespace: {target_namespace}{cluster}}}]\n");
     }
     text
 }
@@ -41,7 +43,9 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
         place.gitops_cluster("no-key", "x").await?;
         place.secret("wrong-key", &[("config", "x")]).await?;
         let cluster = |name: &str, secret: &str| {
-            format!("apiVersion: gitops.weave.works/v1alpha1\nkind: GitopsCluster\nmetadata: {{name: {name}, namespace: {n}}}\nspec: {{secretRef: {{name: {secret}}}}}\n")
+            format!(
+                "apiVersion: gitops.weave.works/v1alpha1\nkind: GitopsCluster\nmetadata: {{name: {name}, namespace: {n}}}\nspec: {{secretRef: {{name: {secret}}}}}\n"
+            )
         };
         place.apply(&cluster("wrong-key", "wrong-key")).await?;
         place.apply(&cluster("no-secret", "not-there")).await?;
@@ -68,14 +72,16 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
             let what = format!("{environment} says {words:?}");
             place.until("podinfo", &what, told).await.map_err(|e| e.context(controller.tail()))?;
         }
-        let sound = |p: &sluice_api::Pipeline| revision(p, "first") == "6.1.5" && revision(p, "last") == "6.1.5";
+        let sound =
+            |p: &sluice_api::Pipeline| revision(p, "first") == "6.1.5" && revision(p, "last") == "6.1.5";
         let found = place.until("podinfo", "the sound ones are shown", sound).await?;
         let status = found.status.unwrap_or_default();
         ensure!(status.environments["first"].health == Health::Ready);
         ensure!(status.environments["missing-cluster"].health == Health::Unknown);
         let ready = status.conditions.iter().find(|c| c.type_ == "Ready").unwrap();
         ensure!(ready.status == "False" && ready.reason == "TargetNotReadable", "{ready:?}");
-        let other = place.until("sound", "the other pipeline is ready", |p| revision(p, "dev") == "6.1.5").await?;
+        let other =
+            place.until("sound", "the other pipeline is ready", |p| revision(p, "dev") == "6.1.5").await?;
         let status = other.status.unwrap_or_default();
         ensure!(status.conditions.iter().all(|c| c.type_ != "Ready" || c.status == "True"), "{status:?}");
 

@@ -85,7 +85,12 @@ impl Place {
     }
 
     /// Waits until a pipeline is as the test wants it, and says how it is when it never was.
-    pub async fn until(&self, name: &str, what: &str, wanted: impl Fn(&Pipeline) -> bool) -> Result<Pipeline> {
+    pub async fn until(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Pipeline) -> bool,
+    ) -> Result<Pipeline> {
         let found = eventually(SOON, || async {
             let pipeline = self.pipelines().get(name).await?;
             let status = serde_json::to_string_pretty(&pipeline.status)?;
