@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use crate::act::polling::Polling;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
+use crate::observe::early::{Early, Heard, STANDING};
 use crate::observe::facts::{ClusterEvent, ClusterKey};
 use crate::observe::index::{Index, Touched};
 use crate::options::Options;
@@ -38,6 +39,7 @@ pub struct Engine {
     pub(crate) tell: mpsc::UnboundedSender<Input>,
     pub(crate) writer: Writer,
     pub(crate) index: Index,
+    early: Early,
     pub(crate) pipelines: HashMap<PipelineKey, Entry>,
     pub(crate) promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
     /// What is under way for an environment of a pipeline, with the leave to do it.
@@ -107,6 +109,7 @@ impl Engine {
             metrics,
             tell,
             index: Index::default(),
+            early: Early::default(),
             pipelines: HashMap::new(),
             promotions: HashMap::new(),
             under_way: HashMap::new(),
@@ -194,6 +197,11 @@ impl Engine {
             Input::Clusters(seen) => self.clusters_seen(seen),
             Input::Cluster(key, number, event) => {
                 if self.fleet.is_current(&key, number) {
+                    self.cluster_said(key, event);
+                }
+            }
+            Input::Stood(key, object, number) => {
+                if let Some(event) = self.early.due(&key, &object, number) {
                     self.cluster_event(&key, event);
                 }
             }
@@ -412,6 +420,20 @@ impl Engine {
                  spec.capiClusterRef.name"
             )),
         })
+    }
+
+    /// Takes in what a cluster says, or lets it wait where it may have come too early.
+    fn cluster_said(&mut self, key: ClusterKey, event: ClusterEvent) {
+        match self.early.hear(&self.index, &key, event) {
+            Heard::Now(event) => self.cluster_event(&key, event),
+            Heard::Later(object, number) => {
+                let tell = self.tell.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(STANDING).await;
+                    let _ = tell.send(Input::Stood(key, object, number));
+                });
+            }
+        }
     }
 
     fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {

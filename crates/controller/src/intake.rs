@@ -6,7 +6,7 @@ use std::fmt;
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::Done;
-use crate::observe::facts::{ClusterEvent, ClusterKey};
+use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::record::writer::{StatusOf, Written};
 use crate::watch::stream::Seen;
 
@@ -36,6 +36,8 @@ pub enum Input {
     Clusters(Option<Seen<GitopsCluster>>),
     /// Something happened on a cluster; the number tells which session with it says so.
     Cluster(ClusterKey, u64, ClusterEvent),
+    /// A word about an object of a cluster has waited long enough.
+    Stood(ClusterKey, ObjectKey, u64),
     /// A status was written, or was not.
     Written(StatusOf, Written),
     /// The record of a new promotion was written, or was not.

@@ -6,6 +6,7 @@
 mod captured;
 mod cause;
 mod connect;
+mod early;
 mod flux_rules;
 mod index;
 mod kstatus;

@@ -127,7 +127,7 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
       status: "True"
       type: Reconciling
     - lastTransitionTime: "2026-11-21T09:00:00Z"
-      message: "prod: 6.1.8 waits for approval: sluice approve podinfo-prod-0a1b2c"
+      message: "prod: 6.1.8 waits for approval: sluice approve -n default podinfo-prod-0a1b2c"
       observedGeneration: 1
       reason: Waiting
       status: "True"
@@ -205,7 +205,7 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
       prod:
         health: Progressing
         revision: "6.1.5"
-        message: "6.1.8 waits for approval: sluice approve podinfo-prod-0a1b2c"
+        message: "6.1.8 waits for approval: sluice approve -n default podinfo-prod-0a1b2c"
         targets:
         - name: prod-podinfo
           namespace: podinfo
