@@ -150,8 +150,11 @@ async fn prepare(
             body: body::body(order, &edit.values),
         };
         if let Some(head) = &fetched.head {
+            // A base that has moved elsewhere is no reason to push again, and to have it reviewed again.
+            let ours = head.carries(&order.promotion);
+            let same = [head.id.as_str(), commit.as_str()];
             let adopted =
-                head.id == commit || (head.carries(&order.promotion) && head.parents == [on.as_str()]);
+                head.id == commit || (ours && cache.agree(&inner.git, access, same, &edit.files).await?);
             if adopted {
                 return Ok(Head::Ready { commit: head.id.clone(), existed, draft });
             }

@@ -157,7 +157,7 @@ pub enum Followed {
         /// The newest commit of its branch.
         head: String,
         /// The forge says that it cannot be merged as it is. Forges also say so for a moment while
-        /// they look at a new commit: only what they say twice is so.
+        /// they look at a new commit: only what they say again and again is so.
         conflicts: bool,
     },
     /// It was merged.

@@ -41,11 +41,11 @@ impl Polling {
     }
 
     /// Takes note whether the forge said that the change request conflicts, and says whether it is
-    /// to be made anew: when it was said twice in a row, and then ever more seldom.
+    /// to be made anew: when it was said three times in a row, and then ever more seldom.
     pub fn conflicts(&mut self, promotion: &str, conflicts: bool) -> bool {
         let Some(poll) = self.next.get_mut(promotion) else { return false };
         poll.conflicts = if conflicts { poll.conflicts + 1 } else { 0 };
-        poll.conflicts > 1 && poll.conflicts.is_power_of_two()
+        poll.conflicts == 3 || (poll.conflicts > 3 && poll.conflicts.is_power_of_two())
     }
 
     /// Forgets a promotion whose change request is of no interest any more.
