@@ -49,6 +49,8 @@ pub struct Engine {
     clusters: Option<HashMap<(String, String), GitopsClusterSpec>>,
     has_cluster_kind: bool,
     places: BTreeMap<ClusterKey, BTreeMap<String, BTreeSet<PipelineKey>>>,
+    /// The places have changed, and the fleet has not been told yet.
+    moved: bool,
     listed: (bool, bool),
     due: BTreeSet<PipelineKey>,
     timers: BTreeSet<(Instant, PipelineKey)>,
@@ -116,6 +118,7 @@ impl Engine {
             clusters: None,
             has_cluster_kind: true,
             places: BTreeMap::new(),
+            moved: false,
             listed: (false, false),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -219,19 +222,16 @@ impl Engine {
                 gone.iter().for_each(|key| self.forget(key));
                 objects.into_iter().for_each(|object| self.put_pipeline(object));
                 self.listed.0 = true;
-                self.settle_fleet();
             }
-            Seen::Applied(object) => {
-                self.put_pipeline(object);
-                self.settle_fleet();
-            }
-            Seen::Deleted(object) => {
-                self.forget(&key_of(&object));
-                self.settle_fleet();
-            }
+            Seen::Applied(object) => self.put_pipeline(object),
+            Seen::Deleted(object) => self.forget(&key_of(&object)),
             Seen::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
+        }
+        // Most of what is seen are our own statuses, and moves nothing.
+        if std::mem::take(&mut self.moved) {
+            self.settle_fleet();
         }
     }
 
@@ -257,13 +257,14 @@ impl Engine {
             }
             Some(entry) => {
                 entry.model = translate::pipeline(&object);
-                entry.object = Arc::new(object);
+                let before = std::mem::replace(&mut entry.object, Arc::new(object));
                 // What is under way was begun for what the owner wanted before.
                 self.under_way
                     .iter()
                     .filter(|((of, _), _)| *of == key)
                     .for_each(|(_, permit)| permit.revoke());
-                self.replace(&key);
+                self.displace(&key, &before);
+                self.place(&key);
             }
             None => {
                 let entry = Entry {
@@ -276,36 +277,45 @@ impl Engine {
                     sent: None,
                     touched: None,
                 };
-                self.pipelines.insert(key.clone(), entry);
-                self.replace(&key);
+                if let Some(other) = self.pipelines.insert(key.clone(), entry) {
+                    self.displace(&key, &other.object);
+                }
+                self.place(&key);
             }
         }
         self.touch(&key);
     }
 
-    /// Notes anew where a pipeline has its targets.
-    fn replace(&mut self, key: &PipelineKey) {
-        self.displace(key);
+    /// Notes where a pipeline has its targets.
+    fn place(&mut self, key: &PipelineKey) {
         let Some(object) = self.pipelines.get(key).map(|e| e.object.clone()) else { return };
         for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
             let cluster = translate::cluster_of(target, &key.namespace);
             let places = self.places.entry(cluster).or_default();
             places.entry(target.namespace.clone()).or_default().insert(key.clone());
         }
+        self.moved = true;
     }
 
-    fn displace(&mut self, key: &PipelineKey) {
-        for places in self.places.values_mut() {
-            places.retain(|_, pipelines| {
+    /// Forgets where a pipeline had its targets.
+    fn displace(&mut self, key: &PipelineKey, object: &ApiPipeline) {
+        for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
+            let cluster = translate::cluster_of(target, &key.namespace);
+            let Some(places) = self.places.get_mut(&cluster) else { continue };
+            if let Some(pipelines) = places.get_mut(&target.namespace) {
                 pipelines.remove(key);
-                !pipelines.is_empty()
-            });
+                if pipelines.is_empty() {
+                    places.remove(&target.namespace);
+                }
+            }
         }
+        self.moved = true;
     }
 
     fn forget(&mut self, key: &PipelineKey) {
-        self.displace(key);
-        self.pipelines.remove(key);
+        if let Some(entry) = self.pipelines.remove(key) {
+            self.displace(key, &entry.object);
+        }
         self.due.remove(key);
         if let Some(at) = self.wakes.remove(key) {
             self.timers.remove(&(at, key.clone()));

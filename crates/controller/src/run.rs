@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use sluice_api::cluster::gitops_cluster_resource;
@@ -18,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::serve;
 use crate::watch::cause::{self, Cause};
-use crate::watch::stream::{Seen, follow};
+use crate::watch::stream::{Guarded, Seen, follow};
 
 /// Why the controller ended.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +84,7 @@ fn tell(door: &mpsc::UnboundedSender<Input>, input: Input) -> ControlFlow<()> {
 }
 
 async fn pipelines(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSender<Input>) {
-    let api: Api<DeserializeGuard<Pipeline>> = match namespace {
+    let api: Guarded<Pipeline> = match namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
@@ -93,7 +92,7 @@ async fn pipelines(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSe
 }
 
 async fn promotions(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSender<Input>) {
-    let api: Api<DeserializeGuard<Promotion>> = match namespace {
+    let api: Guarded<Promotion> = match namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
@@ -104,7 +103,7 @@ async fn promotions(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedS
 async fn clusters(hub: Client, door: mpsc::UnboundedSender<Input>) {
     let resource = gitops_cluster_resource();
     loop {
-        let api: Api<DeserializeGuard<GitopsCluster>> = Api::all_with(hub.clone(), &resource);
+        let api: Guarded<GitopsCluster> = Api::all_with(hub.clone(), &resource);
         let end = follow(api, watcher::Config::default(), Some, |seen| match seen {
             Seen::Failed(error) if cause::of_watch(&error) == Cause::NotFound => ControlFlow::Break(true),
             seen => match tell(&door, Input::Clusters(Some(seen))) {

@@ -101,7 +101,8 @@ impl Engine {
             let pause = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
             self.wake_at(key, Instant::now() + pause);
         }
-        let busy = self.under_way.keys().any(|(pipeline, _)| pipeline == key);
+        let being_recorded = self.promotions.get(key).into_iter().flatten().any(|(_, r)| !r.stored);
+        let busy = being_recorded || self.under_way.keys().any(|(pipeline, _)| pipeline == key);
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let records: Vec<_> =
             self.promotions.get(key).into_iter().flatten().map(|(_, r)| r.object.as_ref()).collect();

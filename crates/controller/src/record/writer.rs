@@ -9,8 +9,10 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -54,9 +56,12 @@ pub struct Writer {
     slots: HashMap<StatusOf, Slot>,
 }
 
+/// A status as it is sent. Thousands may wait, and as a tree each would take ten times the room.
+type Spelled = Arc<RawValue>;
+
 struct Slot {
-    next: Option<Value>,
-    writing: Value,
+    next: Option<Spelled>,
+    writing: Spelled,
     failures: u32,
 }
 
@@ -72,6 +77,10 @@ impl Writer {
 
     /// Has a status written, in place of any earlier one that has not been sent yet.
     pub fn write(&mut self, object: StatusOf, status: Value) {
+        let status: Spelled = match serde_json::value::to_raw_value(&status) {
+            Ok(spelled) => spelled.into(),
+            Err(error) => return tracing::error!(?object, %error, "cannot spell a status"),
+        };
         if let Some(slot) = self.slots.get_mut(&object) {
             slot.next = Some(status);
             return;
@@ -111,16 +120,19 @@ impl Writer {
         }
     }
 
-    fn send(&self, object: &StatusOf, status: Value, pause: Duration) {
+    fn send(&self, object: &StatusOf, status: Spelled, pause: Duration) {
         let (client, tell, permits, object) =
             (self.client.clone(), self.tell.clone(), self.permits.clone(), object.clone());
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let _permit = permits.acquire().await;
+            // Boxed: a task that waits for its permit takes no room for what comes after.
             let result = match &object {
-                StatusOf::Pipeline(key) => patch::<Pipeline>(client, &key.namespace, &key.name, status).await,
+                StatusOf::Pipeline(key) => {
+                    Box::pin(patch::<Pipeline>(client, &key.namespace, &key.name, &status)).await
+                }
                 StatusOf::Promotion(key, name) => {
-                    patch::<Promotion>(client, &key.namespace, name, status).await
+                    Box::pin(patch::<Promotion>(client, &key.namespace, name, &status)).await
                 }
             };
             let how = match result {
@@ -137,18 +149,31 @@ impl Writer {
 /// How long a write may take before it counts as failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-async fn patch<K>(client: Client, namespace: &str, name: &str, status: Value) -> kube::Result<String>
+/// What is sent: the object as far as it is ours.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: Name<'a>,
+    status: &'a RawValue,
+}
+
+#[derive(Debug, Serialize)]
+struct Name<'a> {
+    name: &'a str,
+    namespace: &'a str,
+}
+
+async fn patch<K>(client: Client, namespace: &str, name: &str, status: &RawValue) -> kube::Result<String>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     PartialObjectMeta<K>: DeserializeOwned + Clone + std::fmt::Debug,
     K: Clone + std::fmt::Debug,
 {
-    let body = json!({
-        "apiVersion": K::api_version(&()),
-        "kind": K::kind(&()),
-        "metadata": { "name": name, "namespace": namespace },
-        "status": status,
-    });
+    let (api_version, kind) = (K::api_version(&()), K::kind(&()));
+    let metadata = Name { name, namespace };
+    let body = Body { api_version: &api_version, kind: &kind, metadata, status };
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(client, namespace);
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let patch = Patch::Apply(&body);

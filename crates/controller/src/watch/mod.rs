@@ -4,5 +4,6 @@
 pub mod cause;
 pub mod connect;
 pub mod fleet;
+pub mod guard;
 pub mod session;
 pub mod stream;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ApiResource;
-use kube::core::{DeserializeGuard, DynamicResourceScope, Object};
+use kube::core::{DynamicResourceScope, Object};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -311,7 +311,7 @@ impl Scope<'_> {
             + 'static,
     {
         let (kind, namespace) = (self.kind, self.namespace.map(String::from));
-        let api: Api<DeserializeGuard<K>> = match self.namespace {
+        let api: Guarded<K> = match self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, self.resource),
             None => Api::all_with(self.client.clone(), self.resource),
         };

@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::{StreamExt, pin_mut};
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
+use super::guard::Guard;
+
 /// An API whose unreadable objects do not break the stream.
-pub type Guarded<K> = Api<DeserializeGuard<K>>;
+pub type Guarded<K> = Api<Guard<K>>;
 
 /// What a watch tells.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub async fn follow<K, T, E>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let keep = |object: DeserializeGuard<K>| match object.0 {
+    let keep = |object: Guard<K>| match object.0 {
         Ok(object) => trim(object),
         Err(bad) => {
             let (name, namespace) = (bad.metadata.name, bad.metadata.namespace);
