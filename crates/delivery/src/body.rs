@@ -24,7 +24,7 @@ fn headline(order: &Order, pipeline: &str) -> String {
 }
 
 /// The message of a commit.
-pub(crate) fn message(order: &Order, values: &[(String, SetValue)]) -> String {
+pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) -> String {
     let mut text = format!("{}\n\n", headline(order, &order.pipeline));
     for (path, value) in values.iter().take(LISTED) {
         let change = format!("{path}:{} {} -> {}", value.line, value.old, value.new);
@@ -43,6 +43,7 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)]) -> String {
         text.push_str(&format!("Sluice-Target: {}\n", line(target)));
     }
     text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    text.push_str(&format!("Sluice-Onto: {onto}\n"));
     text
 }
 
@@ -213,8 +214,11 @@ mod tests {
         ));
         assert!(text.contains("@\u{200b}everyone &lt;script&gt; \\`x\\`"), "{text}");
         assert!(text.contains("`` 1 --> <b>` @team ``") || text.contains("``1 --> <b>` @team``"), "{text}");
-        let text =
-            message(&order("1\nSluice-Promotion: apps/other"), &value("a\n\nSluice-Promotion: apps/other"));
+        let text = message(
+            &order("1\nSluice-Promotion: apps/other"),
+            &value("a\n\nSluice-Promotion: apps/other"),
+            "0",
+        );
         assert!(!crate::git::carries(&text, "apps/other"), "{text}");
         assert!(crate::git::carries(&text, "apps/podinfo-prod-1"), "{text}");
         assert_eq!(inert("a-->b"), "a-%2d%3eb");

@@ -141,7 +141,7 @@ async fn prepare(
         if edit.files.is_empty() {
             return Ok(Head::Needless { base: fetched.base.id, existed });
         }
-        let text = inner.text(order, body::message(order, &edit.values));
+        let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
         let commit = cache.commit(&inner.git, access, on, &edit.files, &text).await?;
         let draft = Draft {
             head: branch.into(),
@@ -150,12 +150,9 @@ async fn prepare(
             body: body::body(order, &edit.values),
         };
         if let Some(head) = &fetched.head {
-            // A base that has moved elsewhere is no reason to push again, and to have it reviewed again.
-            let ours = head.carries(&order.promotion);
-            let same = [head.id.as_str(), commit.as_str()];
-            let adopted =
-                head.id == commit || (ours && cache.agree(&inner.git, access, same, &edit.files).await?);
-            if adopted {
+            // The message names the promotion, and what its files held before. A base that has moved
+            // elsewhere is no reason to push again, and to have it reviewed again.
+            if head.id == commit || head.message.trim() == text.message.trim() {
                 return Ok(Head::Ready { commit: head.id.clone(), existed, draft });
             }
         }

@@ -60,7 +60,7 @@ async fn commit(
         if edit.files.is_empty() {
             return Ok(Delivered::AlreadySet { commit: base.id });
         }
-        let text = inner.text(order, body::message(order, &edit.values));
+        let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
         let commit = cache.commit(&inner.git, access, &base.id, &edit.files, &text).await?;
         order.permit.check()?;
         fault::point("before-push");

@@ -2,7 +2,7 @@
 
 use sluice_core::setters::{self, SetError, SetValue, Wanted};
 
-use crate::git::{ChangedFile, MarkedFile};
+use crate::git::{ChangedFile, MarkedFile, hex_hash};
 use crate::order::Order;
 
 /// Why the files cannot be set.
@@ -36,6 +36,9 @@ pub(crate) struct Edit {
     pub(crate) files: Vec<ChangedFile>,
     /// Every value that changes, with the path of its file.
     pub(crate) values: Vec<(String, SetValue)>,
+    /// What the files held before, as a hash: a commit made on top of the same is still good, however
+    /// far the branch has moved elsewhere.
+    pub(crate) onto: String,
 }
 
 /// Sets every marker for the order in these files.
@@ -53,6 +56,7 @@ pub(crate) fn edit(
         revision: &order.revision,
     };
     let mut edit = Edit::default();
+    let mut before = Vec::new();
     let mut marked = false;
     for file in found {
         let path = String::from_utf8_lossy(&file.path).into_owned();
@@ -61,6 +65,7 @@ pub(crate) fn edit(
         if edited.text.as_bytes() != file.bytes {
             let changed = edited.values.into_iter().filter(|v| v.old != v.new);
             edit.values.extend(changed.map(|v| (path.clone(), v)));
+            before.extend([file.path.as_slice(), b"\0", &file.bytes, b"\0"].concat());
             edit.files.push(ChangedFile { path: file.path, mode: file.mode, text: edited.text });
         }
     }
@@ -68,5 +73,6 @@ pub(crate) fn edit(
         let (repository, branch) = (repository.to_string(), branch.to_string());
         return Err(EditError::NoMarker { repository, branch, marker: order.marker() });
     }
+    edit.onto = hex_hash(&before)[..16].into();
     Ok(edit)
 }

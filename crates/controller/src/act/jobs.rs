@@ -260,7 +260,7 @@ impl Engine {
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
         let open = status.change_request.clone();
         if let Ended::Follow(Ok(Followed::Open { conflicts, .. })) = &done.what
-            && self.polling.conflicts(&done.promotion, *conflicts)
+            && self.polling.conflicts(&done.promotion, *conflicts, Instant::now())
         {
             return self.rebuild(&key, &done.promotion);
         }

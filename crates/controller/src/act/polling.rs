@@ -15,8 +15,21 @@ pub struct Polling {
 struct Poll {
     since: Instant,
     due: Instant,
-    conflicts: u32,
+    conflicts: Option<Conflict>,
 }
+
+/// A change request that its forge has said to conflict, without a break.
+#[derive(Clone, Copy, Debug)]
+struct Conflict {
+    /// When it is to be made anew.
+    due: Instant,
+    /// How long to wait after that.
+    pause: Duration,
+}
+
+/// How long a forge must say so: a busy one says it of every change request each time the base
+/// moves, until it has looked.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Polling {
     /// Looks at a new change request after `base`, and again after that.
@@ -28,7 +41,7 @@ impl Polling {
     pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
         self.next
             .entry(promotion.into())
-            .or_insert(Poll { since: now, due: now + self.base, conflicts: 0 })
+            .or_insert(Poll { since: now, due: now + self.base, conflicts: None })
             .due
     }
 
@@ -41,11 +54,20 @@ impl Polling {
     }
 
     /// Takes note whether the forge said that the change request conflicts, and says whether it is
-    /// to be made anew: when it was said three times in a row, and then ever more seldom.
-    pub fn conflicts(&mut self, promotion: &str, conflicts: bool) -> bool {
+    /// to be made anew: when it was said for a while without a break, and then ever more seldom.
+    pub fn conflicts(&mut self, promotion: &str, conflicts: bool, now: Instant) -> bool {
         let Some(poll) = self.next.get_mut(promotion) else { return false };
-        poll.conflicts = if conflicts { poll.conflicts + 1 } else { 0 };
-        poll.conflicts == 3 || (poll.conflicts > 3 && poll.conflicts.is_power_of_two())
+        if !conflicts {
+            poll.conflicts = None;
+            return false;
+        }
+        let conflict = poll.conflicts.get_or_insert(Conflict { due: now + PATIENCE, pause: PATIENCE });
+        let due = conflict.due <= now;
+        if due {
+            conflict.pause *= 2;
+            conflict.due = now + conflict.pause;
+        }
+        due
     }
 
     /// Forgets a promotion whose change request is of no interest any more.
@@ -84,6 +106,16 @@ mod tests {
         // 12 an hour is what a peer spends on each open change request, for ever.
         assert!(looks < 700, "{looks} looks in the first day");
         assert_eq!(polling.due("a", now) - now, Duration::from_secs(600));
+        polling.forget("a");
+        polling.due("a", now);
+        let mut made = 0;
+        for second in 0..600 {
+            let at = now + Duration::from_secs(second);
+            made += u32::from(polling.conflicts("a", true, at));
+            // One good word in between, and it starts over.
+            assert!(second != 20 || !polling.conflicts("a", false, at));
+        }
+        assert_eq!(made, 4);
         polling.forget("a");
         assert_eq!(polling.due("a", now), now + Duration::from_secs(30));
     }

@@ -46,19 +46,6 @@ impl Cache {
         let says = "it made no commit".to_string();
         Err(GitError::Failed { repository: access.name().into(), doing: "fast-import".into(), says })
     }
-
-    /// Whether two commits have the same content in these files, wherever else they differ.
-    pub(crate) async fn agree(
-        &self,
-        git: &Git,
-        access: &Access,
-        commits: [&str; 2],
-        files: &[ChangedFile],
-    ) -> Result<bool, GitError> {
-        let args = ["diff-tree", "-r", "-z", "--no-renames", "--name-only", commits[0], commits[1]];
-        let differing = git.run(Call::local(self.dir(), access, args)).await?;
-        Ok(!differing.split(|b| *b == 0).any(|path| files.iter().any(|f| f.path == path)))
-    }
 }
 
 fn stream(base: &str, files: &[ChangedFile], text: &CommitText) -> std::io::Result<Vec<u8>> {

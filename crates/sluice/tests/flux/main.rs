@@ -16,7 +16,6 @@ mod place;
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/process.rs"]
 mod process;
-mod rest;
 mod succession;
 mod swarm;
 

@@ -14,6 +14,7 @@ mod place;
 #[path = "../support/process.rs"]
 mod process;
 mod releases;
+mod rows;
 mod story;
 mod trouble;
 

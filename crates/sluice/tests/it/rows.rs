@@ -1,0 +1,200 @@
+//! The first ten rows of the rule's table on real clusters; `core` has them all as values.
+//! A is 1.0.0, B is 1.1.0, C is 1.2.0.
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use sluice_api::promotion::Phase;
+use sluice_testkit::{ForgeRepo, shared_gitea};
+
+use crate::place::{Place, revision};
+use crate::process::Controller;
+use crate::{releases, run};
+
+const A: &str = "1.0.0";
+const B: &str = "1.1.0";
+const C: &str = "1.2.0";
+
+struct Rows {
+    place: Place,
+    repo: ForgeRepo,
+    controller: Controller,
+}
+
+impl Rows {
+    /// dev → staging → prod at A, with further settings of the promotion into staging and prod.
+    async fn new(staging: &str, prod: &str) -> Result<Rows> {
+        let place = Place::new("rows").await?;
+        let n = place.namespace.clone();
+        let gitea = shared_gitea().await?;
+        let file = |e: &str| format!("version: {A} # {{\"$promotion\": \"{n}:app:{e}\"}}\n");
+        let repo = gitea
+            .create_repo(&n, &[("staging.yaml", &file("staging")), ("prod.yaml", &file("prod"))])
+            .await?;
+        place
+            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
+            .await?;
+        for leaf in ["dev", "staging", "prod"] {
+            releases::create(place.leaf(leaf), &n, "app", json!({})).await?;
+            releases::runs(place.leaf(leaf), &n, "app", A, true).await?;
+        }
+        let strategy = format!(
+            "strategy: {{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
+            repo.url()
+        );
+        let environment = |name: &str, settings: &str| {
+            format!(
+                "  - name: {name}\n    targets: [{{namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {name}}}}}]\n    \
+                 promotion: {{{settings}{strategy}}}\n"
+            )
+        };
+        let yaml = format!(
+            "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {{name: app, namespace: {n}}}\nspec:\n  \
+             appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: app}}\n  environments:\n{}{}{}",
+            environment("dev", ""),
+            environment("staging", staging),
+            environment("prod", prod)
+        );
+        place.apply(&yaml).await?;
+        let controller = Controller::start(&place.shared.hub, &n, &[])?;
+        let at_rest =
+            |p: &sluice_api::Pipeline| ["dev", "staging", "prod"].iter().all(|e| revision(p, e) == A);
+        place.until("app", "all run A", at_rest).await.with_context(|| controller.tail())?;
+        Ok(Rows { place, repo, controller })
+    }
+
+    async fn runs(&self, environment: &str, version: &str, healthy: bool) -> Result<()> {
+        releases::runs(self.place.leaf(environment), &self.place.namespace, "app", version, healthy).await
+    }
+
+    async fn story(&self, environment: &str, wanted: &[&str]) -> Result<()> {
+        let found = self.place.until_story("app", environment, wanted).await;
+        found.with_context(|| self.controller.tail())
+    }
+
+    /// Merges the one open pull request, and returns its number.
+    async fn merge(&self) -> Result<u64> {
+        let open = self.repo.pulls("open").await?;
+        ensure!(open.len() == 1, "not one open pull request: {open:?}");
+        self.repo.merge(open[0].number).await?;
+        Ok(open[0].number)
+    }
+
+    async fn approve(&self, version: &str) -> Result<()> {
+        let all = self.place.promotions().list(&Default::default()).await?;
+        let waiting = all.iter().find(|p| p.spec.environment == "prod" && p.spec.revision == version);
+        let patch = json!({ "spec": { "approval": { "by": "jane", "at": "2026-11-21T10:00:00Z" } } });
+        let name = waiting.context("nothing to approve")?.name_any();
+        self.place.promotions().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_one_to_four_and_six_through_the_pipeline() -> Result<()> {
+    run(async {
+        let rows = Rows::new("", "").await?;
+        rows.runs("dev", B, true).await?;
+        rows.story("staging", &["1.1.0 Proposed"]).await?;
+        rows.story("prod", &[]).await?;
+        // The same world again, told in other words each time.
+        for i in 0..20 {
+            let again = json!({ "again": format!("{i}") });
+            releases::create(rows.place.leaf("dev"), &rows.place.namespace, "app", again).await?;
+        }
+        let first = rows.repo.pulls("open").await?;
+        rows.runs("dev", C, true).await?;
+        rows.story("staging", &["1.1.0 Superseded", "1.2.0 Proposed"]).await?;
+        let second = rows.repo.pulls("all").await?;
+        ensure!(second.len() == 1 && second[0].number == first[0].number, "{second:?}");
+        rows.merge().await?;
+        rows.story("staging", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
+        rows.story("prod", &[]).await?;
+        rows.runs("staging", C, true).await?;
+        rows.story("staging", &["1.1.0 Superseded", "1.2.0 Succeeded"]).await?;
+        rows.story("prod", &["1.2.0 Proposed"]).await
+    })
+}
+
+#[test]
+fn row_five_fails_after_its_deadline_and_goes_on_when_it_heals() -> Result<()> {
+    run(async {
+        let rows = Rows::new("timeout: 3s, ", "").await?;
+        rows.runs("dev", B, true).await?;
+        rows.story("staging", &["1.1.0 Proposed"]).await?;
+        rows.runs("staging", B, false).await?;
+        rows.merge().await?;
+        rows.story("staging", &["1.1.0 Failed"]).await?;
+        let all = rows.place.promotions().list(&Default::default()).await?;
+        let message = all.items[0].status.clone().unwrap_or_default().message;
+        ensure!(message.contains("Helm upgrade of podinfo@1.1.0"), "{message}");
+        rows.story("prod", &[]).await?;
+        rows.runs("staging", B, true).await?;
+        rows.story("staging", &["1.1.0 Succeeded"]).await?;
+        rows.story("prod", &["1.1.0 Proposed"]).await
+    })
+}
+
+#[test]
+fn rows_seven_and_ten_overtaken_and_held() -> Result<()> {
+    run(async {
+        let rows = Rows::new("", "").await?;
+        rows.runs("dev", B, true).await?;
+        rows.story("staging", &["1.1.0 Proposed"]).await?;
+        rows.merge().await?;
+        rows.story("staging", &["1.1.0 Delivered"]).await?;
+        rows.runs("dev", C, true).await?;
+        rows.story("staging", &["1.1.0 Delivered", "1.2.0 Proposed"]).await?;
+        rows.merge().await?;
+        rows.story("staging", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
+        rows.runs("staging", C, true).await?;
+        rows.story("staging", &["1.1.0 Superseded", "1.2.0 Succeeded"]).await?;
+        rows.runs("dev", A, true).await?;
+        rows.story("staging", &["1.1.0 Superseded", "1.2.0 Succeeded", "1.0.0 Pending"]).await?;
+        let held = |p: &sluice_api::Pipeline| {
+            let status = p.status.clone().unwrap_or_default();
+            status.environments["staging"].message.contains("1.0.0 is older than 1.2.0")
+        };
+        rows.place.until("app", "staging says why it holds A", held).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn rows_eight_and_nine_what_was_approved_and_what_stays_a_candidate() -> Result<()> {
+    run(async {
+        let rows = Rows::new("", "manual: true, ").await?;
+        rows.runs("dev", B, true).await?;
+        rows.story("staging", &["1.1.0 Proposed"]).await?;
+        rows.merge().await?;
+        rows.runs("staging", B, true).await?;
+        rows.story("prod", &["1.1.0 Pending"]).await?;
+        let waits = |version: &'static str| {
+            move |p: &sluice_api::Pipeline| {
+                let status = p.status.clone().unwrap_or_default();
+                status.environments["prod"].waiting_approval.revision == version
+            }
+        };
+        rows.place.until("app", "prod's B waits for approval", waits(B)).await?;
+        // C comes to staging and fails there: B is still prod's candidate.
+        rows.runs("dev", C, true).await?;
+        rows.story("staging", &["1.1.0 Succeeded", "1.2.0 Proposed"]).await?;
+        rows.merge().await?;
+        rows.runs("staging", C, false).await?;
+        rows.story("staging", &["1.1.0 Succeeded", "1.2.0 Delivered"]).await?;
+        rows.story("prod", &["1.1.0 Pending"]).await?;
+        // It heals: C takes B's place, and an approval of B does not count for C.
+        rows.runs("staging", C, true).await?;
+        rows.story("prod", &["1.1.0 Superseded", "1.2.0 Pending"]).await?;
+        rows.approve(B).await?;
+        rows.place.until("app", "prod's C waits for approval", waits(C)).await?;
+        ensure!(rows.repo.pulls("open").await?.is_empty());
+        rows.approve(C).await?;
+        rows.story("prod", &["1.1.0 Superseded", "1.2.0 Proposed"]).await?;
+        let all = rows.place.promotions().list(&Default::default()).await?;
+        let last = all.iter().find(|p| p.status.clone().unwrap_or_default().phase == Phase::Proposed);
+        ensure!(last.and_then(|p| p.spec.approval.clone()).is_some_and(|a| a.by == "jane"));
+        Ok(())
+    })
+}
