@@ -22,10 +22,22 @@ mod writes;
 use anyhow::Result;
 use options::{Options, Row};
 use sluice_testkit::ControlPlane;
+use std::process::ExitCode;
 use table::Table;
 
 #[tokio::main(worker_threads = 2)]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain of causes; Debug would add a backtrace where the environment asks for one.
+            eprintln!("✗ {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
     let Some(options) = Options::read(std::env::args().skip(1))? else { return Ok(()) };
     let mut table = Table::default();
     let outcome = measure(&options, &mut table).await;
