@@ -226,8 +226,8 @@ fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "x-kubernetes-int-or-string": true,
         "maxLength": 4,
         "x-kubernetes-validations": [{
-            "rule": "type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",
-            "message": "minReadyTargets is a number of 1 or more, or a percentage from 1% to 100%"
+            "rule": "type(self) == int ? self >= 1 && self <= 128 : self.matches('^(100|[1-9][0-9]?)%$')",
+            "message": "minReadyTargets is a number from 1 to 128, or a percentage from 1% to 100%"
         }]
     })
 }

@@ -44,6 +44,9 @@ pub struct PromotionSpec {
     /// How many times this revision was promoted into this environment before.
     #[serde(default)]
     pub run: u32,
+    /// When the revision came to be a candidate, in the order of arrivals over the whole pipeline.
+    #[serde(default)]
+    pub arrival: u64,
     /// Its place in the order in which promotions into the environment were started.
     #[serde(default)]
     pub sequence: u64,

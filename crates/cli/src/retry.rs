@@ -47,10 +47,9 @@ fn judge(promotion: &Promotion) -> Verdict {
     let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.environment);
     let status = promotion.status.as_ref();
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
-    if !matches!(at, Phase::Failed | Phase::Rejected) && !waits {
+    if !matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded) && !waits {
         let why = match at {
             Phase::Pending => "is not tried yet, it is Pending",
-            Phase::Succeeded => "has succeeded",
             Phase::Superseded => "was superseded by a newer revision",
             Phase::Cancelled => "was cancelled",
             Phase::Promoting => "is being delivered, nothing has failed",

@@ -76,6 +76,10 @@ pub(crate) struct Entry {
     pub sent: Option<Instant>,
     /// When something happened that it has not had a turn for.
     pub touched: Option<Instant>,
+    /// By environment: why a promotion into it could not be recorded.
+    pub unrecorded: BTreeMap<String, String>,
+    /// Not before then is another one tried.
+    pub unrecorded_until: Option<Instant>,
 }
 
 /// A promotion's record.
@@ -86,6 +90,15 @@ pub(crate) struct Record {
     pub stored: bool,
     /// This process made it, and has not tried to deliver it yet.
     pub first: bool,
+}
+
+impl Record {
+    /// Whether it is of this very pipeline, and not of an earlier one of the same name.
+    pub fn belongs_to(&self, pipeline: &ApiPipeline) -> bool {
+        let owners = self.object.metadata.owner_references.iter().flatten();
+        let mut owners = owners.filter(|o| o.kind == "Pipeline").peekable();
+        owners.peek().is_none() || owners.any(|o| Some(&o.uid) == pipeline.metadata.uid.as_ref())
+    }
 }
 
 /// The longest time without a turn of the loop, for the sake of liveness.
@@ -267,6 +280,9 @@ impl Engine {
                 self.place(&key);
             }
             None => {
+                if self.pipelines.contains_key(&key) {
+                    self.forget(&key);
+                }
                 let entry = Entry {
                     model: translate::pipeline(&object),
                     object: Arc::new(object),
@@ -276,6 +292,8 @@ impl Engine {
                     differs: None,
                     sent: None,
                     touched: None,
+                    unrecorded: BTreeMap::new(),
+                    unrecorded_until: None,
                 };
                 if let Some(other) = self.pipelines.insert(key.clone(), entry) {
                     self.displace(&key, &other.object);
@@ -313,6 +331,8 @@ impl Engine {
     }
 
     fn forget(&mut self, key: &PipelineKey) {
+        // What is under way for it is nobody's wish any more.
+        self.under_way.iter().filter(|((of, _), _)| of == key).for_each(|(_, permit)| permit.revoke());
         if let Some(entry) = self.pipelines.remove(key) {
             self.displace(key, &entry.object);
         }
@@ -327,9 +347,13 @@ impl Engine {
             Seen::Listed(objects) => {
                 let there: HashSet<(PipelineKey, String)> =
                     objects.iter().map(|o| (pipeline_of(o), o.name_any())).collect();
+                let mut lost = Vec::new();
                 for (key, records) in &mut self.promotions {
+                    let before = records.len();
                     records.retain(|name, r| !r.stored || there.contains(&(key.clone(), name.clone())));
+                    lost.extend((records.len() < before).then(|| key.clone()));
                 }
+                lost.iter().for_each(|key| self.touch(key));
                 objects.into_iter().for_each(|object| self.put_promotion(object));
                 self.listed.1 = true;
             }

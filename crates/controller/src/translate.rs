@@ -134,6 +134,7 @@ pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
         environment: spec.environment.clone(),
         revision: Revision::from_strings(&spec.facets)?,
         run: spec.run,
+        arrival: spec.arrival,
         sequence: spec.sequence,
         phase: phase(status.phase),
         approved: spec.approval.is_some(),

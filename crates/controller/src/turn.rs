@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sluice_core::decide::{Decision, Facts, decide};
+use sluice_core::decide::{Decision, Facts, Note, decide};
 use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
@@ -46,8 +46,9 @@ impl Engine {
         if let Some(since) = entry.touched.take() {
             self.metrics.waited(since.elapsed());
         }
-        let records = self.promotions.get(key);
-        Some(records.into_iter().flatten().filter_map(|(_, r)| translate::promotion(&r.object)).collect())
+        let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
+        let own = records.filter(|r| r.belongs_to(&entry.object));
+        Some(own.filter_map(|r| translate::promotion(&r.object)).collect())
     }
 
     /// OBSERVE: what the targets show. `None` while a cluster is being asked for the first time.
@@ -85,14 +86,20 @@ impl Engine {
     /// DECIDE: what follows from all that is known.
     fn decide(&mut self, key: &PipelineKey, learned: &Learned, now: Timestamp) -> Option<Decision> {
         let entry = self.pipelines.get_mut(key)?;
-        entry.evidence = entry.evidence.after(&entry.model, &learned.world, now);
-        Some(decide(Facts {
+        let counted = learned.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
+        entry.evidence = entry.evidence.after(&entry.model, &learned.world, counted, now);
+        let mut decision = decide(Facts {
             pipeline: &entry.model,
             world: &learned.world,
             evidence: &entry.evidence,
             promotions: &learned.promotions,
             now,
-        }))
+        });
+        for (environment, message) in &entry.unrecorded {
+            let note = Note { reason: "RecordFailed", message: message.clone() };
+            decision.notes.insert(environment.clone(), note);
+        }
+        Some(decision)
     }
 
     /// RECORD: the status, if it is another than before.
@@ -104,8 +111,9 @@ impl Engine {
         let being_recorded = self.promotions.get(key).into_iter().flatten().any(|(_, r)| !r.stored);
         let busy = being_recorded || self.under_way.keys().any(|(pipeline, _)| pipeline == key);
         let Some(entry) = self.pipelines.get_mut(key) else { return };
+        let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let records: Vec<_> =
-            self.promotions.get(key).into_iter().flatten().map(|(_, r)| r.object.as_ref()).collect();
+            records.filter(|r| r.belongs_to(&entry.object)).map(|r| r.object.as_ref()).collect();
         let status = status::compose(&status::Facts {
             object: &entry.object,
             before: &entry.status,

@@ -59,9 +59,11 @@ impl Evidence {
     }
 
     /// What is proven after a look at the world: all of before, and what each target proves now.
-    /// Targets that the pipeline does not have any more are forgotten.
-    pub fn after(&self, pipeline: &Pipeline, world: &World, now: Timestamp) -> Evidence {
-        let mut next = self.proofs.values().flatten().map(|p| p.arrival).max().unwrap_or(0);
+    /// Targets that the pipeline does not have any more are forgotten. New arrivals count on from
+    /// those that are remembered, and from `counted`: what is known to have arrived otherwise.
+    pub fn after(&self, pipeline: &Pipeline, world: &World, counted: u64, now: Timestamp) -> Evidence {
+        let known = self.proofs.values().flatten().map(|p| p.arrival).max().unwrap_or(0);
+        let mut next = known.max(counted);
         let mut proofs = BTreeMap::new();
         for environment in &pipeline.environments {
             for target in &environment.targets {
@@ -135,14 +137,14 @@ impl Evidence {
         let mut shortfall =
             Shortfall { revision: revision.clone(), arrival: 0, needed: 0, has: 0, missing: Vec::new() };
         for environment in environments {
-            let mut arrivals = Vec::new();
+            let (mut arrivals, mut runs) = (Vec::new(), Vec::new());
             let mut missing = Vec::new();
             for target in &environment.targets {
                 let proofs = self.of(&environment.name, target);
                 match proofs.iter().rev().find(|p| revision.is_run_by(&p.revision)) {
                     Some(proof) => {
                         arrivals.push(proof.arrival);
-                        candidate.run = candidate.run.max(proof.run);
+                        runs.push(proof.run);
                         let by = (environment.name.clone(), target.clone(), proof.at);
                         candidate.proven_by.push(by);
                         shortfall.arrival = shortfall.arrival.max(proof.arrival);
@@ -153,7 +155,12 @@ impl Evidence {
             arrivals.sort_unstable();
             let enough = needed.of(environment.targets.len());
             match arrivals.get(enough - 1) {
-                Some(arrival) => candidate.arrival = candidate.arrival.max(*arrival),
+                Some(arrival) => {
+                    candidate.arrival = candidate.arrival.max(*arrival);
+                    // It has come back as often as enough of them have.
+                    runs.sort_unstable_by(|a, b| b.cmp(a));
+                    candidate.run = candidate.run.max(runs[enough - 1]);
+                }
                 None => {
                     shortfall.needed = enough;
                     shortfall.has = arrivals.len();

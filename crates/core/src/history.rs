@@ -44,6 +44,7 @@ mod tests {
             environment: "prod".into(),
             revision: Revision::new(BTreeMap::from([(key, sequence.to_string())])).unwrap(),
             run: 0,
+            arrival: sequence,
             sequence,
             phase,
             approved: false,

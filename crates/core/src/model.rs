@@ -178,6 +178,8 @@ pub struct Promotion {
     pub revision: Revision,
     /// Which return of this revision it is about.
     pub run: u32,
+    /// When the revision came to be a candidate, in the order of arrivals.
+    pub arrival: u64,
     /// Its place in the order in which promotions into the environment were started.
     pub sequence: u64,
     /// Where it is.
@@ -237,8 +239,9 @@ pub fn promotion_name(pipeline: &Pipeline, environment: &str, revision: &Revisio
         hash.update(format!("{key}\0{value}\0").as_bytes());
     }
     let digest: String = hash.finalize().iter().take(5).map(|b| format!("{b:02x}")).collect();
-    let room = 253 - environment.len() - digest.len() - 2;
+    let room = 253usize.saturating_sub(environment.len() + digest.len() + 2);
     let prefix: String = pipeline.name.chars().take(room).collect();
+    let prefix = prefix.trim_end_matches(['.', '-']);
     format!("{prefix}-{environment}-{digest}")
 }
 

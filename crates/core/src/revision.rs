@@ -122,23 +122,19 @@ impl Revision {
         Self::new(self.0.iter().filter(|(k, _)| keep(k)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
-    /// Whether this is older than `other` by semantic versioning: no facet that both have is
-    /// newer here, and at least one is older. `None` where the values cannot be compared.
+    /// Whether this is older than `other` by semantic versioning: some facet that both have is older
+    /// here, whatever the others are. `None` where none is, and some cannot be compared.
     pub fn is_older_than(&self, other: &Revision) -> Option<bool> {
-        let mut older = false;
+        let mut comparable = true;
         for (key, ours) in &self.0 {
-            let Some(theirs) = other.0.get(key) else { continue };
-            if ours == theirs {
-                continue;
-            }
-            let (ours, theirs) = (version(ours)?, version(theirs)?);
-            match ours.cmp_precedence(&theirs) {
-                std::cmp::Ordering::Less => older = true,
-                std::cmp::Ordering::Greater => return Some(false),
-                std::cmp::Ordering::Equal => {}
+            let Some(theirs) = other.0.get(key).filter(|theirs| *theirs != ours) else { continue };
+            match (version(ours), version(theirs)) {
+                (Some(ours), Some(theirs)) if ours.cmp_precedence(&theirs).is_lt() => return Some(true),
+                (Some(_), Some(_)) => {}
+                _ => comparable = false,
             }
         }
-        Some(older)
+        comparable.then_some(false)
     }
 }
 
@@ -216,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn older_means_that_some_version_is_lower_and_none_is_higher() {
+    fn older_means_that_some_version_is_lower() {
         let chart = |v: &str| revision(&[("HelmRelease/a:chart", v)]);
         assert_eq!(chart("6.1.5").is_older_than(&chart("6.1.8")), Some(true));
         assert_eq!(chart("6.1.10").is_older_than(&chart("6.1.9")), Some(false));
@@ -224,6 +220,8 @@ mod tests {
         assert_eq!(chart("v1.2.3").is_older_than(&chart("1.3.0")), Some(true));
         assert_eq!(chart("main@sha1:aa").is_older_than(&chart("main@sha1:bb")), None);
         let both = |a: &str, b: &str| revision(&[("HelmRelease/a:chart", a), ("HelmRelease/a:app", b)]);
-        assert_eq!(both("1.0.0", "2.0.0").is_older_than(&both("1.1.0", "1.0.0")), Some(false));
+        assert_eq!(both("1.0.0", "2.0.0").is_older_than(&both("1.1.0", "1.0.0")), Some(true));
+        assert_eq!(both("1.1.0", "blue").is_older_than(&both("1.0.0", "red")), None);
+        assert_eq!(both("1.0.0", "blue").is_older_than(&both("1.1.0", "red")), Some(true));
     }
 }

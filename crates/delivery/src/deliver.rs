@@ -100,8 +100,12 @@ impl Delivery {
 
     /// Looks what has become of a change request, with one call that is free where nothing changed.
     pub async fn follow(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
-        let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Gone) };
+        let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Elsewhere) };
         let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
+        // The pipeline may name another repository by now, where the number is somebody else's.
+        if found.request.url != request.url || found.request.branch != order.branch() {
+            return Ok(Followed::Elsewhere);
+        }
         let head = found.request.head_commit;
         Ok(match found.state {
             State::Open => Followed::Open { head, conflicts: found.conflicts },

@@ -175,6 +175,9 @@ pub enum Followed {
     Closed,
     /// The forge does not know it any more.
     Gone,
+    /// It is not in the repository that the order names, or not of its branch: it was made for
+    /// another, and is none of this order's business.
+    Elsewhere,
 }
 
 impl Order {

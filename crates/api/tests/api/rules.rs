@@ -238,7 +238,7 @@ async fn a_timeout_is_a_duration_that_can_be_read() {
 
 #[tokio::test]
 async fn min_ready_targets_is_a_number_or_a_percentage() {
-    let sentence = "minReadyTargets is a number of 1 or more, or a percentage from 1% to 100%";
+    let sentence = "minReadyTargets is a number from 1 to 128, or a percentage from 1% to 100%";
     for wrong in
         [json!(0), json!(-1), json!("0%"), json!("101%"), json!("3"), json!("%"), json!("all"), json!("050%")]
     {

@@ -25,12 +25,12 @@ async fn a_failed_promotion_is_tried_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_that_runs_well_is_left_alone() -> Result<()> {
+async fn one_that_is_on_its_way_is_left_alone() -> Result<()> {
     let place = place("retry-not").await?;
-    place.promotion("p", "prod", json!({"phase": "Succeeded"})).await?;
+    place.promotion("p", "prod", json!({"phase": "Proposed"})).await?;
     let ran = place.sluice(&["retry", "p"]).await;
     assert_eq!(ran.exit, Exit::Refused);
-    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod has succeeded");
+    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod is proposed, nothing has failed");
     assert_eq!(place.promotions().get("p").await?.spec.retry, None);
     Ok(())
 }

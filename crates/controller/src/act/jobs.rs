@@ -20,6 +20,8 @@ use crate::record::writer::StatusOf;
 
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// The pause after a promotion could not be recorded.
+const RECORD_AGAIN: Duration = Duration::from_secs(10);
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -28,7 +30,8 @@ impl Engine {
     pub(crate) fn act(&mut self, key: &PipelineKey, decision: &Decision, now: Timestamp) {
         for action in &decision.actions {
             match action {
-                Action::Start(intent) => self.start(key, intent),
+                Action::Start(intent) if self.may_record(key) => self.start(key, intent),
+                Action::Start(_) => {}
                 Action::Deliver { promotion } => self.deliver(key, promotion),
                 Action::Follow { promotion } => self.follow(key, promotion),
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
@@ -39,6 +42,12 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether a new record may be tried: not right after one was refused.
+    fn may_record(&self, key: &PipelineKey) -> bool {
+        let until = self.pipelines.get(key).and_then(|entry| entry.unrecorded_until);
+        until.is_none_or(|until| until <= Instant::now())
     }
 
     /// Records an intent. It counts as started at once, but nothing is done about it before it
@@ -78,8 +87,12 @@ impl Engine {
             Ok(Some(mut object)) => {
                 object.metadata.managed_fields = None;
                 self.metrics.wrote("Promotion");
+                let environment = object.spec.environment.clone();
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
                     *record = Record { object: Arc::new(*object), stored: true, first: true };
+                }
+                if let Some(entry) = self.pipelines.get_mut(key) {
+                    entry.unrecorded.remove(&environment);
                 }
                 self.touch(key);
             }
@@ -92,10 +105,17 @@ impl Engine {
             Err(error) => {
                 tracing::warn!(pipeline = %key, promotion = name, %error, "cannot record a promotion; it is tried again");
                 self.metrics.failed("RecordFailed");
-                if records.get(name).is_some_and(|r| !r.stored) {
-                    records.remove(name);
+                let guess =
+                    if records.get(name).is_some_and(|r| !r.stored) { records.remove(name) } else { None };
+                if let (Some(guess), Some(entry)) = (guess, self.pipelines.get_mut(key)) {
+                    let spec = &guess.object.spec;
+                    let why = format!("{} cannot be recorded as a Promotion: {error}", spec.revision);
+                    entry.unrecorded.insert(spec.environment.clone(), why);
+                    // Another turn shows it; the next try comes with the pause.
+                    entry.unrecorded_until = Some(Instant::now() + RECORD_AGAIN);
                 }
-                self.wake_at(key, Instant::now() + FIRST_PAUSE);
+                self.touch(key);
+                self.wake_at(key, Instant::now() + RECORD_AGAIN);
             }
         }
     }
@@ -173,9 +193,16 @@ impl Engine {
         if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
             record.first = false;
         }
-        self.spawn(key, &object, order, secret, |delivery, order| async move {
-            Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
-        });
+        self.spawn(
+            key,
+            &object,
+            order,
+            secret,
+            |e| Ended::Delivery(Err(e)),
+            |delivery, order| async move {
+                Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
+            },
+        );
     }
 
     /// Makes a change request anew on top of its base, since it cannot be merged as it is.
@@ -190,9 +217,16 @@ impl Engine {
         // Not what an earlier try has left: that is what cannot be merged.
         order.retried = false;
         tracing::info!(pipeline = %key, promotion = name, "making a change request anew that conflicts with its base");
-        self.spawn(key, &object, order, secret, |delivery, order| async move {
-            Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
-        });
+        self.spawn(
+            key,
+            &object,
+            order,
+            secret,
+            |e| Ended::Delivery(Err(e)),
+            |delivery, order| async move {
+                Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
+            },
+        );
     }
 
     fn follow(&mut self, key: &PipelineKey, name: &str) {
@@ -207,20 +241,47 @@ impl Engine {
         self.polling.looked(name, now);
         let next = self.polling.due(name, now);
         self.wake_at(key, next);
-        self.spawn(key, &object, order, secret, |delivery, order| async move {
-            Ended::Follow(delivery.follow(&order, &request).await.map_err(ActError::from))
-        });
+        self.spawn(
+            key,
+            &object,
+            order,
+            secret,
+            |e| Ended::Follow(Err(e)),
+            |delivery, order| async move {
+                Ended::Follow(delivery.follow(&order, &request).await.map_err(ActError::from))
+            },
+        );
     }
 
     fn withdraw(&mut self, key: &PipelineKey, name: &str) {
+        let now = Instant::now();
+        if let Some(due) = self.polling.withdrawal_waits(name, now) {
+            return self.wake_at(key, due);
+        }
+        self.leave_unreachable(key, name);
         let Some((order, secret, object)) = self.order(key, name) else { return };
+        self.polling.withdrawing(name, now);
         let Some(request) = object.status.as_ref().and_then(|s| s.change_request.as_ref()) else { return };
         let request = order::change_request(request);
-        self.spawn(key, &object, order, secret, |delivery, order| async move {
+        self.spawn(key, &object, order, secret, |e| Ended::Withdrawal(Err(e)), |delivery, order| async move {
             let comment =
                 "Sluice needs this change no more: the environment has what it carries, or something newer.";
             Ended::Withdrawal(delivery.withdraw(&order, &request, comment).await.map_err(ActError::from))
         });
+    }
+
+    /// Gives up a change request of an environment of which the pipeline says nothing any more: where
+    /// it is and with which rights it could be closed is not known.
+    fn leave_unreachable(&mut self, key: &PipelineKey, name: &str) {
+        let Some(entry) = self.pipelines.get(key) else { return };
+        let Some(record) = self.promotions.get(key).and_then(|r| r.get(name)) else { return };
+        if order::order(&entry.object, &record.object, false).is_some() {
+            return;
+        }
+        let request = record.object.status.as_ref().and_then(|s| s.change_request.clone());
+        if let Some(request) = request {
+            self.change(key, name, &left(request), Timestamp::now());
+        }
     }
 
     /// Runs a side effect in a task of its own.
@@ -230,9 +291,10 @@ impl Engine {
         object: &ApiPromotion,
         mut order: Order,
         secret: Option<String>,
+        failed: fn(ActError) -> Ended,
         effect: impl FnOnce(Delivery, Order) -> F + Send + 'static,
     ) where
-        F: Future<Output = Ended> + Send,
+        F: Future<Output = Ended> + Send + 'static,
     {
         let (environment, name) = (object.spec.environment.clone(), object.name_any());
         self.under_way.insert((key.clone(), environment.clone()), order.permit.clone());
@@ -242,9 +304,11 @@ impl Engine {
             let what = match order::credentials(&client, &key.namespace, secret).await {
                 Ok(credentials) => {
                     order.credentials = credentials;
-                    effect(delivery, order).await
+                    // A task of its own again: should it panic, that is told like any failure.
+                    let ended = tokio::spawn(effect(delivery, order)).await;
+                    ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string())))
                 }
-                Err(error) => Ended::Delivery(Err(error)),
+                Err(error) => failed(error),
             };
             let _ =
                 tell.send(Input::Done(Box::new(Done { pipeline: key, environment, promotion: name, what })));
@@ -271,6 +335,7 @@ impl Engine {
             Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered)),
             Ended::Follow(Ok(followed)) => self::followed(followed, open, &status.reason),
             Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open, ""),
+            Ended::Withdrawal(Ok(Followed::Elsewhere)) => open.map(left),
             Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
             Ended::Delivery(Err(error)) => Some(failed(&error, status.attempts, now)),
             Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
@@ -320,6 +385,12 @@ fn delivered(delivered: Delivered) -> Change {
     }
 }
 
+/// A change request that is left where it is.
+fn left(mut request: sluice_api::promotion::ChangeRequest) -> Change {
+    request.state = "left".into();
+    Change::Left(request)
+}
+
 fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
     let message = match &request {
         Some(request) => format!("{} was closed and not merged", request.url),
@@ -352,6 +423,7 @@ fn followed(
         }),
         Followed::Closed => Some(rejected(in_state("closed"))),
         Followed::Gone => Some(rejected(in_state("closed"))),
+        Followed::Elsewhere => request.map(left),
     }
 }
 
@@ -359,7 +431,7 @@ fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
     let pause = (FIRST_PAUSE * 2u32.saturating_pow(attempts.min(10))).min(LONGEST_PAUSE);
     let soon = now.checked_add(pause).unwrap_or(now);
     let again = match error {
-        ActError::Secret(_) => Some(soon),
+        ActError::Secret(_) | ActError::Died(_) => Some(soon),
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => Some(soon),
             Retry::At(at) => Some(at.max(soon)),

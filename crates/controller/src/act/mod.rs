@@ -39,6 +39,9 @@ pub enum ActError {
     /// The Secret with the credentials cannot be read.
     #[error("{0}")]
     Secret(String),
+    /// A fault in Sluice itself.
+    #[error("Sluice itself failed ({0}): please report it with the controller's log; it is tried again")]
+    Died(String),
     /// Anything on the way to git or the forge.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
@@ -49,6 +52,7 @@ impl ActError {
     pub fn reason(&self) -> &'static str {
         match self {
             ActError::Secret(_) => "SecretUnreadable",
+            ActError::Died(_) => "InternalError",
             ActError::Delivery(error) => error.reason(),
         }
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 pub struct Polling {
     base: Duration,
     next: HashMap<String, Poll>,
+    withdrawals: HashMap<String, (Instant, Duration)>,
 }
 
 #[derive(Debug)]
@@ -17,6 +18,11 @@ struct Poll {
     due: Instant,
     conflicts: Option<Conflict>,
 }
+
+/// The pause after a change request could not be closed; it doubles with each try.
+const WITHDRAW_AGAIN: Duration = Duration::from_secs(10);
+/// The longest pause between two tries to close one.
+const WITHDRAW_SELDOM: Duration = Duration::from_secs(600);
 
 /// A change request that its forge has said to conflict, without a break.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Polling {
     /// Looks at a new change request after `base`, and again after that.
     pub fn every(base: Duration) -> Self {
-        Self { base, next: HashMap::new() }
+        Self { base, next: HashMap::new(), withdrawals: HashMap::new() }
     }
 
     /// When the change request of a promotion is to be looked at.
@@ -70,9 +76,22 @@ impl Polling {
         due
     }
 
+    /// Until when the next try to close a promotion's change request waits, if it does.
+    pub fn withdrawal_waits(&self, promotion: &str, now: Instant) -> Option<Instant> {
+        self.withdrawals.get(promotion).map(|(due, _)| *due).filter(|due| *due > now)
+    }
+
+    /// Takes note of a try to close it: the next one, should this one fail, comes later each time.
+    pub fn withdrawing(&mut self, promotion: &str, now: Instant) {
+        let (due, pause) = self.withdrawals.entry(promotion.into()).or_insert((now, WITHDRAW_AGAIN));
+        *due = now + *pause;
+        *pause = (*pause * 2).min(WITHDRAW_SELDOM);
+    }
+
     /// Forgets a promotion whose change request is of no interest any more.
     pub fn forget(&mut self, promotion: &str) {
         self.next.remove(promotion);
+        self.withdrawals.remove(promotion);
     }
 }
 

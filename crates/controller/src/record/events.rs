@@ -45,7 +45,7 @@ impl Events {
         let event = Event {
             type_,
             reason: reason.into(),
-            note: Some(note.chars().take(LONGEST / 4).collect()),
+            note: Some(cut(&note)),
             action: "Promote".into(),
             secondary: Some(promotion.object_ref(&())),
         };
@@ -77,10 +77,24 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
             Some((EventType::Warning, reason, message.clone()))
         }
         Change::Waits { message, .. } => Some((EventType::Normal, "WaitingForGate", message.clone())),
+        Change::Left(request) => {
+            let message =
+                format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
+            Some((EventType::Warning, "LeftOpen", message))
+        }
         Change::Rejected { message, .. } => Some((EventType::Warning, "Rejected", message.clone())),
         Change::Moved(to) if to.to == Phase::Failed => {
             Some((EventType::Warning, to.reason, to.message.clone()))
         }
         _ => None,
     }
+}
+
+/// The beginning of a text that fits into an event.
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(LONGEST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].into()
 }

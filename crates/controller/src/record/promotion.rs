@@ -28,7 +28,10 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
         block_owner_deletion: Some(true),
     };
     // A label's value is 63 characters at most, a pipeline's name may be longer.
-    let label = |text: &str| text.chars().take(63).collect::<String>();
+    let label = |text: &str| {
+        let cut: String = text.chars().take(63).collect();
+        cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
+    };
     let evidence = intent.proven_by.iter().map(|(environment, target, at)| Evidence {
         environment: environment.clone(),
         target: target.clone(),
@@ -54,6 +57,7 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
             revision: intent.revision.to_string(),
             facets: intent.revision.to_strings(),
             run: intent.run,
+            arrival: intent.arrival,
             sequence: intent.sequence,
             replaces: intent.replaces.clone(),
             evidence: evidence.collect(),
@@ -98,6 +102,8 @@ pub enum Change {
     },
     /// Its change request was merged, with something else in it: it is to be delivered again.
     Missed(ChangeRequest),
+    /// Its change request stays where it is: the pipeline does not name that place any more.
+    Left(ChangeRequest),
     /// Something about an open change request failed; it stays as it is.
     Trouble {
         /// One word for why.
@@ -151,6 +157,11 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
                 format!("{} was merged with an earlier revision; looks what is left to do", request.url);
             (before.phase, "MergedEarlier", message)
         }
+        Change::Left(request) => {
+            let message =
+                format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
+            (before.phase, "LeftOpen", message)
+        }
         Change::Trouble { reason, message } => (before.phase, reason, message.clone()),
         Change::Failed { reason, message, again: Some(_) } => (Phase::Promoting, reason, message.clone()),
         Change::Failed { reason, message, again: None } => (Phase::Failed, reason, message.clone()),
@@ -191,8 +202,9 @@ fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
                 request.state = "closed".into();
             }
         }
-        Change::Missed(request) => status.change_request = Some(request.clone()),
+        Change::Missed(request) | Change::Left(request) => status.change_request = Some(request.clone()),
         Change::Trouble { .. } => {}
+        Change::Failed { .. } if translate::phase(status.phase).has_ended() => {}
         Change::Failed { again, .. } => {
             status.attempts += 1;
             status.next_attempt = again.map(translate::time);

@@ -331,10 +331,10 @@ fn what_was_proven_survives_being_written_and_read() {
     let mut scene = Scene::new();
     let pipeline = translate::pipeline(&scene.object);
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
-    let mut evidence = Evidence::default().after(&pipeline, &scene.world, at("2026-11-21T07:00:00Z"));
+    let mut evidence = Evidence::default().after(&pipeline, &scene.world, 0, at("2026-11-21T07:00:00Z"));
     for (chart, hour) in [("6.1.9", "08"), ("6.1.8", "09"), ("6.2.0", "10")] {
         scene = scene.at("dev", "eu", running(chart, Health::Ready));
-        evidence = evidence.after(&pipeline, &scene.world, at(&format!("2026-11-21T{hour}:00:00Z")));
+        evidence = evidence.after(&pipeline, &scene.world, 0, at(&format!("2026-11-21T{hour}:00:00Z")));
     }
     scene.evidence = evidence.clone();
     let status = scene.first();

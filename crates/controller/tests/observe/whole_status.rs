@@ -80,7 +80,7 @@ fn see(object: &Pipeline, index: &Index) -> World {
 fn compose_at(object: &Pipeline, world: &World, promotions: &[&Promotion]) -> PipelineStatus {
     let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
     let pipeline = translate::pipeline(object);
-    let evidence = Evidence::default().after(&pipeline, world, now);
+    let evidence = Evidence::default().after(&pipeline, world, 0, now);
     let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(p)).collect();
     let facts = decide::Facts { pipeline: &pipeline, world, evidence: &evidence, promotions: &known, now };
     let decision: Decision = decide(facts);

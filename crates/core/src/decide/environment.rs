@@ -36,7 +36,8 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     }
     let Some(candidate) = candidate.and_then(|c| fit(facts, environment, c, decision)) else { return };
     match open {
-        Some(open) if open.revision == candidate.revision => {
+        // What was proven may be forgotten, when its status was lost: an older revision takes no place.
+        Some(open) if open.revision == candidate.revision || open.arrival > candidate.arrival => {
             proceed(facts, environment, policy, open, decision)
         }
         _ => replace(facts, environment, policy, open, &promotions, &candidate, decision),
@@ -176,8 +177,20 @@ fn proceed(
         }
         return;
     }
+    if let Some(token) = &open.retry {
+        let (to, reason) = (Phase::Pending, "Retried");
+        let (message, answers) = ("a person asked for another try".into(), Some(token.clone()));
+        decision.actions.push(Action::Move(Move {
+            promotion: open.name.clone(),
+            to,
+            reason,
+            message,
+            answers,
+        }));
+        return;
+    }
     match open.next_attempt {
-        Some(time) if time > facts.now && open.retry.is_none() => {
+        Some(time) if time > facts.now => {
             note(decision, environment, "Retrying", open.message.clone());
             decision.wake_at(time);
         }
@@ -237,6 +250,7 @@ fn wanted(
         environment: environment.name.clone(),
         revision: revision.clone(),
         run: candidate.run,
+        arrival: candidate.arrival,
         sequence: promotions.last().map_or(1, |p| p.sequence + 1),
         replaces: running.map(|r| r.to_string()).unwrap_or_default(),
         proven_by: candidate.proven_by.clone(),

@@ -73,6 +73,8 @@ pub struct Intent {
     pub revision: Revision,
     /// Which return of this revision it is about.
     pub run: u32,
+    /// When the revision came to be a candidate, in the order of arrivals.
+    pub arrival: u64,
     /// Its place in the order of promotions into the environment.
     pub sequence: u64,
     /// What the environment runs now; empty when that is not known.

@@ -335,7 +335,7 @@ fn planted_bugs_are_found() {
                 sim.evidence = {
                     let mut world = sim.world.clone();
                     world.insert(&environment.name, target, shown);
-                    sim.evidence.after(&sim.pipeline, &world, sim.now)
+                    sim.evidence.after(&sim.pipeline, &world, 0, sim.now)
                 };
             }
         }

@@ -134,7 +134,8 @@ impl Sim {
 
     /// One decision, carried out.
     pub fn step(&mut self) -> usize {
-        self.evidence = self.evidence.after(&self.pipeline, &self.world, self.now);
+        let counted = self.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
+        self.evidence = self.evidence.after(&self.pipeline, &self.world, counted, self.now);
         let facts = Facts {
             pipeline: &self.pipeline,
             world: &self.world,
@@ -172,6 +173,7 @@ impl Sim {
                     environment: intent.environment,
                     revision: intent.revision,
                     run: intent.run,
+                    arrival: intent.arrival,
                     sequence: intent.sequence,
                     phase: Phase::Pending,
                     approved: false,
@@ -199,6 +201,7 @@ impl Sim {
                 promotion.phase = to.to;
                 promotion.message = to.message;
                 if to.to == Phase::Pending {
+                    promotion.next_attempt = None;
                     promotion.delivered = None;
                 }
                 if to.answers.is_some() {

@@ -436,3 +436,49 @@ fn what_the_pipeline_no_longer_wants_is_cancelled_and_taken_back() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
 }
+
+#[test]
+fn asking_again_for_one_that_waits_tries_once_more_and_then_waits_again() {
+    let mut sim = Sim::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.step();
+    let later = sim.now + SignedDuration::from_secs(300);
+    sim.promotions[0].next_attempt = Some(later);
+    sim.promotions[0].phase = Phase::Promoting;
+    sim.promotions[0].retry = Some("now".into());
+    sim.step();
+    assert_eq!((sim.promotions[0].phase, &sim.promotions[0].retry), (Phase::Pending, &None));
+    // It fails again: the next try waits, and the word that was answered does not count twice.
+    sim.promotions[0].next_attempt = Some(later);
+    sim.promotions[0].phase = Phase::Promoting;
+    assert_eq!(sim.step(), 0);
+    assert_eq!(sim.last.wake, Some(later));
+}
+
+#[test]
+fn an_older_revision_takes_no_place_when_what_was_proven_is_lost() {
+    let mut sim = proposed();
+    let remembered = Sim::three().evidence;
+    sim.evidence = remembered;
+    sim.runs("dev", "d", C, Health::Failed);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.open_requests("staging"), [B]);
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+}
+
+#[test]
+fn one_target_that_goes_back_and_forth_proposes_nothing_again() {
+    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("prod").min_ready = MinReady::Count(2);
+    ["eu", "us"].iter().for_each(|t| sim.runs("dev", t, B, Health::Ready));
+    sim.settle();
+    sim.close("prod");
+    for version in [A, B] {
+        sim.runs("dev", "eu", version, Health::Ready);
+        sim.settle();
+    }
+    assert_eq!(sim.story("prod"), ["1.1.0 Rejected"]);
+}
