@@ -10,7 +10,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 servers := hack/controlplane/build.sh
 
 # How many tests of one binary run at once. They wait more than they compute.
-TEST_THREADS ?= 4
+TEST_THREADS ?= 2
 # Seconds that each long step may take.
 BUILD_DEADLINE ?= 3600
 TEST_DEADLINE ?= 3600

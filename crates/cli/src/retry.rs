@@ -95,8 +95,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_with_the_reason() {
-        for phase in ["Pending", "Promoting", "Proposed", "Delivered", "Succeeded", "Superseded", "Cancelled"]
-        {
+        for phase in ["Pending", "Promoting", "Proposed", "Delivered", "Superseded", "Cancelled"] {
             let verdict = judged(json!({"phase": phase, "message": "why"}), Value::Null);
             let Verdict::Refuse(why, _) = verdict else { panic!("{phase}: {verdict:?}") };
             assert!(why.starts_with("podinfo 6.1.8 into prod ") && why.ends_with("(why)"), "{why}");

@@ -19,8 +19,13 @@ mod process;
 mod succession;
 mod swarm;
 
-/// Runs a test on a runtime of its own, with a deadline.
+/// One test at a time: each keeps a small machine's API servers and forge busy by itself.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// Runs a test on a runtime of its own, with a deadline, when it is its turn.
 fn run(test: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    // A test that failed has left nothing behind that the next one could meet.
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let deadline = std::time::Duration::from_secs(900);

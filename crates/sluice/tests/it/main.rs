@@ -1,5 +1,6 @@
 //! The whole on real parts: the built binary, real API servers, real git, a real forge.
 
+#![allow(clippy::too_many_lines, reason = "a story is told from its beginning to its end")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

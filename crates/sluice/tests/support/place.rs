@@ -15,7 +15,7 @@ use sluice_testkit::{Cluster, Shared, eventually, shared};
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// How long a test waits for what must happen.
-pub const SOON: Duration = Duration::from_secs(45);
+pub const SOON: Duration = Duration::from_secs(90);
 
 /// Where a test is at home.
 pub struct Place {
