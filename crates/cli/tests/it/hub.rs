@@ -1,7 +1,10 @@
 //! One API server for all tests of this process, each test in a namespace of its own, and a way to
 //! run a command against it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{CommandFactory, Parser};
@@ -10,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_cli::{Command, Exit, Io, Program};
-use sluice_testkit::{Cluster, ControlPlane};
+use sluice_testkit::{Cluster, ControlPlane, eventually};
 use tokio::sync::OnceCell;
 
 #[derive(Parser)]
@@ -75,6 +78,35 @@ impl Ran {
     }
 }
 
+/// What a command that is still running has written so far.
+#[derive(Clone, Default)]
+pub struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl Heard {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("nobody panics with it")).into_owned()
+    }
+
+    /// Waits until so many lines were written.
+    pub async fn lines(&self, count: usize) -> anyhow::Result<()> {
+        eventually(Duration::from_secs(30), || async {
+            anyhow::ensure!(self.text().lines().count() >= count, "{}", self.text());
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl Write for Heard {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Runs `sluice` with these arguments and this kubeconfig.
 pub async fn sluice_as(kubeconfig: &Path, arguments: &[&str]) -> Ran {
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -86,21 +118,21 @@ pub async fn sluice_as(kubeconfig: &Path, arguments: &[&str]) -> Ran {
 pub async fn sluice_into(
     kubeconfig: &Path,
     arguments: &[&str],
-    out: &mut Vec<u8>,
-    err: &mut Vec<u8>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> Exit {
     let path = kubeconfig.to_string_lossy();
     bare(&[arguments, &["--kubeconfig", &path]].concat(), out, err).await
 }
 
 /// Runs `sluice` without any cluster.
-pub async fn bare(arguments: &[&str], out: &mut Vec<u8>, err: &mut Vec<u8>) -> Exit {
+pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) -> Exit {
     let all = [&["sluice"], arguments].concat();
     let program = Program { version: "0.0.0", cli: Cli::command };
     match Cli::try_parse_from(all) {
         Ok(cli) => sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false }).await,
         Err(error) => {
-            err.extend(error.to_string().bytes());
+            write!(err, "{error}").expect("it takes everything");
             Exit::Usage
         }
     }

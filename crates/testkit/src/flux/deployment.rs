@@ -23,13 +23,16 @@ pub(crate) async fn reconcile(seen: &DynamicObject, world: &World) -> Result<Act
     if seen.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let images = seen.data["spec"]["template"]["spec"].to_string();
-    let never = world.faults.of_owner(seen, &images) == Some(Failure::NeverHealthy);
-    if deployment_is_current(seen) && !never {
+    let api = world.api(&kind::deployment(), &seen.namespace().unwrap_or_default());
+    // What the watch shows may be older than what this very function wrote a moment ago, and
+    // writing from it would roll a finished Deployment out a second time.
+    let Some(object) = api.get_opt(&seen.name_any()).await? else { return Ok(Action::await_change()) };
+    let images = object.data["spec"]["template"]["spec"].to_string();
+    let never = world.faults.of_owner(&object, &images) == Some(Failure::NeverHealthy);
+    if deployment_is_current(&object) && !never {
         return Ok(Action::await_change());
     }
-    let api = world.api(&kind::deployment(), &seen.namespace().unwrap_or_default());
-    let rolling = write(&api, MANAGER, seen, rolling_out(seen)).await?;
+    let rolling = write(&api, MANAGER, &object, rolling_out(&object)).await?;
     if never {
         return Ok(Action::requeue(AGAIN));
     }
