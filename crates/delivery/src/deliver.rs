@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use crate::address::Address;
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Forge, Shared, State};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
+use crate::private::Private;
 use crate::stats::{Counters, Stats};
 use crate::{body, change_request, commit_strategy};
 
@@ -56,7 +55,7 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     forges: Arc<Shared>,
     /// Credentials lie here while they are in use.
-    private: TempDir,
+    private: Private,
     repositories: Mutex<HashMap<String, Arc<Repository>>>,
     branches: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -70,7 +69,8 @@ impl Delivery {
         options.cache_dir = options.cache_dir.canonicalize().map_err(failed)?;
         // Not what people write between name and address, but what git takes.
         options.author = signature(&options.author);
-        let private = tempfile::Builder::new().prefix("sluice-").tempdir().map_err(failed)?;
+        // Not below the cache, which people wipe.
+        let private = Private::below(&std::env::temp_dir()).map_err(failed)?;
         let home = private.path().join("home");
         std::fs::create_dir(&home).map_err(failed)?;
         let counters = Arc::new(Counters::default());

@@ -14,6 +14,7 @@ pub mod fault;
 mod forge;
 mod git;
 mod order;
+mod private;
 mod stats;
 
 pub use address::AddressError;

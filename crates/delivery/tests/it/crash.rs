@@ -23,6 +23,7 @@ fn process(cache: &Path, order: &Order, fault: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "crash::the_other_process", "--nocapture"])
         .env("TEST_CACHE", cache)
+        .env("TMPDIR", cache)
         .env("TEST_ORDER", order)
         .env("SLUICE_FAULT_POINT", fault)
         .stdout(Stdio::null())

@@ -39,7 +39,8 @@ impl Controller {
         command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
         command.args(["--poll-interval=500ms", "--watch-namespace", &self.namespace]);
         command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
-        command.args(&self.extra);
+        // What one that is killed cannot remove goes with the test.
+        command.args(&self.extra).env("TMPDIR", self.scratch.path());
         match fault {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
             None => command.env_remove("SLUICE_FAULT_POINT"),
