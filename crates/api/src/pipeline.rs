@@ -527,6 +527,6 @@ pub struct PromotionSummary {
 pub struct PullRequestSummary {
     /// Where to look at it.
     pub url: String,
-    /// `open`, `merged` or `closed`.
+    /// `open`, `merged`, `closed`, `withdrawn` or `left`, as in the Promotion.
     pub state: String,
 }

@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pipeline::date_time;
+use crate::pipeline::{PullRequestStrategy, date_time};
 
 /// One revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,7 +56,7 @@ pub struct PromotionSpec {
     /// Where the revision was proven: the reason this promotion was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// Set by a person: lets exactly this revision pass.
+    /// Set by a person: lets exactly this revision pass, once. A retry after an end needs a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Set by a person: any new value tries a promotion again that had ended without success.
@@ -149,6 +149,9 @@ pub struct PromotionStatus {
     /// The value of `spec.retry` that was acted on last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,
+    /// The approval that let it pass before it was tried again: it counts no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_approval: Option<Approval>,
 }
 
 /// One gate and its verdict.
@@ -172,10 +175,14 @@ pub struct ChangeRequest {
     pub number: u64,
     /// Where to look at it.
     pub url: String,
-    /// `open`, `merged` or `closed`.
+    /// `open`, `merged`, `closed` by a person, `withdrawn` by Sluice, or `left` open where Sluice
+    /// cannot close it.
     pub state: String,
     /// The branch it comes from.
     pub branch: String,
     /// The commit at the top of that branch that Sluice pushed.
     pub head_commit: String,
+    /// The strategy that opened it: there it is closed, whatever the pipeline names by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<PullRequestStrategy>,
 }

@@ -12,6 +12,7 @@ use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promoti
 use sluice_core::revision::Revision;
 use sluice_core::world::Health;
 
+use crate::act::order;
 use crate::observe::facts::ClusterKey;
 
 /// How long a delivered revision may take by default.
@@ -123,11 +124,13 @@ fn refused(strategy: &Strategy) -> Option<String> {
     }
 }
 
-/// The record of a promotion as `core` sees it. A record whose facets cannot be read is none.
-pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
+/// The record of a promotion of a pipeline as `core` sees it. A record whose facets cannot be read is
+/// none.
+pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Promotion> {
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
+    let stray = order::has_strayed(pipeline, object);
     let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
         name: object.name_any(),
@@ -137,7 +140,7 @@ pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
         arrival: spec.arrival,
         sequence: spec.sequence,
         phase: phase(status.phase),
-        approved: spec.approval.is_some(),
+        approved: spec.approval.is_some() && spec.approval != status.spent_approval,
         gates: status
             .gates
             .iter()
@@ -149,10 +152,11 @@ pub fn promotion(object: &ApiPromotion) -> Option<Promotion> {
         retry: asked_again,
         next_attempt: time(&status.next_attempt),
         delivered: time(&status.times.get("Delivered").cloned()),
-        request: status
-            .change_request
-            .as_ref()
-            .map(|r| Request { number: r.number, open: r.state == "open" }),
+        request: status.change_request.as_ref().map(|r| Request {
+            number: r.number,
+            open: r.state == "open",
+            stray,
+        }),
         message: status.message.clone(),
     })
 }

@@ -1,5 +1,6 @@
 //! One turn of one pipeline: the five verbs, one after the other.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -15,8 +16,11 @@ use crate::record::status;
 use crate::record::writer::StatusOf;
 use crate::translate;
 
-/// How long a cluster may leave its first question unanswered before its targets count as Unknown.
+/// How long after the start a cluster may leave its first question unanswered before its targets
+/// count as Unknown; until then they are shown as they were.
 const GRACE: Duration = Duration::from_secs(20);
+/// How long after the start a pipeline waits for the last of its clusters when others have answered.
+const HOLD: Duration = Duration::from_secs(2);
 /// The pause between two writes of one pipeline's status: what happens in between is written once.
 const SPACING: Duration = Duration::from_millis(700);
 /// How long a status waits for a side effect that is under way and will change it again.
@@ -25,6 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(800);
 /// What a turn learned before it decided.
 pub(crate) struct Learned {
     world: World,
+    /// Targets, by environment, whose clusters have not answered since the start.
+    unheard: BTreeSet<(String, String)>,
     promotions: Vec<Promotion>,
 }
 
@@ -32,8 +38,8 @@ impl Engine {
     /// Takes in, observes, decides, acts and records for one pipeline.
     pub(crate) fn turn(&mut self, key: &PipelineKey, now: Timestamp) {
         let Some(promotions) = self.take_up(key) else { return };
-        let Some(world) = self.observe(key) else { return };
-        let learned = Learned { world, promotions };
+        let Some((world, unheard)) = self.observe(key) else { return };
+        let learned = Learned { world, unheard, promotions };
         let Some(decision) = self.decide(key, &learned, now) else { return };
         self.act(key, &decision, now);
         self.prune(key, &history::surplus(&learned.promotions, self.options.history_limit));
@@ -48,14 +54,15 @@ impl Engine {
         }
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let own = records.filter(|r| r.belongs_to(&entry.object));
-        Some(own.filter_map(|r| translate::promotion(&r.object)).collect())
+        Some(own.filter_map(|r| translate::promotion(&entry.object, &r.object)).collect())
     }
 
-    /// OBSERVE: what the targets show. `None` while a cluster is being asked for the first time.
-    fn observe(&mut self, key: &PipelineKey) -> Option<World> {
+    /// OBSERVE: what the targets show, and which of them have not been heard of. `None` while it is
+    /// too early to say anything.
+    fn observe(&mut self, key: &PipelineKey) -> Option<(World, BTreeSet<(String, String)>)> {
         let entry = self.pipelines.get(key)?;
-        let mut world = World::default();
-        let mut waiting = false;
+        let (mut world, mut unheard, mut heard) = (World::default(), BTreeSet::new(), false);
+        let images = entry.model.tracks_images();
         for (environment, model) in entry.object.spec.environments.iter().zip(&entry.model.environments) {
             for (spec, name) in environment.targets.iter().zip(&model.targets) {
                 let cluster = translate::cluster_of(spec, &key.namespace);
@@ -64,23 +71,27 @@ impl Engine {
                     app: entry.object.spec.app_ref.as_ref(),
                     target: spec,
                     cluster: &cluster,
+                    images,
                 };
                 let shown = match self.options.refuses(&cluster, &key.namespace) {
                     Some(refused) => Ok(Target::unreadable(refused)),
                     None => target::observe(&question, self.index.cluster(&cluster)),
                 };
+                heard |= shown.is_ok();
                 let shown = shown.unwrap_or_else(|NotYet| {
-                    waiting = true;
+                    unheard.insert((environment.name.clone(), name.clone()));
                     Target::unreadable(format!("{cluster} has not answered yet"))
                 });
                 world.insert(&environment.name, name, shown);
             }
         }
-        if waiting && self.age() < GRACE {
-            self.wake_at(key, Instant::now() + (GRACE - self.age()).max(Duration::from_millis(100)));
-            return None;
+        let age = self.age();
+        if unheard.is_empty() || age >= GRACE {
+            return Some((world, BTreeSet::new()));
         }
-        Some(world)
+        let next = if age < HOLD { HOLD } else { GRACE };
+        self.wake_at(key, Instant::now() + (next - age).max(Duration::from_millis(100)));
+        (heard && age >= HOLD).then_some((world, unheard))
     }
 
     /// DECIDE: what follows from all that is known.
@@ -119,6 +130,7 @@ impl Engine {
             before: &entry.status,
             pipeline: &entry.model,
             world: &learned.world,
+            unheard: &learned.unheard,
             evidence: &entry.evidence,
             decision,
             promotions: &records,

@@ -23,6 +23,14 @@ pub struct Pipeline {
     pub environments: Vec<Environment>,
 }
 
+impl Pipeline {
+    /// Whether images are named among what makes a revision.
+    pub fn tracks_images(&self) -> bool {
+        let of_image = |t: &Track| matches!(t, Track::Images | Track::Facet(Facet::Image(_)));
+        self.tracks.iter().any(of_image)
+    }
+}
+
 /// One environment of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Environment {
@@ -184,7 +192,7 @@ pub struct Promotion {
     pub sequence: u64,
     /// Where it is.
     pub phase: Phase,
-    /// A person let it pass.
+    /// A person let it pass, and it has not passed yet.
     pub approved: bool,
     /// The gates as last recorded.
     pub gates: Vec<Gate>,
@@ -207,12 +215,19 @@ pub struct Request {
     pub number: u64,
     /// Neither merged nor closed.
     pub open: bool,
+    /// It is where the pipeline does not propose changes any more: nobody can take it over.
+    pub stray: bool,
 }
 
 impl Promotion {
     /// The number of its change request, if that is open.
     pub fn open_request(&self) -> Option<u64> {
         self.request.filter(|r| r.open).map(|r| r.number)
+    }
+
+    /// Whether its change request is open where the pipeline proposes nothing any more.
+    pub fn has_strayed(&self) -> bool {
+        self.request.is_some_and(|r| r.open && r.stray)
     }
 }
 

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
+use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Intent};
-use sluice_delivery::{Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
+use sluice_delivery::{ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
 
 use super::{ActError, Done, Ended, order};
 use crate::engine::{Engine, Record};
@@ -134,7 +135,7 @@ impl Engine {
     fn change(&mut self, key: &PipelineKey, name: &str, change: &Change, now: Timestamp) {
         let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) else { return };
         let before = record.object.status.clone().unwrap_or_default();
-        let status = promotion::apply(&before, change, now);
+        let status = promotion::apply(&before, &record.object.spec, change, now);
         if status == before && record.object.status.is_some() {
             return;
         }
@@ -176,33 +177,29 @@ impl Engine {
         }
     }
 
-    /// The order for a promotion, when it may be acted on now.
-    fn order(&mut self, key: &PipelineKey, name: &str) -> Option<(Order, Option<String>, Arc<ApiPromotion>)> {
+    /// The job for a promotion, when it may be acted on now: by the strategy that the pipeline names,
+    /// or where the change request is that it has.
+    fn job(&self, key: &PipelineKey, name: &str, on: On) -> Option<Job> {
         let entry = self.pipelines.get(key)?;
-        let record = self.promotions.get_mut(key)?.get_mut(name).filter(|r| r.stored)?;
+        let record = self.promotions.get(key)?.get(name).filter(|r| r.stored)?;
         let environment = record.object.spec.environment.clone();
         if self.under_way.contains_key(&(key.clone(), environment)) {
             return None;
         }
-        let (order, secret) = order::order(&entry.object, &record.object, record.first)?;
-        Some((order, secret, record.object.clone()))
+        let strategy = match on {
+            On::Environment => order::named(&entry.object, &record.object).cloned(),
+            On::Request => order::of_request(&entry.object, &record.object),
+        }?;
+        let (order, secret) = order::order(&entry.object, &record.object, &strategy, record.first)?;
+        Some(Job { order, secret, strategy, object: record.object.clone() })
     }
 
     fn deliver(&mut self, key: &PipelineKey, name: &str) {
-        let Some((order, secret, object)) = self.order(key, name) else { return };
+        let Some(job) = self.job(key, name, On::Environment) else { return };
         if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
             record.first = false;
         }
-        self.spawn(
-            key,
-            &object,
-            order,
-            secret,
-            |e| Ended::Delivery(Err(e)),
-            |delivery, order| async move {
-                Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
-            },
-        );
+        self.spawn(key, job, |e| Ended::Delivery(Err(e)), deliver);
     }
 
     /// Makes a change request anew on top of its base, since it cannot be merged as it is.
@@ -210,23 +207,14 @@ impl Engine {
         if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
             return;
         }
-        let Some((mut order, secret, object)) = self.order(key, name) else { return };
-        if object.status.as_ref().is_none_or(|s| s.phase != Phase::Proposed) {
+        let Some(mut job) = self.job(key, name, On::Environment) else { return };
+        if job.object.status.as_ref().is_none_or(|s| s.phase != Phase::Proposed) {
             return;
         }
         // Not what an earlier try has left: that is what cannot be merged.
-        order.retried = false;
+        job.order.retried = false;
         tracing::info!(pipeline = %key, promotion = name, "making a change request anew that conflicts with its base");
-        self.spawn(
-            key,
-            &object,
-            order,
-            secret,
-            |e| Ended::Delivery(Err(e)),
-            |delivery, order| async move {
-                Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
-            },
-        );
+        self.spawn(key, job, |e| Ended::Delivery(Err(e)), deliver);
     }
 
     fn follow(&mut self, key: &PipelineKey, name: &str) {
@@ -235,17 +223,14 @@ impl Engine {
         if due > now {
             return self.wake_at(key, due);
         }
-        let Some((order, secret, object)) = self.order(key, name) else { return };
-        let Some(request) = object.status.as_ref().and_then(|s| s.change_request.as_ref()) else { return };
-        let request = order::change_request(request);
+        let Some(job) = self.job(key, name, On::Request) else { return };
+        let Some(request) = job.request() else { return };
         self.polling.looked(name, now);
         let next = self.polling.due(name, now);
         self.wake_at(key, next);
         self.spawn(
             key,
-            &object,
-            order,
-            secret,
+            job,
             |e| Ended::Follow(Err(e)),
             |delivery, order| async move {
                 Ended::Follow(delivery.follow(&order, &request).await.map_err(ActError::from))
@@ -258,45 +243,28 @@ impl Engine {
         if let Some(due) = self.polling.withdrawal_waits(name, now) {
             return self.wake_at(key, due);
         }
-        self.leave_unreachable(key, name);
-        let Some((order, secret, object)) = self.order(key, name) else { return };
+        let Some(job) = self.job(key, name, On::Request) else { return };
+        let Some(request) = job.request() else { return };
         self.polling.withdrawing(name, now);
-        let Some(request) = object.status.as_ref().and_then(|s| s.change_request.as_ref()) else { return };
-        let request = order::change_request(request);
-        self.spawn(key, &object, order, secret, |e| Ended::Withdrawal(Err(e)), |delivery, order| async move {
+        self.spawn(key, job, |e| Ended::Withdrawal(Err(e)), |delivery, order| async move {
             let comment =
                 "Sluice needs this change no more: the environment has what it carries, or something newer.";
             Ended::Withdrawal(delivery.withdraw(&order, &request, comment).await.map_err(ActError::from))
         });
     }
 
-    /// Gives up a change request of an environment of which the pipeline says nothing any more: where
-    /// it is and with which rights it could be closed is not known.
-    fn leave_unreachable(&mut self, key: &PipelineKey, name: &str) {
-        let Some(entry) = self.pipelines.get(key) else { return };
-        let Some(record) = self.promotions.get(key).and_then(|r| r.get(name)) else { return };
-        if order::order(&entry.object, &record.object, false).is_some() {
-            return;
-        }
-        let request = record.object.status.as_ref().and_then(|s| s.change_request.clone());
-        if let Some(request) = request {
-            self.change(key, name, &left(request), Timestamp::now());
-        }
-    }
-
     /// Runs a side effect in a task of its own.
     fn spawn<F>(
         &mut self,
         key: &PipelineKey,
-        object: &ApiPromotion,
-        mut order: Order,
-        secret: Option<String>,
+        job: Job,
         failed: fn(ActError) -> Ended,
         effect: impl FnOnce(Delivery, Order) -> F + Send + 'static,
     ) where
         F: Future<Output = Ended> + Send + 'static,
     {
-        let (environment, name) = (object.spec.environment.clone(), object.name_any());
+        let Job { mut order, secret, strategy, object } = job;
+        let (environment, promotion) = (object.spec.environment.clone(), object.name_any());
         self.under_way.insert((key.clone(), environment.clone()), order.permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
@@ -310,9 +278,22 @@ impl Engine {
                 }
                 Err(error) => failed(error),
             };
-            let _ =
-                tell.send(Input::Done(Box::new(Done { pipeline: key, environment, promotion: name, what })));
+            let done = Done { pipeline: key, environment, promotion, strategy, what };
+            let _ = tell.send(Input::Done(Box::new(done)));
         });
+    }
+
+    /// Whether a change request is where the pipeline proposes nothing any more, and cannot be closed
+    /// there as long as nobody changes something at that place: then it is left to people.
+    fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
+        let final_ = match error {
+            ActError::Secret(_) => true,
+            ActError::Died(_) => false,
+            ActError::Delivery(error) => matches!(DeliveryError::retry(error), Retry::OnChange),
+        };
+        let record = self.promotions.get(key).and_then(|r| r.get(name));
+        let strayed = self.pipelines.get(key).zip(record);
+        final_ && strayed.is_some_and(|(entry, record)| order::has_strayed(&entry.object, &record.object))
     }
 
     /// Takes note of how a side effect ended.
@@ -332,11 +313,14 @@ impl Engine {
             // Nothing has failed: the next decision says what is to be done instead.
             Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
-            Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered)),
+            Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered, &done.strategy)),
             Ended::Follow(Ok(followed)) => self::followed(followed, open, &status.reason),
             Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open, ""),
             Ended::Withdrawal(Ok(Followed::Elsewhere)) => open.map(left),
             Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
+            Ended::Withdrawal(Err(error)) if self.is_out_of_reach(&key, &done.promotion, &error) => {
+                open.map(left)
+            }
             Ended::Delivery(Err(error)) => Some(failed(&error, status.attempts, now)),
             Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
                 Some(Change::Trouble { reason: error.reason(), message: error.to_string() })
@@ -356,16 +340,44 @@ impl Engine {
     }
 }
 
-fn delivered(delivered: Delivered) -> Change {
+/// What a job is done on.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    /// The environment, as the pipeline says now.
+    Environment,
+    /// The change request, where it was opened.
+    Request,
+}
+
+/// A side effect that may be started.
+struct Job {
+    order: Order,
+    secret: Option<String>,
+    strategy: Strategy,
+    object: Arc<ApiPromotion>,
+}
+
+impl Job {
+    /// The change request that the promotion has.
+    fn request(&self) -> Option<ChangeRequest> {
+        self.object.status.as_ref()?.change_request.as_ref().map(order::change_request)
+    }
+}
+
+async fn deliver(delivery: Delivery, order: Order) -> Ended {
+    Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
+}
+
+fn delivered(delivered: Delivered, by: &Strategy) -> Change {
     match delivered {
         Delivered::Proposed { request, merged: false } => {
-            Change::Proposed(order::api_change_request(&request, "open"))
+            Change::Proposed(order::api_change_request(&request, "open", by))
         }
         Delivered::Proposed { request, merged: true } => Change::Delivered {
             reason: "Merged",
             message: format!("{} was merged; waits for the targets to run it", request.url),
             commit: Some(request.head_commit.clone()),
-            request: Some(order::api_change_request(&request, "merged")),
+            request: Some(order::api_change_request(&request, "merged", by)),
         },
         Delivered::Committed { commit } => Change::Delivered {
             reason: "Committed",
@@ -381,7 +393,7 @@ fn delivered(delivered: Delivered) -> Change {
             commit: None,
             request: None,
         },
-        Delivered::Rejected { request } => rejected(Some(order::api_change_request(&request, "closed"))),
+        Delivered::Rejected { request } => rejected(Some(order::api_change_request(&request, "closed", by))),
     }
 }
 

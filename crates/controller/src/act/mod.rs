@@ -5,6 +5,7 @@ pub mod jobs;
 pub mod order;
 pub mod polling;
 
+use sluice_api::pipeline::Strategy;
 use sluice_delivery::{Delivered, DeliveryError, Followed};
 
 use crate::intake::PipelineKey;
@@ -18,6 +19,8 @@ pub struct Done {
     pub environment: String,
     /// Of which promotion.
     pub promotion: String,
+    /// By which strategy.
+    pub strategy: Strategy,
     /// What it was and how it ended.
     pub what: Ended,
 }

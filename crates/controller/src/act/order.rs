@@ -2,13 +2,17 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use sluice_api::pipeline::{Pipeline, PromotionPolicy, Strategy as ApiStrategy};
-use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion};
+use sluice_api::pipeline::{Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy};
+use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
 use sluice_core::Revision;
+use sluice_core::model::Repository;
 use sluice_delivery::{ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy};
 
 use super::ActError;
 use crate::watch::connect;
+
+/// The state of a change request that Sluice closed.
+pub const WITHDRAWN: &str = "withdrawn";
 
 /// How an environment of a pipeline is promoted into.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
@@ -34,10 +38,43 @@ pub fn strategy(asked: &ApiStrategy) -> Option<(Strategy, Option<String>)> {
     Some((strategy, commit.secret_ref.as_ref().map(|s| s.name.clone())))
 }
 
+/// The strategy that the pipeline names for the environment of a promotion.
+pub fn named<'a>(pipeline: &'a Pipeline, promotion: &Promotion) -> Option<&'a ApiStrategy> {
+    policy(pipeline, &promotion.spec.environment)?.strategy.as_ref()
+}
+
+/// Where a promotion's change request is: as the pipeline names that place, which may have a new
+/// Secret for it, and where it names it no more, as it was opened.
+pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {
+    let named = named(pipeline, promotion);
+    match opened_by(promotion) {
+        Some(opened) if has_strayed(pipeline, promotion) => {
+            Some(ApiStrategy { pull_request: Some(opened.clone()), ..ApiStrategy::default() })
+        }
+        _ => named.cloned(),
+    }
+}
+
+/// Whether a promotion's change request is where the pipeline proposes nothing any more.
+pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
+    let place = |s: &PullRequestStrategy| Repository { url: s.url.clone(), branch: s.base_branch.clone() };
+    let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
+    opened_by(promotion).is_some_and(|opened| !named.is_some_and(|n| place(n).is_same(&place(opened))))
+}
+
+fn opened_by(promotion: &Promotion) -> Option<&PullRequestStrategy> {
+    promotion.status.as_ref()?.change_request.as_ref()?.strategy.as_ref()
+}
+
 /// The order for a promotion, without its credentials; and the name of the Secret that has them.
-pub fn order(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Option<(Order, Option<String>)> {
+pub fn order(
+    pipeline: &Pipeline,
+    promotion: &Promotion,
+    by: &ApiStrategy,
+    first: bool,
+) -> Option<(Order, Option<String>)> {
     let spec = &promotion.spec;
-    let (strategy, secret) = strategy(policy(pipeline, &spec.environment)?.strategy.as_ref()?)?;
+    let (strategy, secret) = strategy(by)?;
     let namespace = pipeline.namespace().unwrap_or_default();
     let status = promotion.status.clone().unwrap_or_default();
     let evidence =
@@ -52,13 +89,18 @@ pub fn order(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Option<
         evidence: evidence.collect(),
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         retried: !first,
-        reopen: status.retried.is_some() && status.retried == spec.retry,
+        reopen: (status.retried.is_some() && status.retried == spec.retry) || was_withdrawn(&status),
         permit: Permit::default(),
         strategy,
         credentials: Credentials::default(),
         namespace,
     };
     Some((order, secret))
+}
+
+/// Whether Sluice itself closed the change request: then that is nobody's refusal.
+fn was_withdrawn(status: &PromotionStatus) -> bool {
+    status.change_request.as_ref().is_some_and(|r| r.state == WITHDRAWN)
 }
 
 /// Reads the credentials of an order.
@@ -93,13 +135,14 @@ pub fn change_request(request: &ApiChangeRequest) -> ChangeRequest {
     }
 }
 
-/// A change request as the API keeps it.
-pub fn api_change_request(request: &ChangeRequest, state: &str) -> ApiChangeRequest {
+/// A change request as the API keeps it, with the strategy that opened it.
+pub fn api_change_request(request: &ChangeRequest, state: &str, by: &ApiStrategy) -> ApiChangeRequest {
     ApiChangeRequest {
         number: request.number,
         url: request.url.clone(),
         state: state.into(),
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
+        strategy: by.pull_request.clone(),
     }
 }

@@ -138,4 +138,21 @@ mod tests {
         polling.forget("a");
         assert_eq!(polling.due("a", now), now + Duration::from_secs(30));
     }
+
+    #[test]
+    fn closing_is_tried_ever_more_seldom() {
+        let start = Instant::now();
+        let mut polling = Polling::every(Duration::from_secs(30));
+        let mut tries = 0;
+        for second in 0..24 * 3600 {
+            let now = start + Duration::from_secs(second);
+            if polling.withdrawal_waits("a", now).is_none() {
+                polling.withdrawing("a", now);
+                tries += 1;
+            }
+        }
+        assert!((140..160).contains(&tries), "{tries} tries in a day");
+        polling.forget("a");
+        assert_eq!(polling.withdrawal_waits("a", start), None);
+    }
 }

@@ -65,6 +65,9 @@ impl Kind {
         Kind::CronJob,
     ];
 
+    /// Those whose pods run images.
+    pub const WITH_IMAGES: [Kind; 4] = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob];
+
     /// The kind's name in Kubernetes.
     pub fn name(self) -> &'static str {
         match self {

@@ -26,6 +26,8 @@ pub struct Question<'a> {
     pub target: &'a TargetSpec,
     /// Its cluster.
     pub cluster: &'a ClusterKey,
+    /// Whether the pipeline tracks images: then nothing is told without those that run them.
+    pub images: bool,
 }
 
 /// What the target shows.
@@ -101,6 +103,11 @@ fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> 
         [] => MEMBER_KINDS.into(),
         named => named.iter().map(|k| k.kind).collect(),
     };
+    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| question.images) {
+        if let Some(Reading::Unreadable(why)) = cluster.reading(kind, &question.target.namespace) {
+            return Err(Gap::Unreadable(why.clone()));
+        }
+    }
     let mut absent = None;
     let mut there = false;
     for kind in kinds {
@@ -232,6 +239,12 @@ impl Tree<'_> {
         {
             match fact {
                 Fact::Workload(workload) => {
+                    // What it ran when it was last seen, beside what others run now, is no revision.
+                    if let (Natural::Images, Some(Reading::Unreadable(why))) =
+                        (flux.natural, cluster.reading(made.kind, &made.namespace))
+                    {
+                        return Err(Gap::Unreadable(why.clone()));
+                    }
                     let (kind, name) = (made.kind.name().to_string(), made.name.clone());
                     let WorkloadFact { verdict, images, .. } = workload;
                     self.note(verdict.health, || format!("{kind} {name}: {}", verdict.message));

@@ -10,6 +10,7 @@ use sluice_api::promotion::{ChangeRequest, Evidence, Phase, Promotion, Promotion
 use sluice_core::decide::{Intent, Move};
 use sluice_core::model::Gate;
 
+use crate::act::order::WITHDRAWN;
 use crate::translate;
 
 /// Labels of a Promotion, for selecting.
@@ -126,9 +127,14 @@ pub enum Change {
 
 /// The status after a change. A promotion that has ended stays ended: what was still under way then
 /// is added to its story, and does not bring it back.
-pub fn apply(before: &PromotionStatus, change: &Change, now: Timestamp) -> PromotionStatus {
+pub fn apply(
+    before: &PromotionStatus,
+    spec: &PromotionSpec,
+    change: &Change,
+    now: Timestamp,
+) -> PromotionStatus {
     let mut status = before.clone();
-    note(&mut status, change, now);
+    note(&mut status, spec, change, now);
     let ended = translate::phase(before.phase).has_ended();
     let by_decision = matches!(change, Change::Moved(_));
     if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
@@ -169,7 +175,7 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
 }
 
 /// What a change adds to the story, wherever it brings the promotion.
-fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
+fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now: Timestamp) {
     match change {
         Change::Moved(to) => {
             if to.to == sluice_core::model::Phase::Pending {
@@ -179,6 +185,9 @@ fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
             }
             if to.answers.is_some() {
                 status.retried.clone_from(&to.answers);
+            }
+            if to.spends_approval {
+                status.spent_approval.clone_from(&spec.approval);
             }
         }
         Change::Waits { gates, .. } => status.gates = translate::gates(gates),
@@ -199,7 +208,7 @@ fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
         }
         Change::Withdrawn => {
             if let Some(request) = &mut status.change_request {
-                request.state = "closed".into();
+                request.state = WITHDRAWN.into();
             }
         }
         Change::Missed(request) | Change::Left(request) => status.change_request = Some(request.clone()),

@@ -1,7 +1,7 @@
 //! The status of a pipeline, composed from what was observed, proven and decided. Pure: the same
 //! facts give the same status, so that one that has not changed is not written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -25,6 +25,9 @@ pub struct Facts<'a> {
     pub pipeline: &'a Pipeline,
     /// What the targets show.
     pub world: &'a World,
+    /// Targets, by environment, that are shown as they were: they have not been heard of since the
+    /// start.
+    pub unheard: &'a BTreeSet<(String, String)>,
     /// What they have proven.
     pub evidence: &'a Evidence,
     /// What was decided.
@@ -41,11 +44,30 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
     for (i, environment) in facts.pipeline.environments.iter().enumerate() {
         environments.insert(environment.name.clone(), environment_status(facts, environment, i));
     }
+    let conditions = conditions(facts, &environments);
+    shorten(&mut environments);
     api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
-        conditions: conditions(facts, &environments),
+        conditions,
         summary: Some(summary(facts, &environments)),
         environments,
+    }
+}
+
+/// So many workloads and proofs, of some 300 bytes each, fit into what etcd takes: 1.5 MB.
+const IN_FULL: usize = 4000;
+
+/// Leaves out the workloads and all proofs but the last where there are so many that the status would
+/// be refused for its size: what each target runs and how it does is still told.
+fn shorten(environments: &mut BTreeMap<String, api::EnvironmentStatus>) {
+    let targets = environments.values().flat_map(|e| &e.targets);
+    if targets.map(|t| t.workloads.len() + t.verified.len()).sum::<usize>() <= IN_FULL {
+        return;
+    }
+    for target in environments.values_mut().flat_map(|e| &mut e.targets) {
+        target.workloads.clear();
+        let surplus = target.verified.len().saturating_sub(1);
+        target.verified.drain(..surplus);
     }
 }
 
@@ -57,7 +79,11 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
         let shown = facts.world.target(&environment.name, name).cloned().unwrap_or_default();
         let earlier = before.and_then(|b| b.targets.iter().find(|t| t.name == *name));
         let proofs = facts.evidence.of(&environment.name, name);
-        let mut status = target_status(facts, name, target, &shown, earlier);
+        let unheard = facts.unheard.contains(&(environment.name.clone(), name.clone()));
+        let mut status = match earlier.filter(|_| unheard) {
+            Some(earlier) => earlier.clone(),
+            None => target_status(facts, name, target, &shown, earlier),
+        };
         status.verified = translate::verified(proofs);
         targets.push(status);
     }

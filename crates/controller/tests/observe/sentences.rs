@@ -189,8 +189,20 @@ fn workloads_that_cannot_be_seen_prove_nothing_unless_flux_waited_for_them() {
         )
     );
     let waiting = with(member, "spec/wait", true.into());
-    assert_eq!(see(&waiting, unreadable()).error, None);
     assert_eq!(see(&waiting, narrowed()).error, None);
+    // Its images were seen before, and nobody knows which they are now.
+    assert_eq!(see(&waiting, unreadable()).error.as_deref(), Some("grant it"));
+}
+
+#[test]
+fn images_that_cannot_be_seen_make_no_revision_together_with_a_chart() {
+    let release = helm_release("apps", "podinfo", "1.0.0");
+    let web = deployment("apps", "web", ("helm", "apps", "podinfo"), "web:1");
+    let mut index = local(&[namespace("apps"), release, web]);
+    let unreadable = ClusterEvent::Unreadable(Kind::Deployment, None, "grant it".into());
+    index.apply(&ClusterKey::Local, unreadable);
+    assert_eq!(app().with_images().error(&index), "grant it");
+    assert_eq!(app().see(&index).health(), Health::Ready, "a pipeline that tracks charts needs no images");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The status of a pipeline: what it says of the facts, and that the same facts say the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -93,6 +93,7 @@ impl Scene {
             before,
             pipeline: &pipeline,
             world: &self.world,
+            unheard: &BTreeSet::new(),
             evidence: &self.evidence,
             decision: &self.decision,
             promotions: &self.promotions.iter().collect::<Vec<_>>(),

@@ -178,12 +178,13 @@ pub struct Ask {
     app: Option<AppRef>,
     target: TargetSpec,
     cluster: ClusterKey,
+    images: bool,
 }
 
 /// Asks for what belongs to the pipeline `podinfo` by label.
 pub fn by_label(namespace: &str) -> Ask {
     let target = TargetSpec { namespace: namespace.into(), ..TargetSpec::default() };
-    Ask { pipeline: "podinfo".into(), app: None, target, cluster: ClusterKey::Local }
+    Ask { pipeline: "podinfo".into(), app: None, target, cluster: ClusterKey::Local, images: false }
 }
 
 /// Asks for an application of this kind named `podinfo`.
@@ -210,6 +211,11 @@ impl Ask {
         self
     }
 
+    /// For a pipeline that tracks images.
+    pub fn with_images(self) -> Self {
+        Ask { images: true, ..self }
+    }
+
     /// On another cluster.
     pub fn on(mut self, cluster: ClusterKey) -> Self {
         if let ClusterKey::Remote { namespace, name } = &cluster {
@@ -223,8 +229,8 @@ impl Ask {
 
     /// The answer, or that there is none yet.
     pub fn ask(&self, index: &Index) -> Result<Target, NotYet> {
-        let Ask { pipeline, app, target, cluster } = self;
-        let question = Question { pipeline, app: app.as_ref(), target, cluster };
+        let Ask { pipeline, app, target, cluster, images } = self;
+        let question = Question { pipeline, app: app.as_ref(), target, cluster, images: *images };
         observe(&question, index.cluster(cluster))
     }
 

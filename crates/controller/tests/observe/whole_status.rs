@@ -1,6 +1,8 @@
 //! One whole status, from what the clusters sent to what `kubectl get -o yaml` shows: the state of an
 //! application across its environments, as RFC-0001 tells it in its second story.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
@@ -11,7 +13,7 @@ use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
 use sluice_core::evidence::Evidence;
-use sluice_core::world::World;
+use sluice_core::world::{Target, World};
 
 use crate::support::{connect, deployment, helm_release, kustomization, labelled, namespace, remote, with};
 
@@ -70,7 +72,8 @@ fn see(object: &Pipeline, index: &Index) -> World {
     for (spec, environment) in object.spec.environments.iter().zip(&model.environments) {
         for (target, name) in spec.targets.iter().zip(&environment.targets) {
             let cluster = translate::cluster_of(target, "default");
-            let question = Question { pipeline: "podinfo", app: None, target, cluster: &cluster };
+            let question =
+                Question { pipeline: "podinfo", app: None, target, cluster: &cluster, images: false };
             world.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
         }
     }
@@ -78,18 +81,28 @@ fn see(object: &Pipeline, index: &Index) -> World {
 }
 
 fn compose_at(object: &Pipeline, world: &World, promotions: &[&Promotion]) -> PipelineStatus {
+    compose_after(&PipelineStatus::default(), &BTreeSet::new(), object, world, promotions)
+}
+
+fn compose_after(
+    before: &PipelineStatus,
+    unheard: &BTreeSet<(String, String)>,
+    object: &Pipeline,
+    world: &World,
+    promotions: &[&Promotion],
+) -> PipelineStatus {
     let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
     let pipeline = translate::pipeline(object);
     let evidence = Evidence::default().after(&pipeline, world, 0, now);
-    let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(p)).collect();
+    let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(object, p)).collect();
     let facts = decide::Facts { pipeline: &pipeline, world, evidence: &evidence, promotions: &known, now };
     let decision: Decision = decide(facts);
-    let before = PipelineStatus::default();
     compose(&Facts {
         object,
-        before: &before,
+        before,
         pipeline: &pipeline,
         world,
+        unheard,
         evidence: &evidence,
         decision: &decision,
         promotions,
@@ -239,4 +252,43 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
           phase: Pending
           message: waits for a person
     "#);
+}
+
+#[test]
+fn a_target_that_was_not_heard_of_since_the_start_is_shown_as_it_was() {
+    let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
+    let mut world = see(&object, &clusters());
+    let before = compose_at(&object, &world, &[]);
+    let name = before.environments["prod"].targets[0].name.clone();
+    world.insert("prod", &name, Target::unreadable("it has not answered yet"));
+    let unheard = BTreeSet::from([("prod".to_string(), name)]);
+    let now = compose_after(&before, &unheard, &object, &world, &[]);
+    assert_eq!(now.environments["prod"].targets, before.environments["prod"].targets);
+    let later = compose_after(&before, &BTreeSet::new(), &object, &world, &[]);
+    assert_eq!(later.environments["prod"].targets[0].error, "it has not answered yet");
+}
+
+#[test]
+fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
+    let mut object = pipeline();
+    let target = |n: usize| json!({"namespace": "podinfo", "name": format!("target-{n}")});
+    object["spec"]["environments"] = (0..16)
+        .map(|e| json!({"name": format!("e{e}"), "targets": (0..128).map(target).collect::<Vec<_>>()}))
+        .collect();
+    let object: Pipeline = serde_json::from_value(object).unwrap();
+    let dev = see(&serde_json::from_value(pipeline()).unwrap(), &clusters());
+    let shown = dev.target("dev", "dev-us-podinfo").unwrap();
+    assert!(!shown.members[0].made.is_empty());
+    let mut world = World::default();
+    for environment in &object.spec.environments {
+        for target in &environment.targets {
+            world.insert(&environment.name, target.name.as_ref().unwrap(), shown.clone());
+        }
+    }
+    let status = compose_at(&object, &world, &[]);
+    let bytes = serde_json::to_vec(&status).unwrap().len();
+    assert!(bytes < 1_500_000, "{bytes} bytes");
+    let one = &status.environments["e9"].targets[127];
+    assert_eq!((one.workloads.len(), one.verified.len()), (0, 1));
+    assert!(one.ready && one.revision.is_some());
 }

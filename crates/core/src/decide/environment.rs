@@ -23,7 +23,10 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         }
         return;
     };
-    if let Some(open) = open.filter(|p| p.open_request().is_some()) {
+    // One that has strayed is withdrawn, which looks at it too.
+    let followed =
+        |p: &&Promotion| p.open_request().is_some() && (facts.pipeline.suspended || !p.has_strayed());
+    if let Some(open) = open.filter(followed) {
         decision.actions.push(Action::Follow { promotion: open.name.clone() });
     }
     if facts.pipeline.suspended || environment.after.is_empty() {
@@ -35,6 +38,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         note(decision, environment, "WaitingForTargets", waiting_for(facts, &short));
     }
     let Some(candidate) = candidate.and_then(|c| fit(facts, environment, c, decision)) else { return };
+    promotions.iter().for_each(|p| decline(facts, environment, p, &candidate, decision));
     match open {
         // What was proven may be forgotten, when its status was lost: an older revision takes no place.
         Some(open) if open.revision == candidate.revision || open.arrival > candidate.arrival => {
@@ -151,6 +155,27 @@ fn fit(
     Some(Candidate { revision: revision?, ..candidate })
 }
 
+/// Tells a person who asked for another try of what has ended why there will be none.
+fn decline(
+    facts: Facts<'_>,
+    environment: &Environment,
+    ended: &Promotion,
+    candidate: &Candidate,
+    decision: &mut Decision,
+) {
+    let Some(token) = ended.retry.as_ref().filter(|_| ended.phase.has_ended()) else { return };
+    let why = if runs(facts, environment, &ended.revision) {
+        format!("{} runs {} already", environment.name, ended.revision)
+    } else if ended.revision != candidate.revision || ended.run != candidate.run {
+        format!("{} is what goes into {} now", candidate.revision, environment.name)
+    } else {
+        return;
+    };
+    let message = format!("not tried again: {why}");
+    let to = Move { answers: Some(token.clone()), ..Move::of(ended, ended.phase, "NotRetried", message) };
+    decision.actions.push(Action::Move(to));
+}
+
 /// Takes the open promotion of the current candidate one step further.
 fn proceed(
     facts: Facts<'_>,
@@ -159,13 +184,23 @@ fn proceed(
     open: &Promotion,
     decision: &mut Decision,
 ) {
-    if open.phase == Phase::Proposed && open.open_request().is_some() {
+    if open.phase == Phase::Proposed && open.open_request().is_some() && !open.has_strayed() {
         return;
     }
     if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
         cancel(facts, open, refused.message.clone(), decision);
         decision.notes.insert(environment.name.clone(), refused);
         return;
+    }
+    if let Some(stray) =
+        facts.promotions.iter().find(|p| p.environment == environment.name && p.has_strayed())
+    {
+        let message = format!(
+            "{} waits until the change request of {} is closed: it is open where the pipeline proposes nothing \
+             any more",
+            open.revision, stray.revision,
+        );
+        return note(decision, environment, "WaitingForWithdrawal", message);
     }
     let gates = gates::verdicts(facts, environment, policy, open);
     let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
@@ -178,15 +213,9 @@ fn proceed(
         return;
     }
     if let Some(token) = &open.retry {
-        let (to, reason) = (Phase::Pending, "Retried");
-        let (message, answers) = ("a person asked for another try".into(), Some(token.clone()));
-        decision.actions.push(Action::Move(Move {
-            promotion: open.name.clone(),
-            to,
-            reason,
-            message,
-            answers,
-        }));
+        let message = "a person asked for another try".into();
+        let to = Move { answers: Some(token.clone()), ..Move::of(open, Phase::Pending, "Retried", message) };
+        decision.actions.push(Action::Move(to));
         return;
     }
     match open.next_attempt {
@@ -265,22 +294,16 @@ fn take_up(
     decision: &mut Decision,
 ) -> Option<Action> {
     let retry = format!("sluice retry -n {} {}", facts.pipeline.namespace, earlier.name);
-    let again = |reason, message: String, answers| {
-        Some(Action::Move(Move {
-            promotion: earlier.name.clone(),
-            to: Phase::Pending,
-            reason,
-            message,
-            answers,
-        }))
+    let again = |reason, message: &str, spends_approval| {
+        let (to, answers) = (Phase::Pending, earlier.retry.clone());
+        let to = Move { answers, spends_approval, ..Move::of(earlier, to, reason, message.into()) };
+        Some(Action::Move(to))
     };
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
-            again("Resumed", "it is the newest revision again".into(), earlier.retry.clone())
+            again("Resumed", "it is the newest revision again", false)
         }
-        (phase, Some(token)) if phase.has_ended() => {
-            again("Retried", "a person asked for another try".into(), Some(token.clone()))
-        }
+        (phase, Some(_)) if phase.has_ended() => again("Retried", "a person asked for another try", true),
         (Phase::Rejected | Phase::Failed, None) => {
             let message = format!(
                 "{} is not promoted again by itself: {}; {retry} tries again",

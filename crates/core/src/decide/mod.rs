@@ -96,6 +96,14 @@ pub struct Move {
     pub message: String,
     /// The request for another try that this answers.
     pub answers: Option<String>,
+    /// The approval that it had counts no more: it let one try pass, and this is another.
+    pub spends_approval: bool,
+}
+
+impl Move {
+    fn of(promotion: &Promotion, to: Phase, reason: &'static str, message: String) -> Self {
+        Move { promotion: promotion.name.clone(), to, reason, message, answers: None, spends_approval: false }
+    }
 }
 
 /// Something about an environment that its people should know.
@@ -124,8 +132,7 @@ impl Decision {
     }
 
     fn record(&mut self, promotion: &Promotion, to: Phase, reason: &'static str, message: String) {
-        let (promotion, answers) = (promotion.name.clone(), None);
-        self.actions.push(Action::Move(Move { promotion, to, reason, message, answers }));
+        self.actions.push(Action::Move(Move::of(promotion, to, reason, message)));
     }
 }
 
@@ -147,12 +154,12 @@ pub fn decide(facts: Facts<'_>) -> Decision {
 }
 
 /// Takes back the open change requests of promotions that have ended, unless another promotion has
-/// taken them over or is about to.
+/// taken them over or is about to; and those that are where nobody can take them over.
 fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
     if facts.pipeline.suspended {
         return;
     }
-    for promotion in facts.promotions.iter().filter(|p| p.phase.has_ended()) {
+    for promotion in facts.promotions.iter().filter(|p| p.phase.has_ended() || p.has_strayed()) {
         let Some(number) = promotion.open_request() else { continue };
         let heir = facts.promotions.iter().filter(|p| p.environment == promotion.environment).any(|p| {
             let carries = p.request.is_some_and(|r| r.number == number);
@@ -163,7 +170,7 @@ fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
             Action::Move(to) => to.to == Phase::Pending && to.promotion == promotion.name,
             _ => false,
         });
-        if !heir && !comes {
+        if promotion.has_strayed() || (!heir && !comes) {
             decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
         }
     }

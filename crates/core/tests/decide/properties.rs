@@ -346,7 +346,7 @@ fn planted_bugs_are_found() {
         sim.promotions.iter_mut().for_each(|p| {
             if approved && p.phase == Phase::Pending {
                 p.phase = Phase::Proposed;
-                p.request = Some(Request { number: sim.requests.len() as u64, open: true });
+                p.request = Some(Request { number: sim.requests.len() as u64, open: true, stray: false });
                 sim.requests.push(crate::sim::OnForge {
                     environment: p.environment.clone(),
                     promotion: p.name.clone(),

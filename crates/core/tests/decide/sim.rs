@@ -207,6 +207,7 @@ impl Sim {
                 if to.answers.is_some() {
                     promotion.retry = None;
                 }
+                promotion.approved &= !to.spends_approval;
             }
             Action::Wait { promotion, gates, message } => {
                 let promotion = self.promotion(&promotion);
@@ -227,7 +228,8 @@ impl Sim {
         let place = self.requests.iter().position(|r| r.environment == environment && r.state == "open");
         let number = place.unwrap_or(self.requests.len()) as u64;
         let promotion = self.promotion(name);
-        (promotion.phase, promotion.request) = (Phase::Proposed, Some(Request { number, open: true }));
+        (promotion.phase, promotion.request) =
+            (Phase::Proposed, Some(Request { number, open: true, stray: false }));
         let open = place.map(|i| &mut self.requests[i]);
         match open {
             Some(request) => {

@@ -1,6 +1,7 @@
 //! The table of the design, row by row, by `decide` alone. A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
 use jiff::SignedDuration;
+use sluice_core::decide::Action;
 use sluice_core::model::{MinReady, Phase, Repository, Track};
 use sluice_core::revision::Facet;
 use sluice_core::world::{Health, Natural};
@@ -481,4 +482,68 @@ fn one_target_that_goes_back_and_forth_proposes_nothing_again() {
         sim.settle();
     }
     assert_eq!(sim.story("prod"), ["1.1.0 Rejected"]);
+}
+
+#[test]
+fn an_approval_lets_one_try_pass_and_no_other() {
+    let mut sim = Sim::three();
+    sim.policy_of("staging").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.promotions[0].approved = true;
+    sim.settle();
+    sim.close("staging");
+    sim.promotions[0].retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
+    assert!(sim.note("staging").contains("sluice approve"), "{}", sim.note("staging"));
+    sim.promotions[0].approved = true;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn one_that_is_not_tried_again_says_why() {
+    let mut sim = proposed();
+    sim.close("staging");
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    sim.promotions[0].retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
+    assert_eq!(sim.promotions[0].retry, None);
+    assert_eq!(sim.promotions[0].message, "not tried again: 1.2.0 is what goes into staging now");
+
+    let mut sim = proposed();
+    sim.close("staging");
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.promotions[0].retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.promotions[0].message, "not tried again: staging runs 1.1.0 already");
+}
+
+#[test]
+fn a_change_request_where_nothing_is_proposed_any_more_is_closed_before_another_is_opened() {
+    let stray = |sim: &mut Sim| sim.promotions[0].request.as_mut().unwrap().stray = true;
+    let opened = |version: &str| Effect::Opened("staging".into(), version.into());
+    let closed = || Effect::Closed("staging".into());
+    let mut moved = proposed();
+    stray(&mut moved);
+    let mut suspended = moved.clone();
+    moved.settle();
+    assert_eq!(moved.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(moved.effects, [opened(B), closed(), opened(B)]);
+
+    suspended.pipeline.suspended = true;
+    suspended.settle();
+    assert_eq!(suspended.effects, [opened(B)]);
+    assert!(matches!(suspended.last.actions[..], [Action::Follow { .. }]), "{:?}", suspended.last);
+
+    // A newer revision cannot take it over either.
+    let mut newer = proposed();
+    stray(&mut newer);
+    newer.runs("dev", "d", C, Health::Ready);
+    newer.settle();
+    assert_eq!(newer.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(newer.effects, [opened(B), closed(), opened(C)]);
 }

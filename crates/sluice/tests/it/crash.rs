@@ -76,12 +76,20 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets dev run 1.1.0; the controller dies at the point, and is started again.
-    async fn dies_at(&mut self, name: &str, point: &str, keep_files: bool) -> Result<()> {
+    /// Lets dev run 1.1.0; the controller dies at the point.
+    async fn dies_at(&mut self, name: &str, point: &str) -> Result<()> {
         self.controller.restart_to_die_at(point)?;
         releases::runs(self.place.leaf("dev"), &self.place.namespace, name, "1.1.0", true).await?;
-        self.controller.dies(Duration::from_secs(30)).await.with_context(|| point.to_string())?;
-        self.controller.restart(keep_files)
+        self.controller.dies(Duration::from_secs(30)).await.with_context(|| point.to_string())
+    }
+
+    /// The one pull request that there ever was for prod, which is open.
+    async fn one_pull(&self, name: &str) -> Result<u64> {
+        let branch = format!("sluice/{}/{name}/prod", self.place.namespace);
+        let all = self.repo.pulls("all").await?;
+        let ours: Vec<_> = all.iter().filter(|p| p.head.branch == branch).collect();
+        ensure!(ours.len() == 1 && ours[0].state == "open", "{ours:?}");
+        Ok(ours[0].number)
     }
 }
 
@@ -97,14 +105,12 @@ fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
                 scene.application(&name, &strategy).await?;
-                scene.dies_at(&name, point, keep).await?;
+                scene.dies_at(&name, point).await?;
+                scene.controller.restart(keep)?;
                 let proposed = scene.place.until_story(&name, "prod", &["1.1.0 Proposed"]).await;
                 proposed.with_context(|| format!("{name} {point}: {}", scene.controller.tail()))?;
-                let all = scene.repo.pulls("all").await?;
-                let branch = format!("sluice/{}/{name}/prod", scene.place.namespace);
-                let ours: Vec<_> = all.iter().filter(|p| p.head.branch == branch).collect();
-                ensure!(ours.len() == 1 && ours[0].state == "open", "{point}: {ours:?}");
-                scene.repo.merge(ours[0].number).await?;
+                let number = scene.one_pull(&name).await.with_context(|| point.to_string())?;
+                scene.repo.merge(number).await?;
                 scene.place.until_story(&name, "prod", &["1.1.0 Delivered"]).await?;
                 let n = &scene.place.namespace;
                 ensure!(scene.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.1.0"));
@@ -126,7 +132,8 @@ fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
                 scene.application(&name, &strategy).await?;
-                scene.dies_at(&name, point, keep).await?;
+                scene.dies_at(&name, point).await?;
+                scene.controller.restart(keep)?;
                 let delivered = scene.place.until_story(&name, "prod", &["1.1.0 Delivered"]).await;
                 delivered.with_context(|| format!("{name} {point}: {}", scene.controller.tail()))?;
                 let log = scene.repo.log("main")?;
@@ -136,6 +143,33 @@ fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
                 releases::runs(scene.place.leaf("prod"), n, &name, "1.1.0", true).await?;
                 scene.place.until_story(&name, "prod", &["1.1.0 Succeeded"]).await?;
             }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_comes_while_the_controller_is_dead_takes_the_place_of_what_it_died_of() -> Result<()> {
+    run(async {
+        let mut scene = Scene::new().await?;
+        let strategy = format!(
+            "{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
+            scene.repo.url()
+        );
+        for (i, point) in ["after-intent", "after-push", "after-open"].into_iter().enumerate() {
+            let name = format!("app-{i}");
+            scene.application(&name, &strategy).await?;
+            scene.dies_at(&name, point).await?;
+            releases::runs(scene.place.leaf("dev"), &scene.place.namespace, &name, "1.2.0", true).await?;
+            scene.controller.restart(i % 2 == 0)?;
+            let story = ["1.1.0 Superseded", "1.2.0 Proposed"];
+            let taken = scene.place.until_story(&name, "prod", &story).await;
+            taken.with_context(|| format!("{point}: {}", scene.controller.tail()))?;
+            let number = scene.one_pull(&name).await.with_context(|| point.to_string())?;
+            scene.repo.merge(number).await?;
+            scene.place.until_story(&name, "prod", &["1.1.0 Superseded", "1.2.0 Delivered"]).await?;
+            let n = &scene.place.namespace;
+            ensure!(scene.repo.read("main", &format!("{name}.yaml"))? == marked(n, &name, "1.2.0"));
         }
         Ok(())
     })

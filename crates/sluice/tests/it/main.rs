@@ -8,6 +8,7 @@
     reason = "a test says what is wrong by failing"
 )]
 
+mod changes;
 mod crash;
 mod isolation;
 #[path = "../support/place.rs"]

@@ -1,0 +1,119 @@
+//! The owner changes the pipeline while a change request is open: never are two of them open for one
+//! environment, and none is left behind.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
+
+use crate::place::{Place, SOON, revision};
+use crate::process::Controller;
+use crate::{releases, run};
+
+fn pipeline(namespace: &str, strategy: &str) -> String {
+    format!(
+        r#"
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {{name: podinfo, namespace: {namespace}}}
+spec:
+  appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}}
+  environments:
+  - {{name: dev, targets: [{{namespace: {namespace}, clusterRef: {{kind: GitopsCluster, name: dev}}}}]}}
+  - {{name: prod, targets: [{{namespace: {namespace}, clusterRef: {{kind: GitopsCluster, name: prod}}}}]}}
+  promotion: {{strategy: {strategy}}}
+"#
+    )
+}
+
+fn pull_request(repo: &ForgeRepo) -> String {
+    format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", repo.url())
+}
+
+async fn states(repo: &ForgeRepo) -> Result<Vec<String>> {
+    Ok(repo.pulls("all").await?.into_iter().map(|p| p.state).collect())
+}
+
+#[test]
+fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
+    run(async {
+        let place = Place::new("changes").await?;
+        let n = place.namespace.as_str();
+        let gitea = shared_gitea().await?;
+        let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
+        let first = gitea.create_repo(&format!("{n}-first"), &[("prod.yaml", &file("6.1.5"))]).await?;
+        let second = gitea.create_repo(&format!("{n}-second"), &[("prod.yaml", &file("6.1.5"))]).await?;
+        let token = gitea.token();
+        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        for environment in ["dev", "prod"] {
+            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+        }
+        place.apply(&pipeline(n, &pull_request(&first))).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
+        releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
+        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        ensure!(states(&first).await? == ["open"]);
+
+        place.apply(&pipeline(n, &pull_request(&second))).await?;
+        let moved = || async {
+            let open = second.pulls("open").await?;
+            // The new one may only come when the old one is gone.
+            ensure!(open.is_empty() || states(&first).await? == ["closed"], "two are open");
+            ensure!(open.len() == 1, "none is open yet");
+            Ok(())
+        };
+        eventually(SOON, moved).await.map_err(|e| e.context(controller.tail()))?;
+        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+
+        // And back: that Sluice has closed it there is no refusal.
+        place.apply(&pipeline(n, &pull_request(&first))).await?;
+        let back = || async {
+            ensure!(states(&second).await? == ["closed"], "the second is still open");
+            ensure!(first.pulls("open").await?.len() == 1, "none is open yet");
+            Ok(())
+        };
+        eventually(SOON, back).await.map_err(|e| e.context(controller.tail()))?;
+        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+
+        let commit =
+            format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", second.url());
+        place.apply(&pipeline(n, &commit)).await?;
+        place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
+        ensure!(first.pulls("open").await?.is_empty() && second.read("main", "prod.yaml")? == file("6.1.6"));
+        Ok(())
+    })
+}
+
+#[test]
+fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
+    run(async {
+        let place = Place::new("changes").await?;
+        let n = place.namespace.as_str();
+        let gitea = shared_gitea().await?;
+        let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
+        let repo = gitea.create_repo(n, &[("prod.yaml", &file)]).await?;
+        let token = gitea.token();
+        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        for environment in ["dev", "prod"] {
+            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+        }
+        // The strategy is the environment's own, and goes with it.
+        let own = pipeline(n, "{notification: {}}")
+            .replace("prod}}]}", &format!("prod}}}}], promotion: {{strategy: {}}}}}", pull_request(&repo)));
+        place.apply(&own).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
+        releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
+        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        let without: Vec<&str> = own.lines().filter(|line| !line.contains("name: prod,")).collect();
+        place.apply(&without.join("\n")).await?;
+        let closed = || async {
+            ensure!(states(&repo).await? == ["closed"], "it is still open");
+            Ok(())
+        };
+        eventually(SOON, closed).await.map_err(|e| e.context(controller.tail()))?;
+        place.until_story("podinfo", "prod", &["6.1.6 Cancelled"]).await
+    })
+}
