@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use sluice_core::Revision;
 use sluice_core::decide::Action;
+use sluice_core::evidence::Evidence;
 use sluice_core::model::{MinReady, Phase, Request};
 use sluice_core::world::Health;
 
@@ -22,8 +23,12 @@ enum Event {
     Close(usize),
     /// A person approves whatever waits in an environment.
     Approve(usize),
-    /// A person asks for what ended there once more.
+    /// A person asks for whatever was promoted there once more, ended or not.
     Retry(usize),
+    /// The owner names another repository for an environment.
+    Moves(usize),
+    /// The status with all that was proven is lost.
+    Forgets,
     /// The pipeline is suspended or resumed.
     Suspend(bool),
     /// Time passes, or the clock is set back.
@@ -48,6 +53,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..4usize).prop_map(Event::Close),
         2 => (0..4usize).prop_map(Event::Approve),
         1 => (0..4usize).prop_map(Event::Retry),
+        1 => (0..4usize).prop_map(Event::Moves),
+        1 => Just(Event::Forgets),
         1 => any::<bool>().prop_map(Event::Suspend),
         1 => (-7200..7200i64).prop_map(Event::Clock),
         1 => Just(Event::Nothing),
@@ -122,9 +129,14 @@ fn happen(sim: &mut Sim, event: &Event) {
         }
         Event::Retry(number) => {
             let name = environment(sim, *number);
-            let ended = sim.promotions.iter_mut().filter(|p| p.environment == name && p.phase.has_ended());
-            ended.for_each(|p| p.retry = Some("again".into()));
+            let all = sim.promotions.iter_mut().filter(|p| p.environment == name);
+            all.for_each(|p| p.retry = Some("again".into()));
         }
+        Event::Moves(number) => {
+            let name = environment(sim, *number);
+            *sim.places.entry(name).or_default() += 1;
+        }
+        Event::Forgets => sim.evidence = Evidence::default(),
         Event::Suspend(suspended) => sim.pipeline.suspended = *suspended,
         Event::Clock(seconds) => sim.now += jiff::SignedDuration::from_secs(*seconds),
         Event::Nothing => {}
@@ -352,6 +364,7 @@ fn planted_bugs_are_found() {
                     promotion: p.name.clone(),
                     version: p.revision.to_string(),
                     state: "open",
+                    place: 0,
                 });
             }
         });

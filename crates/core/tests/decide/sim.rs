@@ -41,6 +41,8 @@ pub struct OnForge {
     pub promotion: String,
     pub version: String,
     pub state: &'static str,
+    /// Which of the environment's repositories it is in.
+    pub place: u32,
 }
 
 /// Something that has left Sluice.
@@ -63,6 +65,8 @@ pub struct Sim {
     pub last: Decision,
     /// Delivery fails with this, finally.
     pub refuses: bool,
+    /// By environment: how often its owner has named another repository.
+    pub places: BTreeMap<String, u32>,
 }
 
 pub fn policy() -> Policy {
@@ -108,6 +112,7 @@ impl Sim {
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             last: Decision::default(),
             refuses: false,
+            places: BTreeMap::new(),
         };
         sim.settle();
         assert_eq!(sim.promotions, []);
@@ -136,6 +141,12 @@ impl Sim {
     pub fn step(&mut self) -> usize {
         let counted = self.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
         self.evidence = self.evidence.after(&self.pipeline, &self.world, counted, self.now);
+        for promotion in &mut self.promotions {
+            let now = self.places.get(&promotion.environment).copied().unwrap_or_default();
+            if let Some(request) = promotion.request.as_mut() {
+                request.stray |= self.requests[request.number as usize].place != now;
+            }
+        }
         let facts = Facts {
             pipeline: &self.pipeline,
             world: &self.world,
@@ -225,7 +236,9 @@ impl Sim {
         }
         let promotion = self.promotion(name);
         let (environment, version) = (promotion.environment.clone(), promotion.revision.to_string());
-        let place = self.requests.iter().position(|r| r.environment == environment && r.state == "open");
+        let here = self.places.get(&environment).copied().unwrap_or_default();
+        let takes = |r: &OnForge| r.environment == environment && r.state == "open" && r.place == here;
+        let place = self.requests.iter().position(takes);
         let number = place.unwrap_or(self.requests.len()) as u64;
         let promotion = self.promotion(name);
         (promotion.phase, promotion.request) =
@@ -244,6 +257,7 @@ impl Sim {
                     promotion,
                     version: version.clone(),
                     state,
+                    place: here,
                 });
                 self.effects.push(Effect::Opened(environment.clone(), version));
             }
