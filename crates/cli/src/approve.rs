@@ -134,7 +134,10 @@ fn judge(promotion: &Promotion) -> Verdict {
     let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.environment);
     let name = promotion.name_any();
     let gates = promotion.status.as_ref().map(|s| s.gates.as_slice()).unwrap_or_default();
-    match (phase(promotion), &spec.approval) {
+    // One that let an earlier try pass counts no more.
+    let spent = promotion.status.as_ref().and_then(|s| s.spent_approval.as_ref());
+    let approval = spec.approval.as_ref().filter(|a| Some(*a) != spent);
+    match (phase(promotion), approval) {
         (Phase::Superseded, _) => Verdict::Refuse(
             format!("{what} was superseded by a newer revision"),
             Some(format!("see what waits now: sluice get promotions --pipeline {}", spec.pipeline)),
@@ -187,6 +190,10 @@ mod tests {
         assert_eq!(judge(&promotion("Pending", false, &["Approval"])), Verdict::Go);
         assert_eq!(judge(&promotion("Pending", false, &["Downgrade"])), Verdict::Go);
         assert_eq!(judge(&promotion("Pending", false, &[])), Verdict::Go);
+        let mut retried = promotion("Pending", true, &["Approval"]);
+        let approval = retried.spec.approval.clone();
+        retried.status.as_mut().unwrap().spent_approval = approval;
+        assert_eq!(judge(&retried), Verdict::Go);
         let said = |phase, approved, gates: &[&str]| match judge(&promotion(phase, approved, gates)) {
             Verdict::Go => "go".to_owned(),
             Verdict::Already(why) => format!("✔ {why}"),

@@ -150,6 +150,10 @@ impl Engine {
             let (phase, message) = (status.phase, &status.message);
             tracing::info!(pipeline = %key, promotion = name, ?phase, message, "promotion");
             self.metrics.entered(&format!("{:?}", status.phase));
+            // What failed on the way was counted when it did.
+            if let (Change::Moved(to), Phase::Failed) = (change, status.phase) {
+                self.metrics.failed(to.reason);
+            }
         }
         match serde_json::to_value(&status) {
             Ok(value) => self.writer.write(StatusOf::Promotion(key.clone(), name.into()), value),

@@ -86,6 +86,9 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
         Change::Moved(to) if to.to == Phase::Failed => {
             Some((EventType::Warning, to.reason, to.message.clone()))
         }
+        Change::Moved(to) if to.reason == "NotRetried" => {
+            Some((EventType::Normal, to.reason, to.message.clone()))
+        }
         _ => None,
     }
 }

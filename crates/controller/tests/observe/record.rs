@@ -1,0 +1,94 @@
+//! The records of promotions: what a new one says, and what changes make of its status.
+
+use jiff::Timestamp;
+use serde_json::json;
+use sluice_api::Pipeline;
+use sluice_api::promotion::{Approval, ChangeRequest, Phase, PromotionSpec, PromotionStatus};
+use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
+use sluice_core::Revision;
+use sluice_core::decide::{Intent, Move};
+use sluice_core::model::Phase as At;
+
+fn now() -> Timestamp {
+    "2026-11-21T09:00:00Z".parse().unwrap()
+}
+
+fn request(state: &str) -> ChangeRequest {
+    let (number, url) = (7, "https://forge/7".to_string());
+    ChangeRequest { number, url, state: state.into(), ..ChangeRequest::default() }
+}
+
+fn spec() -> PromotionSpec {
+    let approval = Approval { by: "jane".into(), at: "2026-11-21T08:00:00Z".into() };
+    PromotionSpec { approval: Some(approval), ..PromotionSpec::default() }
+}
+
+fn moved(to: At, reason: &'static str, spends_approval: bool) -> Change {
+    let answers = (reason == "Retried").then(|| "token".to_string());
+    let (promotion, message) = ("p".into(), "why".into());
+    Change::Moved(Move { promotion, to, reason, message, answers, spends_approval })
+}
+
+/// The status after these changes.
+fn after(changes: &[Change]) -> PromotionStatus {
+    changes.iter().fold(PromotionStatus::default(), |status, change| apply(&status, &spec(), change, now()))
+}
+
+#[test]
+fn labels_of_long_names_are_cut_to_what_kubernetes_takes() {
+    let name = format!("{}.-{}", "a".repeat(62), "b".repeat(100));
+    let pipeline: Pipeline = serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "apps", "uid": "u"}, "spec": {"environments": []},
+    }))
+    .unwrap();
+    let facets = [("HelmRelease/podinfo:chart".to_string(), "6.1.8".to_string())].into();
+    let record = object(
+        &pipeline,
+        &Intent {
+            name: "p".into(),
+            environment: "prod".into(),
+            revision: Revision::from_strings(&facets).unwrap(),
+            run: 0,
+            arrival: 1,
+            sequence: 1,
+            replaces: String::new(),
+            proven_by: Vec::new(),
+        },
+    );
+    let labels = record.metadata.labels.unwrap();
+    assert_eq!(
+        (labels[PIPELINE_LABEL].as_str(), labels[ENVIRONMENT_LABEL].as_str()),
+        (&*"a".repeat(62), "prod")
+    );
+    assert_eq!(record.spec.pipeline, name);
+}
+
+#[test]
+fn what_was_still_under_way_does_not_bring_back_what_has_ended() {
+    let superseded = moved(At::Superseded, "Superseded", false);
+    let late = after(&[superseded.clone(), Change::Proposed(request("open"))]);
+    assert_eq!((late.phase, late.message.as_str()), (Phase::Superseded, "why"));
+    assert_eq!(late.change_request, Some(request("open")), "it is known, and can be closed");
+    let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: Some(now()) };
+    assert_eq!(after(&[superseded.clone(), failure]), after(&[superseded]));
+}
+
+#[test]
+fn another_try_starts_over_and_needs_another_approval() {
+    let failure = |again| Change::Failed { reason: "Unreachable", message: "gone".into(), again };
+    let failed = after(&[failure(Some(now())), failure(None)]);
+    assert_eq!((failed.phase, failed.attempts, &failed.spent_approval), (Phase::Failed, 2, &None));
+    let again = apply(&failed, &spec(), &moved(At::Pending, "Retried", true), now());
+    assert_eq!((again.phase, again.attempts, again.next_attempt), (Phase::Pending, 0, None));
+    assert_eq!((again.retried.as_deref(), again.spent_approval), (Some("token"), spec().approval));
+}
+
+#[test]
+fn what_sluice_closes_is_withdrawn_and_what_people_close_is_rejected() {
+    let proposed = Change::Proposed(request("open"));
+    let withdrawn = after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), Change::Withdrawn]);
+    assert_eq!((withdrawn.phase, withdrawn.change_request), (Phase::Cancelled, Some(request("withdrawn"))));
+    let closed = Change::Rejected { request: Some(request("closed")), message: "closed".into() };
+    let rejected = after(&[proposed, closed]);
+    assert_eq!((rejected.phase, rejected.change_request), (Phase::Rejected, Some(request("closed"))));
+}
