@@ -291,8 +291,8 @@ impl Engine {
     /// there as long as nobody changes something at that place: then it is left to people.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let final_ = match error {
-            ActError::Secret(_) => true,
-            ActError::Died(_) => false,
+            ActError::NoSecret(_) => true,
+            ActError::Secret(_) | ActError::Died(_) => false,
             ActError::Delivery(error) => matches!(DeliveryError::retry(error), Retry::OnChange),
         };
         let record = self.promotions.get(key).and_then(|r| r.get(name));
@@ -447,7 +447,7 @@ fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
     let pause = (FIRST_PAUSE * 2u32.saturating_pow(attempts.min(10))).min(LONGEST_PAUSE);
     let soon = now.checked_add(pause).unwrap_or(now);
     let again = match error {
-        ActError::Secret(_) | ActError::Died(_) => Some(soon),
+        ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) => Some(soon),
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => Some(soon),
             Retry::At(at) => Some(at.max(soon)),

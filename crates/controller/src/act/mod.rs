@@ -39,7 +39,10 @@ pub enum Ended {
 /// Why a side effect failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
-    /// The Secret with the credentials cannot be read.
+    /// There is no Secret with the credentials, or it may not be read.
+    #[error("{0}")]
+    NoSecret(String),
+    /// The Secret with the credentials could not be read this time.
     #[error("{0}")]
     Secret(String),
     /// A fault in Sluice itself.
@@ -54,7 +57,7 @@ impl ActError {
     /// One word for the condition, the event and the metric alike.
     pub fn reason(&self) -> &'static str {
         match self {
-            ActError::Secret(_) => "SecretUnreadable",
+            ActError::NoSecret(_) | ActError::Secret(_) => "SecretUnreadable",
             ActError::Died(_) => "InternalError",
             ActError::Delivery(error) => error.reason(),
         }

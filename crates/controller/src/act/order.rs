@@ -113,10 +113,10 @@ pub async fn credentials(
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match secrets.get(&name).await {
         Ok(secret) => Ok(Credentials::from_secret(&connect::data(secret))),
-        Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::Secret(format!(
+        Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
             "there is no Secret {name} in namespace {namespace}: create it with the keys username, password and token"
         ))),
-        Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::Secret(format!(
+        Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::NoSecret(format!(
             "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"
         ))),
         Err(error) => {
