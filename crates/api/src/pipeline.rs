@@ -103,7 +103,7 @@ pub struct Environment {
     pub after: Vec<EnvironmentName>,
     /// How to promote into this environment; replaces the pipeline's own promotion as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promotion: Option<PromotionPolicy>,
+    pub promotion: Option<Box<PromotionPolicy>>,
 }
 
 /// An environment's name where another environment refers to it.

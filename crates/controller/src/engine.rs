@@ -23,7 +23,7 @@ use crate::observe::facts::{ClusterEvent, ClusterKey};
 use crate::observe::index::{Index, Touched};
 use crate::options::Options;
 use crate::record::events::Events;
-use crate::record::writer::{StatusOf, Writer, Written};
+use crate::record::writer::{Spelled, StatusOf, Writer, Written, spell};
 use crate::translate;
 use crate::watch::fleet::Fleet;
 use crate::watch::session::Access;
@@ -67,7 +67,7 @@ pub(crate) struct Entry {
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
-    pub status: PipelineStatus,
+    pub status: Option<Spelled>,
     /// The resource version under which our last write stands.
     pub written: u64,
     /// Since when a status that differs waits to be written.
@@ -90,6 +90,13 @@ pub(crate) struct Record {
     pub stored: bool,
     /// This process made it, and has not tried to deliver it yet.
     pub first: bool,
+}
+
+impl Entry {
+    /// The status as it stands, or is being written.
+    pub fn stands(&self) -> PipelineStatus {
+        self.status.as_ref().and_then(|s| serde_json::from_str(s.get()).ok()).unwrap_or_default()
+    }
 }
 
 impl Record {
@@ -262,11 +269,11 @@ impl Engine {
         match same_object {
             Some(entry) if entry.object.metadata.generation == object.metadata.generation => {
                 // Our own writes come back to us, late; somebody else's are put right again.
-                let ours = version <= entry.written || status == entry.status;
+                let ours = version <= entry.written || status == entry.stands();
                 if ours || self.writer.is_writing(&StatusOf::Pipeline(key.clone())) {
                     return;
                 }
-                entry.status = status;
+                entry.status = spell(&status).ok();
             }
             Some(entry) => {
                 entry.model = translate::pipeline(&object);
@@ -287,7 +294,7 @@ impl Engine {
                     model: translate::pipeline(&object),
                     object: Arc::new(object),
                     evidence: translate::evidence(Some(&status)),
-                    status,
+                    status: spell(&status).ok(),
                     written: 0,
                     differs: None,
                     sent: None,

@@ -29,7 +29,7 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
             true => before.iter().cloned().collect(),
         };
         before = Some(environment.name.clone());
-        let asked = environment.promotion.as_ref().or(spec.promotion.as_ref());
+        let asked = environment.promotion.as_deref().or(spec.promotion.as_ref());
         environments.push(Environment {
             name: environment.name.clone(),
             targets: target_names(&environment.targets),

@@ -12,8 +12,9 @@ use sluice_core::world::{Target, World};
 use crate::engine::Engine;
 use crate::intake::PipelineKey;
 use crate::observe::target::{self, NotYet, Question};
+use crate::record::pace::{self, Pace};
 use crate::record::status;
-use crate::record::writer::StatusOf;
+use crate::record::writer::{StatusOf, spell};
 use crate::translate;
 
 /// How long after the start a cluster may leave its first question unanswered before its targets
@@ -21,10 +22,6 @@ use crate::translate;
 const GRACE: Duration = Duration::from_secs(20);
 /// How long after the start a pipeline waits for the last of its clusters when others have answered.
 const HOLD: Duration = Duration::from_secs(2);
-/// The pause between two writes of one pipeline's status: what happens in between is written once.
-const SPACING: Duration = Duration::from_millis(700);
-/// How long a status waits for a side effect that is under way and will change it again.
-const PATIENCE: Duration = Duration::from_millis(800);
 
 /// What a turn learned before it decided.
 pub(crate) struct Learned {
@@ -125,9 +122,10 @@ impl Engine {
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let records: Vec<_> =
             records.filter(|r| r.belongs_to(&entry.object)).map(|r| r.object.as_ref()).collect();
+        let before = entry.stands();
         let status = status::compose(&status::Facts {
             object: &entry.object,
-            before: &entry.status,
+            before: &before,
             pipeline: &entry.model,
             world: &learned.world,
             unheard: &learned.unheard,
@@ -136,21 +134,26 @@ impl Engine {
             promotions: &records,
             now,
         });
-        if status == entry.status {
+        if status == before {
             entry.differs = None;
             return;
         }
         let clock = Instant::now();
-        let differs = *entry.differs.get_or_insert(clock);
-        let patience = if busy { PATIENCE } else { Duration::ZERO };
-        let due = (differs + patience).max(entry.sent.map_or(clock, |sent| sent + SPACING));
+        let pace = Pace {
+            differs: *entry.differs.get_or_insert(clock),
+            sent: entry.sent,
+            busy,
+            health: pace::tells_of_health(&before, &status),
+            delivered: pace::tells_of_delivery(&before, &status),
+        };
+        let due = pace.due();
         if due > clock {
             return self.wake_at(key, due);
         }
-        match serde_json::to_value(&status) {
-            Ok(value) => {
-                (entry.status, entry.differs, entry.sent) = (status, None, Some(clock));
-                self.writer.write(StatusOf::Pipeline(key.clone()), value);
+        match spell(&status) {
+            Ok(spelled) => {
+                (entry.status, entry.differs, entry.sent) = (Some(spelled.clone()), None, Some(clock));
+                self.writer.write(StatusOf::Pipeline(key.clone()), spelled);
             }
             Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
         }

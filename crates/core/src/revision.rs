@@ -86,14 +86,15 @@ impl FromStr for FacetKey {
     }
 }
 
-/// The values of the tracked facets: what is compared, proven and promoted. Never empty.
+/// The values of the tracked facets: what is compared, proven and promoted. Never empty. Thousands
+/// are kept, mostly of one facet: they are a sorted list, which has no room to spare.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(BTreeMap<FacetKey, String>);
+pub struct Revision(Box<[(FacetKey, String)]>);
 
 impl Revision {
     /// A revision of these facets; none at all is no revision.
     pub fn new(facets: BTreeMap<FacetKey, String>) -> Option<Self> {
-        (!facets.is_empty()).then_some(Self(facets))
+        (!facets.is_empty()).then(|| Self(facets.into_iter().collect()))
     }
 
     /// Reads the form in which Kubernetes objects keep it; keys that name no facet are left out.
@@ -106,6 +107,10 @@ impl Revision {
         self.0.iter().map(|(k, v)| (k.to_string(), v.clone())).collect()
     }
 
+    fn value(&self, key: &FacetKey) -> Option<&str> {
+        self.0.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|i| self.0[i].1.as_str())
+    }
+
     /// Its facets and their values.
     pub fn facets(&self) -> impl Iterator<Item = (&FacetKey, &str)> {
         self.0.iter().map(|(k, v)| (k, v.as_str()))
@@ -113,7 +118,7 @@ impl Revision {
 
     /// Whether something that runs `other` runs all of this: every facet here is there, equal.
     pub fn is_run_by(&self, other: &Revision) -> bool {
-        self.0.iter().all(|(k, v)| other.0.get(k) == Some(v))
+        self.facets().all(|(k, v)| other.value(k) == Some(v))
     }
 
     /// The part of it that belongs to these workloads, by kind and name.
@@ -127,7 +132,7 @@ impl Revision {
     pub fn is_older_than(&self, other: &Revision) -> Option<bool> {
         let mut comparable = true;
         for (key, ours) in &self.0 {
-            let Some(theirs) = other.0.get(key).filter(|theirs| *theirs != ours) else { continue };
+            let Some(theirs) = other.value(key).filter(|theirs| theirs != ours) else { continue };
             match (version(ours), version(theirs)) {
                 (Some(ours), Some(theirs)) if ours.cmp_precedence(&theirs).is_lt() => return Some(true),
                 (Some(_), Some(_)) => {}
@@ -147,11 +152,11 @@ fn version(text: &str) -> Option<semver::Version> {
 /// workload is named only where there are several.
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values: BTreeSet<&str> = self.0.values().map(String::as_str).collect();
+        let values: BTreeSet<&str> = self.facets().map(|(_, v)| v).collect();
         if let (1, Some(value)) = (values.len(), values.first()) {
             return f.write_str(value);
         }
-        let workloads: BTreeSet<_> = self.0.keys().map(|k| (&k.kind, &k.name)).collect();
+        let workloads: BTreeSet<_> = self.facets().map(|(k, _)| (&k.kind, &k.name)).collect();
         for (i, (key, value)) in self.0.iter().enumerate() {
             if i > 0 {
                 f.write_str(" ")?;

@@ -17,7 +17,7 @@ use super::{ActError, Done, Ended, order};
 use crate::engine::{Engine, Record};
 use crate::intake::{Input, PipelineKey};
 use crate::record::promotion::{self, Change};
-use crate::record::writer::StatusOf;
+use crate::record::writer::{StatusOf, spell};
 
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -155,8 +155,8 @@ impl Engine {
                 self.metrics.failed(to.reason);
             }
         }
-        match serde_json::to_value(&status) {
-            Ok(value) => self.writer.write(StatusOf::Promotion(key.clone(), name.into()), value),
+        match spell(&status) {
+            Ok(spelled) => self.writer.write(StatusOf::Promotion(key.clone(), name.into()), spelled),
             Err(error) => tracing::error!(promotion = name, %error, "cannot spell a status"),
         }
         if let Some(entry) = self.pipelines.get(key) {

@@ -17,7 +17,7 @@ pub const WITHDRAWN: &str = "withdrawn";
 /// How an environment of a pipeline is promoted into.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
     let of = pipeline.spec.environments.iter().find(|e| e.name == environment);
-    let own = of.and_then(|e| e.promotion.as_ref());
+    let own = of.and_then(|e| e.promotion.as_deref());
     own.or(pipeline.spec.promotion.as_ref())
 }
 

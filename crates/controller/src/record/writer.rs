@@ -11,7 +11,6 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
 use tokio::sync::{Semaphore, mpsc};
@@ -56,8 +55,16 @@ pub struct Writer {
     slots: HashMap<StatusOf, Slot>,
 }
 
-/// A status as it is sent. Thousands may wait, and as a tree each would take ten times the room.
-type Spelled = Arc<RawValue>;
+/// A status as it is sent. Thousands are kept, and as a tree each would take ten times the room.
+pub type Spelled = Arc<RawValue>;
+
+/// Spells a status.
+///
+/// # Errors
+/// When it holds what JSON has no words for.
+pub fn spell(status: &impl Serialize) -> serde_json::Result<Spelled> {
+    serde_json::value::to_raw_value(status).map(Spelled::from)
+}
 
 struct Slot {
     next: Option<Spelled>,
@@ -76,11 +83,7 @@ impl Writer {
     }
 
     /// Has a status written, in place of any earlier one that has not been sent yet.
-    pub fn write(&mut self, object: StatusOf, status: Value) {
-        let status: Spelled = match serde_json::value::to_raw_value(&status) {
-            Ok(spelled) => spelled.into(),
-            Err(error) => return tracing::error!(?object, %error, "cannot spell a status"),
-        };
+    pub fn write(&mut self, object: StatusOf, status: Spelled) {
         if let Some(slot) = self.slots.get_mut(&object) {
             slot.next = Some(status);
             return;

@@ -11,6 +11,7 @@ mod flux_rules;
 mod index;
 mod kstatus;
 mod members;
+mod pace;
 mod record;
 mod sentences;
 mod status;
