@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -84,7 +84,7 @@ pub struct Heard(Arc<Mutex<Vec<u8>>>);
 
 impl Heard {
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().expect("nobody panics with it")).into_owned()
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
     /// Waits until so many lines were written.
@@ -99,7 +99,7 @@ impl Heard {
 
 impl Write for Heard {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -132,7 +132,7 @@ pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) 
     match Cli::try_parse_from(all) {
         Ok(cli) => sluice_cli::run(&cli.command, program, &mut Io { out, err, color: false }).await,
         Err(error) => {
-            write!(err, "{error}").expect("it takes everything");
+            let _ = write!(err, "{error}");
             Exit::Usage
         }
     }
