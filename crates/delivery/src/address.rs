@@ -9,7 +9,7 @@ pub enum AddressError {
     /// It is not one of the forms that are understood.
     #[error(
         "{0:?} is not the address of a repository: write https://host/owner/repository.git or \
-         ssh://git@host/owner/repository.git"
+         ssh://git@host/owner/repository.git (in short git@host:owner/repository.git)"
     )]
     Invalid(String),
     /// It holds a password.
@@ -47,8 +47,8 @@ impl Address {
         if text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(invalid());
         }
-        let expanded =
-            if text.contains("://") { text.to_string() } else { from_scp(text).ok_or_else(invalid)? };
+        let short = !text.contains("://");
+        let expanded = if short { from_scp(text).ok_or_else(invalid)? } else { text.to_string() };
         let url = Url::parse(&expanded).map_err(|_| invalid())?;
         if url.password().is_some() {
             return Err(AddressError::Password(url.host_str().unwrap_or_default().into()));
@@ -71,7 +71,9 @@ impl Address {
         if url.scheme() != "ssh" {
             let _ = plain.set_username("");
         }
-        Ok(Address { text: plain.to_string(), scheme: url.scheme().into(), host, path })
+        // The short form is kept: its path begins at the user's home, that of ssh:// at the root.
+        let text = if short { text.to_string() } else { plain.to_string() };
+        Ok(Address { text, scheme: url.scheme().into(), host, path })
     }
 
     /// What stands before owner and name in the path, the owner, and the name.
@@ -115,7 +117,7 @@ mod tests {
         );
         assert_eq!(a.repository().unwrap(), ("git", "acme", "fleet"));
         let a = Address::parse("git@example.com:acme/fleet.git", false).unwrap();
-        assert_eq!(a.text, "ssh://git@example.com/acme/fleet.git");
+        assert_eq!(a.text, "git@example.com:acme/fleet.git");
         assert_eq!(a.origin(), "https://example.com");
         let a = Address::parse("ssh://git@example.com:2222/acme/fleet.git", false).unwrap();
         assert_eq!(a.origin(), "https://example.com");

@@ -13,11 +13,11 @@ use crate::git::GitError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Soon, with growing pauses. Also for what only people mend, but where nobody tells us that they
-    /// have: rights at a forge, a branch that does not exist yet.
+    /// have: what a Secret holds, rights at a forge, a branch that does not exist yet.
     Soon,
     /// Not before this time.
     At(Timestamp),
-    /// When the pipeline, its Secret or the marked files change.
+    /// When the pipeline or the marked files change.
     OnChange,
 }
 

@@ -1,7 +1,7 @@
-//! The real servers that tests and the demo run against: kube-apiserver and etcd, git over HTTP,
-//! Gitea, and a stand-in for Flux. Nothing here imitates an API: what is written is judged by the
-//! server that users have. Whatever is started ends with the process that started it, also when
-//! that process is killed.
+//! The real servers that tests and the demo run against: kube-apiserver and etcd, git over HTTP
+//! and SSH, Gitea, and a stand-in for Flux. Nothing here imitates an API: what is written is judged
+//! by the server that users have. Whatever is started ends with the process that started it, also
+//! when that process is killed.
 
 mod apply;
 mod certificates;
@@ -24,7 +24,7 @@ pub use control_plane::ControlPlane;
 pub use crds::{install as install_crds, read_flux as flux_crds};
 pub use eventually::eventually;
 pub use flux::{Failure, Options, StandIn};
-pub use git::{Change, Commit, GitServer, Repo, Requests, Tap};
+pub use git::{Change, Commit, GitServer, Repo, Requests, SshServer, Tap};
 pub use gitea::{ForgeRepo, Gitea, Pull};
 pub use kubeconfig::connect;
 pub use leash::Leash;

@@ -91,10 +91,14 @@ where
         tries += 1;
         match start(port).await {
             Ok(leash) => return Ok((leash, port)),
-            Err(e) if tries < PORT_TRIES && format!("{e:#}").contains("address already in use") => {}
+            Err(e) if tries < PORT_TRIES && is_port_taken(&e) => {}
             Err(e) => return Err(e),
         }
     }
+}
+
+fn is_port_taken(error: &anyhow::Error) -> bool {
+    format!("{error:#}").to_ascii_lowercase().contains("address already in use")
 }
 
 /// Starts `command` and waits until `probe` succeeds; fails at once when the server ends.

@@ -74,9 +74,7 @@ impl ForgeError {
     pub fn retry(&self) -> Retry {
         match self {
             ForgeError::RateLimited { until, .. } => Retry::At(*until),
-            ForgeError::NoToken { .. } | ForgeError::BadCaFile { .. } | ForgeError::Redirected { .. } => {
-                Retry::OnChange
-            }
+            ForgeError::Redirected { .. } => Retry::OnChange,
             _ => Retry::Soon,
         }
     }

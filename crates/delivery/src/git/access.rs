@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tempfile::NamedTempFile;
 
-use super::GitError;
+use super::{GitError, identity};
 use crate::address::Address;
 use crate::credentials::Credentials;
 
@@ -33,11 +33,8 @@ impl Access {
         let ssh = if address.scheme == "ssh" {
             let identity = credentials.identity.as_deref().ok_or_else(|| lacks("identity"))?;
             let known = credentials.known_hosts.as_deref().ok_or_else(|| lacks("known_hosts"))?;
-            // ssh refuses a key without a line end, and Secrets lose it easily.
-            let mut identity = identity.to_vec();
-            if !identity.ends_with(b"\n") {
-                identity.push(b'\n');
-            }
+            let identity = identity::readable(identity)
+                .map_err(|is| GitError::Identity { repository: address.text.clone(), is })?;
             Some((write(&identity)?, write(known)?))
         } else {
             None
@@ -115,7 +112,7 @@ mod tests {
         let refused = Access::new(address.clone(), &bare, folder.path()).err().unwrap();
         assert_eq!(refused.reason(), "MissingCredential");
         let full = Credentials {
-            identity: Some(b"key".to_vec()),
+            identity: Some(b"-----BEGIN PRIVATE KEY-----\n".to_vec()),
             known_hosts: Some(b"example.com ssh-ed25519 AAAA".to_vec()),
             ..Credentials::default()
         };

@@ -11,6 +11,12 @@ pub enum GitError {
     #[error("cannot run the git program: {0}; install git 2.39 or newer")]
     Program(std::io::Error),
 
+    #[error(
+        "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and let the user \
+         that Sluice runs as stand in /etc/passwd"
+    )]
+    NoSsh { repository: String, says: String },
+
     #[error("{repository}: git {doing} did not end within {after:?}")]
     Timeout { repository: String, doing: String, after: Duration },
 
@@ -61,6 +67,9 @@ pub enum GitError {
     #[error("{repository}: the Secret has no {key}, which this address needs")]
     NoCredential { repository: String, key: &'static str },
 
+    #[error("{repository}: the identity in the Secret {is}")]
+    Identity { repository: String, is: &'static str },
+
     #[error("cannot use the cache of {repository}: {says}")]
     Cache { repository: String, says: String },
 
@@ -72,7 +81,7 @@ impl GitError {
     /// One word for the condition, the event and the metric alike.
     pub fn reason(&self) -> &'static str {
         match self {
-            GitError::Program(_) => "GitUnavailable",
+            GitError::Program(_) | GitError::NoSsh { .. } => "GitUnavailable",
             GitError::Timeout { .. } => "Timeout",
             GitError::Authentication { .. } => "AuthenticationFailed",
             GitError::NoRepository { .. } => "RepositoryNotFound",
@@ -85,6 +94,7 @@ impl GitError {
             GitError::Rejected { .. } => "PushRejected",
             GitError::Contended { .. } => "BranchContended",
             GitError::NoCredential { .. } => "MissingCredential",
+            GitError::Identity { .. } => "IdentityInvalid",
             GitError::Cache { .. } => "CacheUnusable",
             GitError::Failed { .. } => "GitFailed",
         }
@@ -93,7 +103,7 @@ impl GitError {
     /// When it is worth another try.
     pub fn retry(&self) -> Retry {
         match self {
-            GitError::NoCredential { .. } | GitError::Redirected { .. } => Retry::OnChange,
+            GitError::Redirected { .. } => Retry::OnChange,
             _ => Retry::Soon,
         }
     }
@@ -106,11 +116,14 @@ impl GitError {
 
 /// Phrases of git, curl and ssh, and what they mean; the first that is found counts.
 const PHRASES: &[(&str, Kind)] = &[
+    ("cannot run ssh", Kind::NoSsh),
+    ("ssh: not found", Kind::NoSsh),
+    ("no user exists for uid", Kind::NoSsh),
     ("host key verification failed", Kind::HostKey),
     ("remote host identification has changed", Kind::HostKey),
+    ("load key \"", Kind::Identity),
     ("permission denied (", Kind::Authentication),
     ("too many authentication failures", Kind::Authentication),
-    ("error in libcrypto", Kind::Authentication),
     ("ssl certificate problem", Kind::Certificate),
     ("server certificate verification failed", Kind::Certificate),
     ("certificate subject name", Kind::Certificate),
@@ -149,6 +162,8 @@ const PHRASES: &[(&str, Kind)] = &[
     ("could not read from remote repository", Kind::Unreachable),
 ];
 
+const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Secret that ssh-keygen wrote";
+
 #[derive(Clone, Copy)]
 enum Kind {
     Authentication,
@@ -156,6 +171,8 @@ enum Kind {
     Unreachable,
     Certificate,
     HostKey,
+    Identity,
+    NoSsh,
     Redirected,
     TooManyCalls,
 }
@@ -177,6 +194,8 @@ pub(super) fn read(repository: &str, doing: &str, stderr: &str) -> GitError {
         Some(Kind::Unreachable) => GitError::Unreachable { repository, says },
         Some(Kind::Certificate) => GitError::Certificate { repository, says },
         Some(Kind::HostKey) => GitError::HostKey { repository, says },
+        Some(Kind::Identity) => GitError::Identity { repository, is: BROKEN_KEY },
+        Some(Kind::NoSsh) => GitError::NoSsh { repository, says },
         Some(Kind::Redirected) => GitError::Redirected { repository, says },
         Some(Kind::TooManyCalls) => GitError::TooManyCalls { repository, says },
         None => GitError::Failed { repository, doing: doing.into(), says },
@@ -185,7 +204,18 @@ pub(super) fn read(repository: &str, doing: &str, stderr: &str) -> GitError {
 
 /// The lines of git's output that say something, short enough for a condition.
 pub(super) fn essence(stderr: &str) -> String {
-    let noise = ["warning:", "Please make sure", "and the repository exists", "hint:", "@@@"];
+    let noise = [
+        "warning:",
+        "Please make sure",
+        "and the repository exists",
+        "hint:",
+        "@@@",
+        // ssh's advice about files that are ours and gone.
+        "Add correct host key",
+        "Offending",
+        "remove with:",
+        "ssh-keygen -f",
+    ];
     let clean = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string();
     let lines: Vec<String> = stderr
         .lines()
@@ -229,6 +259,12 @@ mod tests {
                 "git@h: Permission denied (publickey).\nfatal: Could not read from remote",
                 "AuthenticationFailed",
             ),
+            (
+                "Load key \"/tmp/x\": error in libcrypto\ngit@h: Permission denied (publickey).",
+                "IdentityInvalid",
+            ),
+            ("error: cannot run ssh: No such file or directory\nfatal: unable to fork", "GitUnavailable"),
+            ("No user exists for uid 65532\nfatal: Could not read from remote", "GitUnavailable"),
             ("fatal: bad object 123", "GitFailed"),
             ("", "GitFailed"),
         ] {

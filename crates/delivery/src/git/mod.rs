@@ -6,6 +6,7 @@ mod cache;
 mod commit;
 mod error;
 mod history;
+mod identity;
 mod push;
 mod run;
 mod scan;

@@ -8,7 +8,7 @@ use sluice_testkit::{GitServer, eventually};
 use crate::commit::{server, to_main};
 use crate::fixture::{Bench, FILE, again, bench, bench_with, git, order, yaml};
 
-async fn fails(bench: &Bench, order: &Order, reason: &str) -> DeliveryError {
+pub async fn fails(bench: &Bench, order: &Order, reason: &str) -> DeliveryError {
     let error = bench.delivery.deliver(order).await.unwrap_err();
     assert_eq!(error.reason(), reason, "{error}");
     for secret in ["hunter2", GitServer::PASSWORD, "t0ken"] {

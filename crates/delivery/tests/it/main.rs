@@ -1,4 +1,4 @@
-//! Deliveries against real git over HTTP, real Gitea, and stand-ins that speak as GitHub and Gitea do
+//! Deliveries against real git over HTTP and SSH, real Gitea, and stand-ins that speak as GitHub and Gitea do
 //! where a forge must fail on demand.
 
 #![allow(
@@ -16,6 +16,7 @@ mod crash;
 mod fixture;
 mod forge_trouble;
 mod git_trouble;
+mod ssh;
 mod standin;
 mod tls;
 mod world;

@@ -1,0 +1,107 @@
+//! Deliveries over SSH, to a real sshd: one key is let in, one server is believed.
+
+use sluice_delivery::{Credentials, Delivered, Order, Retry};
+use sluice_testkit::{Repo, SshServer};
+
+use crate::commit::to_main;
+use crate::fixture::{FILE, again, bench, yaml};
+use crate::git_trouble::fails;
+
+async fn server() -> (SshServer, Repo, Order) {
+    let server = SshServer::start().await.unwrap();
+    let repo = server.create_repo("fleet", &[(FILE, &yaml("6.1.5"))]).unwrap();
+    let credentials = Credentials {
+        identity: Some(server.identity().unwrap()),
+        known_hosts: Some(server.known_hosts().unwrap().into_bytes()),
+        ..Credentials::default()
+    };
+    let order = Order { credentials, ..to_main(&repo, "6.1.8") };
+    (server, repo, order)
+}
+
+fn with(order: &Order, change: impl FnOnce(&mut Credentials)) -> Order {
+    let mut order = order.clone();
+    change(&mut order.credentials);
+    order
+}
+
+#[tokio::test]
+async fn a_promotion_goes_over_ssh_and_is_found_again() {
+    let (_server, repo, order) = server().await;
+    let done = bench().delivery.deliver(&order).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
+    assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
+    assert_eq!(repo.log("main").unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn keys_come_as_secrets_keep_them() {
+    let (_server, repo, order) = server().await;
+    let text = String::from_utf8(order.credentials.identity.clone().unwrap()).unwrap();
+    let forms = [text.trim_end().to_string(), text.replace('\n', "\r\n")];
+    for (i, form) in forms.into_iter().enumerate() {
+        let known = String::from_utf8(order.credentials.known_hosts.clone().unwrap()).unwrap();
+        let order = with(
+            &Order { credentials: order.credentials.clone(), ..to_main(&repo, &format!("6.2.{i}")) },
+            |c| {
+                c.identity = Some(form.into_bytes());
+                c.known_hosts = Some(known.trim_end().replace('\n', "\r\n").into_bytes());
+            },
+        );
+        bench().delivery.deliver(&order).await.unwrap();
+        assert_eq!(repo.read("main", FILE).unwrap(), yaml(&format!("6.2.{i}")));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_known_gets_nothing() {
+    let (server, repo, order) = server().await;
+    let bench = bench();
+    let known = server.known_hosts().unwrap();
+    let (_, key) = known.split_once(' ').unwrap();
+    let elsewhere = format!("[127.0.0.1]:1 {key}");
+    for known in [server.wrong_known_hosts().unwrap(), elsewhere.clone(), "nonsense".into()] {
+        let order = with(&order, |c| c.known_hosts = Some(known.clone().into_bytes()));
+        let error = fails(&bench, &order, "HostKeyUnknown").await.to_string();
+        assert!(error.contains("known_hosts") && error.contains("ssh-keyscan"), "{error}");
+        assert!(!error.contains("sluice-private"), "our own folders help nobody: {error}");
+    }
+    assert_eq!(repo.log("main").unwrap().len(), 1);
+    // Among others, it is found; ssh also takes a line that leaves out the port.
+    let known = format!("# ours\n{elsewhere}\n127.0.0.1 {key}");
+    bench.delivery.deliver(&with(&order, |c| c.known_hosts = Some(known.into_bytes()))).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_that_do_not_do_are_told_and_never_asked_for() {
+    let (server, repo, order) = server().await;
+    let bench = bench();
+    let stranger = server.other_identity("").unwrap();
+    let error = fails(&bench, &with(&order, |c| c.identity = Some(stranger)), "AuthenticationFailed").await;
+    assert!(error.to_string().contains("identity"), "{error}");
+    let locked = server.other_identity("open sesame").unwrap();
+    let error = fails(&bench, &with(&order, |c| c.identity = Some(locked)), "IdentityInvalid").await;
+    assert!(error.to_string().contains("passphrase"), "{error}");
+    assert_eq!(error.retry(), Retry::Soon, "nobody tells us when the Secret changes");
+    let broken = b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
+    fails(&bench, &with(&order, |c| c.identity = Some(broken.to_vec())), "IdentityInvalid").await;
+    let error = fails(&bench, &with(&order, |c| c.identity = None), "MissingCredential").await;
+    assert!(error.to_string().contains("has no identity"), "{error}");
+    let error = fails(&bench, &with(&order, |c| c.known_hosts = None), "MissingCredential").await;
+    assert!(error.to_string().contains("has no known_hosts"), "{error}");
+    assert_eq!(repo.log("main").unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn places_that_are_not_there_over_ssh() {
+    let (server, repo, order) = server().await;
+    let bench = bench();
+    let to = |url: String| {
+        let strategy = sluice_delivery::Strategy::Commit { url, branch: "main".into() };
+        Order { strategy, ..order.clone() }
+    };
+    fails(&bench, &to(repo.url().replace("fleet", "nobody")), "RepositoryNotFound").await;
+    drop(server);
+    fails(&bench, &order, "Unreachable").await;
+}
