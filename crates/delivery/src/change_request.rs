@@ -58,8 +58,7 @@ pub(crate) async fn deliver(
             if existed && let Some(open) = forge.find_open(&branch, base).await? {
                 order.permit.check()?;
                 let why = "The branch that this goes to has these values already.";
-                forge.comment(open.request.number, why).await?;
-                forge.close(open.request.number).await?;
+                close(&forge, open.request.number, why).await?;
             }
             Ok(Delivered::AlreadySet { commit })
         }
@@ -188,6 +187,18 @@ async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, existed: bool) 
     };
     fault::point("after-open");
     opened
+}
+
+/// Closes a change request and says why below it. Closed first: whoever comes after a death in
+/// between finds it closed and says nothing twice. The Promotion tells why in any case, so that a
+/// forge that takes no comment is no failure.
+pub(crate) async fn close(forge: &AnyForge, number: u64, why: &str) -> Result<(), ForgeError> {
+    forge.close(number).await?;
+    fault::point("after-close");
+    if let Err(error) = forge.comment(number, why).await {
+        tracing::warn!(%error, number, "a change request was closed, and its forge does not take why");
+    }
+    Ok(())
 }
 
 async fn adopt(forge: &AnyForge, open: Found, draft: &Draft) -> Result<Found, ForgeError> {

@@ -127,8 +127,7 @@ impl Delivery {
         let found = self.follow(order, request).await?;
         if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(order)?) {
             order.permit.check()?;
-            forge.comment(request.number, &body::comment(comment)).await?;
-            forge.close(request.number).await?;
+            change_request::close(&forge, request.number, &body::comment(comment)).await?;
             return Ok(Followed::Closed);
         }
         Ok(found)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sluice_delivery::{Delivered, ForgeKind, Order, Strategy};
+use sluice_delivery::{ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Order, Strategy};
 
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
@@ -14,22 +14,26 @@ use crate::world::World;
 
 /// Another process that carries out an order on a cache, and may be told to die.
 fn process(cache: &Path, order: &Order, fault: &str) -> Child {
+    command(cache, order, fault).spawn().unwrap()
+}
+
+fn command(cache: &Path, order: &Order, fault: &str) -> Command {
     let strategy = match &order.strategy {
         Strategy::Commit { url, .. } => format!("commit {url}"),
         Strategy::PullRequest { forge, url, .. } => format!("{} {url}", forge.name()),
     };
     let version = order.promotion.rsplit('-').next().unwrap();
     let order = format!("{strategy} {version} {} {}", order.created, order.retried);
-    Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["--ignored", "--exact", "crash::the_other_process", "--nocapture"])
         .env("TEST_CACHE", cache)
         .env("TMPDIR", cache)
         .env("TEST_ORDER", order)
         .env("SLUICE_FAULT_POINT", fault)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::null());
+    command
 }
 
 #[tokio::test]
@@ -47,7 +51,19 @@ async fn the_other_process() {
     let order =
         Order { created: created.parse().unwrap(), retried: retried == "true", ..order(strategy, version) };
     let bench = bench_with(|o| o.cache_dir = std::env::var_os("TEST_CACHE").unwrap().into());
-    bench.delivery.deliver(&order).await.unwrap();
+    match std::env::var("TEST_WITHDRAW") {
+        Ok(url) => withdraw(&bench.delivery, &order, &url).await,
+        Err(_) => drop(bench.delivery.deliver(&order).await.unwrap()),
+    }
+}
+
+/// Closes the change request at an address.
+async fn withdraw(delivery: &Delivery, order: &Order, url: &str) {
+    let number = url.rsplit('/').next().unwrap().parse().unwrap();
+    let (url, branch, head_commit) = (url.to_string(), order.branch(), String::new());
+    let request = ChangeRequest { number, url, branch, head_commit };
+    let end = delivery.withdraw(order, &request, "Superseded by 6.2.0.").await.unwrap();
+    assert_eq!(end, Followed::Closed);
 }
 
 /// Lets it die at a point, and says whether it did.
@@ -79,6 +95,26 @@ async fn change_requests_survive_every_point() {
         }
         let pushes = world.repo().requests().push;
         assert_eq!(pushes, points.len(), "each was pushed once");
+    }
+}
+
+#[tokio::test]
+async fn a_change_request_is_withdrawn_and_commented_once() {
+    use std::os::unix::process::ExitStatusExt;
+    for world in [World::github().await, World::gitea_standin().await] {
+        let cache = tempfile::tempdir().unwrap();
+        let bench = bench_with(|o| o.cache_dir = cache.path().into());
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        let mut command = command(cache.path(), &order, "after-close");
+        command.env("TEST_WITHDRAW", &request.url);
+        let status = tokio::task::spawn_blocking(move || command.status().unwrap()).await.unwrap();
+        assert_eq!(status.signal(), Some(9), "{status:?}");
+        for _ in 0..2 {
+            withdraw(&bench.delivery, &order, &request.url).await;
+        }
+        assert!(world.pulls().await.iter().all(|p| !p.open));
+        assert!(world.comments(request.number).await.len() <= 1);
     }
 }
 

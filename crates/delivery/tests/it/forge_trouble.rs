@@ -212,3 +212,23 @@ async fn a_commit_that_was_fetched_as_an_end_can_be_pushed_again() {
     assert_eq!(world.pulls().await.len(), 1);
     assert_eq!(one.delivery.stats().git_rebuilds, 1);
 }
+
+#[tokio::test]
+async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
+    both(async |world| {
+        let bench = bench();
+        for (version, trouble, comments) in
+            [("6.1.8", Trouble::Answer(403, vec![], "{}"), 0), ("6.2.0", Trouble::Lose, 1)]
+        {
+            let order = world.order(version);
+            let request = proposed(&bench.delivery, &order).await;
+            standin(&world).trouble(Method::POST, trouble);
+            for _ in 0..2 {
+                let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
+                assert_eq!(end, Followed::Closed);
+            }
+            assert_eq!(world.comments(request.number).await.len(), comments);
+        }
+    })
+    .await;
+}
