@@ -7,6 +7,7 @@ mod commands;
 mod controller;
 mod delivery;
 mod fleet;
+mod isolation;
 mod objects;
 mod options;
 mod outside;
@@ -62,6 +63,9 @@ async fn measure(options: &Options, table: &mut Table) -> Result<()> {
         if options.wants(Row::Request) {
             request::measure(options, &ground, table).await?;
         }
+    }
+    if options.wants(Row::Isolation) {
+        isolation::measure(options, &ControlPlane::start().await?, table).await?;
     }
     Ok(())
 }

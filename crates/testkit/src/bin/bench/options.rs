@@ -25,10 +25,12 @@ pub enum Row {
     Repository,
     /// What one promotion by change request costs.
     Request,
+    /// A change on a cluster beside broken ones.
+    Isolation,
 }
 
 impl Row {
-    const ALL: [(&'static str, Row); 9] = [
+    const ALL: [(&'static str, Row); 10] = [
         ("size", Row::Size),
         ("help", Row::Help),
         ("start", Row::Start),
@@ -38,6 +40,7 @@ impl Row {
         ("list", Row::List),
         ("repository", Row::Repository),
         ("request", Row::Request),
+        ("isolation", Row::Isolation),
     ];
     /// Those that need thousands of pipelines.
     pub const ON_A_FLEET: [Row; 5] = [Row::Start, Row::Restart, Row::Rest, Row::Reaction, Row::List];
@@ -61,12 +64,15 @@ pub struct Options {
     pub rest: Duration,
     /// How long to keep changing workloads, ten times a second.
     pub reaction: Duration,
+    /// How many changes to make beside broken clusters.
+    pub changes: usize,
 }
 
 const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
+             [isolation]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       how many pipelines, three targets each (default 2000)
@@ -74,6 +80,7 @@ Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [r
   --repeat N          how often to start (default 2)
   --rest SECONDS      how long to watch doing nothing (default 60; the budget says 600)
   --reaction SECONDS  how long to change ten workloads a second (default 30)
+  --changes N         how many changes to make beside broken clusters (default 40)
 ";
 
 impl Options {
@@ -87,6 +94,7 @@ impl Options {
             repeat: 2,
             rest: Duration::from_secs(60),
             reaction: Duration::from_secs(30),
+            changes: 40,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -101,6 +109,7 @@ impl Options {
                 "--deployments" => options.deployments = true,
                 "--repeat" => options.repeat = value()?.parse::<usize>()?.max(1),
                 "--rest" => options.rest = Duration::from_secs(value()?.parse()?),
+                "--changes" => options.changes = value()?.parse::<usize>()?.max(1),
                 "--reaction" => options.reaction = Duration::from_secs(value()?.parse()?),
                 row => match Row::ALL.iter().find(|(name, _)| *name == row) {
                     Some((_, row)) => options.rows.push(*row),
