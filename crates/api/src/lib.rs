@@ -42,7 +42,7 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
         annotations.insert("kustomize.toolkit.fluxcd.io/substitute".into(), "disabled".into());
         for version in &mut crd.spec.versions {
             if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
-                drop_foreign_formats(schema);
+                bound_numbers(schema);
             }
         }
         let labels = crd.metadata.labels.get_or_insert_default();
@@ -51,16 +51,28 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// Kubernetes knows no format for unsigned numbers, and warns of it: their least value says the same.
-fn drop_foreign_formats(schema: &mut JSONSchemaProps) {
-    if schema.format.as_ref().is_some_and(|f| f.starts_with("uint")) {
-        schema.format = None;
+/// The largest whole number that every reader of JSON keeps as it is.
+const MOST: f64 = 9_007_199_254_740_991.0;
+
+/// Kubernetes knows no format for unsigned numbers, and warns of it; the formats that it knows it does
+/// not enforce. Bounds say the same and are kept: what does not fit into our types is refused.
+fn bound_numbers(schema: &mut JSONSchemaProps) {
+    let (least, most) = match schema.format.as_deref() {
+        Some("uint32") => (0.0, f64::from(u32::MAX)),
+        Some("uint64") => (0.0, MOST),
+        Some("int64") => (-MOST, MOST),
+        _ => (f64::MIN, f64::MAX),
+    };
+    if least > f64::MIN {
+        schema.format.take_if(|format| format.starts_with("uint"));
+        schema.minimum = Some(schema.minimum.unwrap_or(least));
+        schema.maximum = Some(schema.maximum.unwrap_or(most));
     }
-    schema.properties.iter_mut().flat_map(|p| p.values_mut()).for_each(drop_foreign_formats);
+    schema.properties.iter_mut().flat_map(|p| p.values_mut()).for_each(bound_numbers);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        drop_foreign_formats(items);
+        bound_numbers(items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(more)) = &mut schema.additional_properties {
-        drop_foreign_formats(more);
+        bound_numbers(more);
     }
 }

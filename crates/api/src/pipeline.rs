@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::promotion::Phase;
 
@@ -333,13 +333,15 @@ pub struct PipelineStatus {
     pub observed_generation: i64,
     /// `Ready`: every target could be read. `Reconciling`, `Stalled` and `PromotionPending` are
     /// present only when true.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// One line each, for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// By environment name.
+    /// By environment name. One writer owns all of it: the bookkeeping of who owns which field would
+    /// otherwise be larger than what it is about, in every list and every watch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub environments: BTreeMap<String, EnvironmentStatus>,
 }
 
@@ -432,8 +434,17 @@ pub struct TargetStatus {
     pub verified: Vec<Verified>,
 }
 
+/// A pattern and no format: where a text has a format, the API server lets lists in as well.
 pub(crate) fn date_time(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "string", "format": "date-time" })
+    let pattern =
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$";
+    schemars::json_schema!({ "type": "string", "pattern": pattern })
+}
+
+/// Conditions as far as they can be read: what the API server takes for a time is not always one.
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let all = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(all.into_iter().filter_map(|condition| serde_json::from_value(condition).ok()).collect())
 }
 
 /// An application's object on a cluster.

@@ -27,6 +27,8 @@ use crate::pipeline::{PullRequestStrategy, date_time};
     printcolumn(name = "Environment", type_ = "string", json_path = ".spec.environment"),
     printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Attempts", type_ = "integer", json_path = ".status.attempts", priority = 1),
+    printcolumn(name = "Approved By", type_ = "string", json_path = ".spec.approval.by", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Link", type_ = "string", json_path = ".status.changeRequest.url", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
