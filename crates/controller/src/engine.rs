@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
@@ -26,6 +27,7 @@ use crate::record::events::Events;
 use crate::record::writer::{Spelled, StatusOf, Writer, Written, spell};
 use crate::translate;
 use crate::watch::fleet::Fleet;
+use crate::watch::guard::Unreadable;
 use crate::watch::session::Access;
 use crate::watch::stream::Seen;
 
@@ -244,7 +246,12 @@ impl Engine {
                 self.listed.0 = true;
             }
             Seen::Applied(object) => self.put_pipeline(object),
-            Seen::Deleted(object) => self.forget(&key_of(&object)),
+            Seen::Deleted(metadata) => self.forget(&named(&metadata)),
+            // Nothing is done by an older version of it that its owner has replaced.
+            Seen::Unreadable(bad) => {
+                self.forget(&named(&bad.metadata));
+                self.events.unreadable::<ApiPipeline>(bad);
+            }
             Seen::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
@@ -365,18 +372,27 @@ impl Engine {
                 self.listed.1 = true;
             }
             Seen::Applied(object) => self.put_promotion(object),
-            Seen::Deleted(object) => {
-                let key = pipeline_of(&object);
-                if let Some(records) = self.promotions.get_mut(&key) {
-                    records.remove(&object.name_any());
-                }
-                self.polling.forget(&object.name_any());
-                self.touch(&key);
+            Seen::Deleted(metadata) => self.lose_promotion(&named(&metadata)),
+            // Its name stays taken, so that what it stands for is not begun a second time.
+            Seen::Unreadable(bad) => {
+                self.lose_promotion(&named(&bad.metadata));
+                self.events.unreadable::<ApiPromotion>(bad);
             }
             Seen::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
+    }
+
+    /// Forgets a record, whichever pipeline it was of.
+    fn lose_promotion(&mut self, gone: &PipelineKey) {
+        self.polling.forget(&gone.name);
+        let here = |(key, records): (&PipelineKey, &mut BTreeMap<String, Record>)| {
+            let held = key.namespace == gone.namespace && records.remove(&gone.name).is_some();
+            held.then(|| key.clone())
+        };
+        let of = self.promotions.iter_mut().find_map(here);
+        of.iter().for_each(|key| self.touch(key));
     }
 
     /// Takes in a record. People change its spec; its status only this process writes, and knows
@@ -407,8 +423,9 @@ impl Engine {
             Some(Seen::Applied(c)) => {
                 self.clusters.get_or_insert_default().insert(key(&c), c.spec);
             }
-            Some(Seen::Deleted(c)) => {
-                self.clusters.get_or_insert_default().remove(&key(&c));
+            Some(Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. })) => {
+                let gone = named(&metadata);
+                self.clusters.get_or_insert_default().remove(&(gone.namespace, gone.name));
             }
             Some(Seen::Failed(error)) => {
                 tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
@@ -515,6 +532,12 @@ impl Engine {
 /// The key of a pipeline.
 pub(crate) fn key_of(object: &ApiPipeline) -> PipelineKey {
     PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+}
+
+/// The namespace and name that an object has.
+fn named(metadata: &ObjectMeta) -> PipelineKey {
+    let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+    PipelineKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() }
 }
 
 /// The key of a promotion's pipeline.

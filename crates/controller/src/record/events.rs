@@ -1,8 +1,9 @@
-//! Kubernetes events about promotions: that one waits for people, and each failure with what to do.
-//! Only promotions are told of, never housekeeping.
+//! Kubernetes events about promotions: that one waits for people, and each failure with what to do;
+//! and about objects that cannot be read. Never about housekeeping.
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt};
 use sluice_api::FIELD_MANAGER;
@@ -12,6 +13,7 @@ use sluice_core::model::Phase;
 
 use super::promotion::Change;
 use crate::metrics::Metrics;
+use crate::watch::guard::Unreadable;
 
 /// The longest note that an event may have, in bytes.
 const LONGEST: usize = 1000;
@@ -49,13 +51,40 @@ impl Events {
             action: "Promote".into(),
             secondary: Some(promotion.object_ref(&())),
         };
-        let (recorder, metrics, about) =
-            (self.recorder.clone(), self.metrics.clone(), pipeline.object_ref(&()));
-        let name = promotion.name_any();
+        self.publish(event, pipeline.object_ref(&()), promotion.name_any());
+    }
+
+    /// Tells of an object that cannot be read: it has no other place that would say so.
+    pub fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: Unreadable) {
+        let note = format!(
+            "this object cannot be read ({}), and counts as not there; write it as the definition says that \
+             sluice crds prints, and apply that definition too",
+            bad.error
+        );
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "Unreadable".into(),
+            note: Some(cut(&note)),
+            action: "Read".into(),
+            secondary: None,
+        };
+        let about = ObjectReference {
+            api_version: Some(K::api_version(&()).into()),
+            kind: Some(K::kind(&()).into()),
+            name: bad.metadata.name.clone(),
+            namespace: bad.metadata.namespace,
+            uid: bad.metadata.uid,
+            ..ObjectReference::default()
+        };
+        self.publish(event, about, bad.metadata.name.unwrap_or_default());
+    }
+
+    fn publish(&self, event: Event, about: ObjectReference, name: String) {
+        let (recorder, metrics) = (self.recorder.clone(), self.metrics.clone());
         tokio::spawn(async move {
             match recorder.publish(&event, &about).await {
                 Ok(()) => metrics.wrote("Event"),
-                Err(error) => tracing::warn!(promotion = name, %error, "cannot send an event"),
+                Err(error) => tracing::warn!(name, %error, "cannot send an event"),
             }
         });
     }

@@ -19,8 +19,9 @@ use tokio::task::JoinSet;
 
 use super::cause::{self, Cause};
 use super::connect;
+use super::guard::Unreadable;
 use super::stream::{Guarded, Seen, follow};
-use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind};
+use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 
 /// How often a cluster is asked whether it answers.
@@ -92,7 +93,7 @@ impl Session {
             let found = match seen {
                 Seen::Listed(secrets) => secrets.into_iter().next(),
                 Seen::Applied(secret) => Some(secret),
-                Seen::Deleted(_) => None,
+                Seen::Deleted(_) | Seen::Unreadable(_) => None,
                 Seen::Failed(error) => {
                     // What was read before stays good; only a first reading is missed.
                     let why = format!("Secret {full} cannot be read: {}", cause_of_secret(&key, &error));
@@ -327,8 +328,11 @@ impl Scope<'_> {
                     return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), kept)));
                 }
                 Seen::Applied((key, Some(fact))) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Applied((key, None)) | Seen::Deleted((key, _)) => {
-                    return listening(tell(ClusterEvent::Deleted(key)));
+                Seen::Applied((key, None)) => return listening(tell(ClusterEvent::Deleted(key))),
+                Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. }) => {
+                    let (namespace, name) = (metadata.namespace, metadata.name);
+                    let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+                    return listening(tell(ClusterEvent::Deleted(ObjectKey { kind, namespace, name })));
                 }
                 Seen::Failed(error) => error,
             };

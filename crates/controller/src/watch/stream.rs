@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::{StreamExt, pin_mut};
+use kube::api::ObjectMeta;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::guard::Guard;
+use super::guard::{Guard, Unreadable};
 
 /// An API whose unreadable objects do not break the stream.
 pub type Guarded<K> = Api<Guard<K>>;
@@ -23,7 +24,9 @@ pub enum Seen<T> {
     /// This one is there, or has changed.
     Applied(T),
     /// This one is gone.
-    Deleted(T),
+    Deleted(ObjectMeta),
+    /// This one is there and cannot be read: why. What was known of it is not true any more.
+    Unreadable(Unreadable),
     /// It does not work now; it goes on trying.
     Failed(watcher::Error),
 }
@@ -42,31 +45,34 @@ pub async fn follow<K, T, E>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let keep = |object: Guard<K>| match object.0 {
-        Ok(object) => trim(object),
-        Err(bad) => {
-            let (name, namespace) = (bad.metadata.name, bad.metadata.namespace);
-            tracing::warn!(name, namespace, error = %bad.error, "skipping an object that cannot be read");
-            None
-        }
-    };
     let stream = watcher(api, config);
     pin_mut!(stream);
-    let mut listed = Vec::new();
+    let (mut listed, mut unreadable) = (Vec::new(), Vec::new());
     let mut pause = Duration::from_millis(250);
     while let Some(event) = stream.next().await {
-        let seen = match event {
+        let seen: Vec<Seen<T>> = match event {
             Ok(watcher::Event::Init) => {
                 listed.clear();
+                unreadable.clear();
                 continue;
             }
             Ok(watcher::Event::InitApply(object)) => {
-                listed.extend(keep(object));
+                match object.0 {
+                    Ok(object) => listed.extend(trim(object)),
+                    Err(bad) => unreadable.push(bad),
+                }
                 continue;
             }
-            Ok(watcher::Event::InitDone) => Some(Seen::Listed(std::mem::take(&mut listed))),
-            Ok(watcher::Event::Apply(object)) => keep(object).map(Seen::Applied),
-            Ok(watcher::Event::Delete(object)) => keep(object).map(Seen::Deleted),
+            Ok(watcher::Event::InitDone) => {
+                let all = Seen::Listed(std::mem::take(&mut listed));
+                let bad = unreadable.drain(..).map(Seen::Unreadable);
+                std::iter::once(all).chain(bad).collect()
+            }
+            Ok(watcher::Event::Apply(Guard(Ok(object)))) => {
+                trim(object).map(Seen::Applied).into_iter().collect()
+            }
+            Ok(watcher::Event::Apply(Guard(Err(bad)))) => vec![Seen::Unreadable(bad)],
+            Ok(watcher::Event::Delete(object)) => vec![Seen::Deleted(object.meta().clone())],
             Err(error) => {
                 if let ControlFlow::Break(end) = tell(Seen::Failed(error)) {
                     return Some(end);
@@ -77,8 +83,14 @@ where
             }
         };
         pause = Duration::from_millis(250);
-        if let Some(ControlFlow::Break(end)) = seen.map(&mut tell) {
-            return Some(end);
+        for seen in seen {
+            if let Seen::Unreadable(bad) = &seen {
+                let (name, namespace) = (&bad.metadata.name, &bad.metadata.namespace);
+                tracing::warn!(name, namespace, error = %bad.error, "an object cannot be read, and counts as not there");
+            }
+            if let ControlFlow::Break(end) = tell(seen) {
+                return Some(end);
+            }
         }
     }
     None
