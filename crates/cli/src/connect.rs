@@ -23,7 +23,7 @@ pub struct Connect {
     #[arg(long, value_name = "NAME", global = true)]
     pub context: Option<String>,
     /// Namespace; default is that of the context
-    #[arg(short, long, value_name = "NAME", global = true)]
+    #[arg(short, long, value_name = "NAME", global = true, value_parser = namespace)]
     pub namespace: Option<String>,
     /// Act as this user
     #[arg(long = "as", value_name = "USER", global = true)]
@@ -93,6 +93,15 @@ impl Connection {
     }
 }
 
+/// A name that would be no namespace's would make another address of the request.
+fn namespace(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match !text.is_empty() && text.chars().all(fits) {
+        true => Ok(text.into()),
+        false => Err("a namespace's name is made of lower-case letters, digits and '-'".into()),
+    }
+}
+
 /// The library reads kubeconfigs by a future that never waits.
 fn now<T>(future: impl Future<Output = Result<T, KubeconfigError>>) -> Result<T, KubeconfigError> {
     futures::FutureExt::now_or_never(future).unwrap_or(Err(KubeconfigError::FindPath))
@@ -151,11 +160,18 @@ fn explain(error: &KubeconfigError, kubeconfig: Option<&Kubeconfig>) -> Failure 
             format!("the kubeconfig's context names a cluster {name} that the kubeconfig does not have"),
             None,
         ),
-        other => (format!("the kubeconfig cannot be used: {other}"), None),
+        KubeconfigError::Parse(cause) => {
+            let cause = cause.to_string();
+            let place = cause.lines().next().unwrap_or_default();
+            (format!("the kubeconfig is not YAML: {place}"), Some(NAME_ANOTHER.into()))
+        }
+        other => (format!("the kubeconfig cannot be used: {other}"), Some(NAME_ANOTHER.into())),
     };
     Failure { exit: Exit::Cluster, message, hint }
 }
 
+const NAME_ANOTHER: &str =
+    "mend the file that --kubeconfig or KUBECONFIG names (else ~/.kube/config), or name another one";
 const NAME_ONE: &str = "name one with --kubeconfig, or in the environment variable KUBECONFIG";
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::NamespaceScope;
 use kube::{Api, Resource, ResourceExt};
@@ -20,6 +21,7 @@ use crate::suggest::instead;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Which {
     /// The promotion's name; or, together with --environment, the pipeline's
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
     /// The environment that the pipeline promotes into
     #[arg(short, long, value_name = "NAME")]

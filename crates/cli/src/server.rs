@@ -38,9 +38,21 @@ fn answered(status: &Status) -> Failure {
     match status.code {
         401 => Failure::new(Exit::Cluster, "the cluster does not accept your credentials")
             .hinted("check the user of this context in your kubeconfig, or log in again"),
-        403 => Failure::new(Exit::Cluster, format!("not allowed: {said}")).hinted(
-            "ask whoever runs the cluster to allow it; kubectl auth can-i --list shows what you may do",
-        ),
+        403 => {
+            let hint = match said.contains("at the cluster scope") {
+                true => {
+                    "name a namespace with -n in place of -A, or ask whoever runs the cluster to allow it"
+                }
+                false => {
+                    "ask whoever runs the cluster to allow it; kubectl auth can-i --list shows what you may do"
+                }
+            };
+            Failure::new(Exit::Cluster, format!("not allowed: {said}")).hinted(hint)
+        }
+        400 if said.contains("expected: ") => {
+            Failure::new(Exit::Usage, format!("the labels cannot be read: {said}"))
+                .hinted("write them as app=podinfo,team!=web or 'team in (web, sales)'")
+        }
         404 if is_missing(status) => Failure::new(Exit::NotFound, said),
         404 => Failure::new(Exit::Cluster, NO_CRDS)
             .hinted("install them: sluice crds | kubectl apply --server-side -f -"),

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use kube::api::{DynamicObject, ObjectMeta};
-use kube::core::{ApiResource, NamespaceScope};
+use kube::api::{ListParams, ObjectMeta};
+use kube::core::NamespaceScope;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::read::{lean_metadata, read, whole};
+use self::read::{lean_metadata, objects, read, seen_in};
 use crate::connect::{Connect, Connection};
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat, Format};
 use crate::sign::{Io, Sign};
 use crate::table::{Row, Table};
@@ -33,11 +33,15 @@ use crate::table::{Row, Table};
   sluice get pipelines
   sluice get pipelines -A
 
+  # Those of one team
+  sluice get pipelines -A -l team=web
+
   # What runs where
   sluice get targets podinfo -n apps
 
   # What was and is being promoted, as it happens
   sluice get promotions --pipeline podinfo -n apps -w")]
+#[command(subcommand_value_name = "pipelines|promotions|targets")]
 pub struct Get {
     #[command(subcommand)]
     what: What,
@@ -64,6 +68,9 @@ pub(crate) struct View {
     /// Look in all namespaces
     #[arg(short = 'A', long, global = true)]
     all_namespaces: bool,
+    /// Only those with these labels, such as app=podinfo,team!=web; for targets, the pipelines' labels
+    #[arg(short = 'l', long, value_name = "LABELS", global = true)]
+    selector: Option<String>,
     /// What to print: table, wide, json, yaml or name
     #[arg(
         short,
@@ -97,6 +104,11 @@ impl View {
     fn shape(&self) -> Shape {
         Shape { wide: self.output == Format::Wide, namespaces: self.all_namespaces }
     }
+
+    /// What a list is asked for.
+    fn params(&self) -> ListParams {
+        ListParams { label_selector: self.selector.clone(), ..ListParams::default().match_any() }
+    }
 }
 
 /// Said of what has no status.
@@ -112,8 +124,8 @@ pub(crate) trait Listing {
         + Send
         + 'static;
 
-    /// The columns of the kind's definition that hold all a plain table shows; none where that does
-    /// not suffice.
+    /// The columns of the kind's definition that hold all a table shows; none where that does not
+    /// suffice.
     const CELLS: &'static [&'static str] = &[];
 
     /// An object from an API server's row with [`Listing::CELLS`], in their order.
@@ -166,6 +178,13 @@ pub(crate) async fn run(args: &Get, io: &mut Io<'_>) -> Outcome {
 
 async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
     let view = &args.view;
+    if let (Some(name), Some(_)) = (listing.name(), &view.selector) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{name} is one by its name, and --selector picks many"),
+        )
+        .hinted("leave one of them out"));
+    }
     let patience = (!view.watch).then_some(Duration::from_secs(30));
     let connection = args.connect.open(patience)?;
     if view.watch {
@@ -189,7 +208,7 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
 /// What the listing wants of what there is, in its order.
 async fn see<L: Listing>(listing: &L, view: &View, connection: &Connection) -> Outcome<Vec<L::Seen>> {
     let mut seen = None;
-    if listing.name().is_none() && view.output != Format::Wide && !L::CELLS.is_empty() {
+    if listing.name().is_none() && !L::CELLS.is_empty() {
         seen = read::columns::<L>(connection, view).await?;
     }
     let mut seen = match seen {
@@ -234,11 +253,9 @@ async fn documents<L: Listing>(
     connection: &Connection,
     io: &mut Io<'_>,
 ) -> Outcome {
-    let resource = ApiResource::erase::<L::Seen>(&());
-    let objects: Vec<DynamicObject> = read(connection, listing, view, &resource).await?;
     let mut documents = Vec::new();
-    for object in objects {
-        let (value, seen) = whole::<L>(object)?;
+    for value in objects(connection, listing, view).await? {
+        let seen = seen_in::<L>(&value)?;
         if listing.wants(&seen) {
             documents.extend(listing.documents(value, &seen));
         }
@@ -248,9 +265,13 @@ async fn documents<L: Listing>(
 }
 
 fn nothing<L: Listing>(listing: &L, view: &View, connection: &Connection) -> String {
+    let labels = view.selector.as_ref().map(|labels| format!(" with labels {labels}")).unwrap_or_default();
     match view.all_namespaces {
-        true => format!("no {} found", listing.shows()),
-        false => format!("no {} found in namespace {}", listing.shows(), connection.namespace),
+        true => format!("no {}{labels} found", listing.shows()),
+        false => {
+            let here = &connection.namespace;
+            format!("no {}{labels} found in namespace {here}; -A looks in all of them", listing.shows())
+        }
     }
 }
 

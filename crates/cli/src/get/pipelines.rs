@@ -1,6 +1,7 @@
 //! `sluice get pipelines`: one line a pipeline, with what each environment runs.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -27,6 +28,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get pipelines -A -w")]
 pub(crate) struct Pipelines {
     /// Only this one
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
 }
 
@@ -72,15 +74,16 @@ struct Said {
 
 impl Listing for Pipelines {
     type Seen = Seen;
-    const CELLS: &'static [&'static str] = &["Application", "Environments", "Ready", "Promoting", "Status"];
+    const CELLS: &'static [&'static str] =
+        &["Application", "Environments", "Ready", "Promoting", "Status", "Suspended"];
 
     fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<Seen> {
-        let [name, environments, ready, promoting, message] = fields(cells);
+        let [name, environments, ready, promoting, message, suspended] = fields(cells);
         let known = !ready.is_empty();
         let said = Said { type_: "Ready".into(), status: ready, message };
         Some(Seen {
             metadata,
-            spec: Spec { app_ref: Some(App { name }), ..Spec::default() },
+            spec: Spec { suspend: suspended == "true", app_ref: Some(App { name }) },
             status: Some(Status {
                 conditions: known.then_some(said).into_iter().collect(),
                 summary: Some(Summary { environments, promoting }),

@@ -1,6 +1,7 @@
 //! `sluice get promotions`: one line a promotion, the newest at the bottom, as in a log.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -26,6 +27,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
 pub(crate) struct Promotions {
     /// Only this one
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Only those of this pipeline
     #[arg(long, value_name = "NAME")]
@@ -72,14 +74,17 @@ struct Request {
 
 impl Listing for Promotions {
     type Seen = Seen;
-    const CELLS: &'static [&'static str] = &["Pipeline", "Environment", "Revision", "Phase"];
+    const CELLS: &'static [&'static str] =
+        &["Pipeline", "Environment", "Revision", "Phase", "Attempts", "Approved By", "Message", "Link"];
 
     fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<Seen> {
-        let [pipeline, environment, revision, phase] = fields(cells);
+        let [pipeline, environment, revision, phase, attempts, by, message, url] = fields(cells);
+        let approval = Some(Approval { by, ..Approval::default() });
+        let (attempts, change_request) = (attempts.parse().unwrap_or_default(), Some(Request { url }));
         Some(Seen {
             metadata,
-            spec: Spec { pipeline, environment, revision, approval: None },
-            status: Some(Status { phase, ..Status::default() }),
+            spec: Spec { pipeline, environment, revision, approval },
+            status: Some(Status { phase, message, attempts, change_request }),
         })
     }
 

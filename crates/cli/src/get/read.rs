@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use kube::api::{DynamicObject, GetParams, ListParams, ObjectMeta};
-use kube::core::{NamespaceScope, Request};
+use kube::core::{ApiResource, NamespaceScope, Request};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -40,7 +40,7 @@ where
 {
     let api: Api<K> = api(connection, view, resource);
     let Some(name) = listing.name() else {
-        let objects = api.list(&ListParams::default().match_any()).await;
+        let objects = api.list(&view.params()).await;
         return Ok(objects.map_err(|e| connection.explain(e))?.items);
     };
     let found = match view.all_namespaces {
@@ -75,16 +75,59 @@ pub(super) fn lean_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     Ok(ObjectMeta { name, namespace, generation, creation_timestamp, ..ObjectMeta::default() })
 }
 
-/// An object as it is printed, without the bookkeeping of field managers, and as it is seen.
-pub(super) fn whole<L: Listing>(mut object: DynamicObject) -> Outcome<(Value, L::Seen)> {
+fn unreadable(error: serde_json::Error) -> Failure {
+    Failure::new(Exit::Error, format!("the cluster's answer cannot be read: {error}"))
+        .hinted("the definitions in the cluster may be of another version: compare with `sluice crds`")
+}
+
+/// An object as it is printed, without the bookkeeping of field managers.
+pub(super) fn whole(mut object: DynamicObject) -> Outcome<Value> {
     object.metadata.managed_fields = None;
-    let unreadable = |e: serde_json::Error| {
-        Failure::new(Exit::Error, format!("the cluster's answer cannot be read: {e}"))
-            .hinted("the definitions in the cluster may be of another version: compare with `sluice crds`")
-    };
-    let value = serde_json::to_value(&object).map_err(unreadable)?;
-    let seen = L::Seen::deserialize(&value).map_err(unreadable)?;
-    Ok((value, seen))
+    serde_json::to_value(&object).map_err(unreadable)
+}
+
+/// An object as it is seen.
+pub(super) fn seen_in<L: Listing>(object: &Value) -> Outcome<L::Seen> {
+    L::Seen::deserialize(object).map_err(unreadable)
+}
+
+/// Reads what is asked for as it is printed. A list is read as it stands there: by way of a type,
+/// each object would be made three times.
+pub(super) async fn objects<L: Listing>(
+    connection: &Connection,
+    listing: &L,
+    view: &View,
+) -> Outcome<Vec<Value>> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<Value>,
+    }
+    if listing.name().is_some() {
+        let resource = ApiResource::erase::<L::Seen>(&());
+        let found: Vec<DynamicObject> = read(connection, listing, view, &resource).await?;
+        return found.into_iter().map(whole).collect();
+    }
+    let mut list: List =
+        serde_json::from_str(&list_text::<L>(connection, view, None).await?).map_err(unreadable)?;
+    for metadata in list.items.iter_mut().filter_map(|object| object["metadata"].as_object_mut()) {
+        metadata.remove("managedFields");
+    }
+    Ok(list.items)
+}
+
+/// What the API server says when it is asked for a list, in the form that `accept` names.
+async fn list_text<L: Listing>(
+    connection: &Connection,
+    view: &View,
+    accept: Option<&'static str>,
+) -> Outcome<String> {
+    let namespace = (!view.all_namespaces).then_some(connection.namespace.as_str());
+    let built = Request::new(L::Seen::url_path(&(), namespace)).list(&view.params());
+    let mut request = built.map_err(|e| connection.explain(kube::Error::BuildRequest(e)))?;
+    if let Some(form) = accept.and_then(|form| form.parse().ok()) {
+        request.headers_mut().insert("accept", form);
+    }
+    connection.client.request_text(request).await.map_err(|e| connection.explain(e))
 }
 
 /// A list as the API server itself makes a table of it, with the columns of the definition.
@@ -112,21 +155,16 @@ struct RowObject {
     metadata: ObjectMeta,
 }
 
-/// Reads a list by the server's own table, which holds all that a plain table shows. For 2,000
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// Reads a list by the server's own table, which holds all that a table shows. For 2,000
 /// pipelines that is a fifth of the time of the whole objects. None where the definition in the
 /// cluster has other columns.
 pub(super) async fn columns<L: Listing>(
     connection: &Connection,
     view: &View,
 ) -> Outcome<Option<Vec<L::Seen>>> {
-    let namespace = (!view.all_namespaces).then_some(connection.namespace.as_str());
-    let url = L::Seen::url_path(&(), namespace);
-    let built = Request::new(url).list(&ListParams::default().match_any());
-    let mut request = built.map_err(|e| connection.explain(kube::Error::BuildRequest(e)))?;
-    if let Ok(table) = "application/json;as=Table;v=v1;g=meta.k8s.io".parse() {
-        request.headers_mut().insert("accept", table);
-    }
-    let text = connection.client.request_text(request).await.map_err(|e| connection.explain(e))?;
+    let text = list_text::<L>(connection, view, Some(TABLE)).await?;
     let Ok(table) = serde_json::from_str::<ServerTable>(&text) else { return Ok(None) };
     let place = |wanted: &&str| table.column_definitions.iter().position(|c| c.name == **wanted);
     let Some(places) = L::CELLS.iter().map(place).collect::<Option<Vec<usize>>>() else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! `sluice get targets`: what runs where, one line a workload, in words that need no other command.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -25,7 +26,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get targets -A")]
 pub(crate) struct Targets {
     /// Only those of this pipeline
-    #[arg(value_name = "PIPELINE")]
+    #[arg(value_name = "PIPELINE", value_parser = NonEmptyStringValueParser::new())]
     pipeline: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
-use super::read::{api, whole};
+use super::read::{api, seen_in, whole};
 use super::{Listing, View, nothing};
 use crate::connect::Connection;
 use crate::exit::{Failure, Outcome};
@@ -49,6 +49,7 @@ pub(super) async fn run<L: Listing>(
     io: &mut Io<'_>,
 ) -> Outcome {
     let mut config = watcher::Config::default().any_semantic();
+    config.label_selector.clone_from(&view.selector);
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
@@ -124,7 +125,8 @@ impl<L: Listing> Shown<'_, L> {
         let (mut values, mut seen) = (Vec::new(), Vec::new());
         for object in objects {
             let (key, version) = (key(&object), object.resource_version());
-            let (value, s) = whole::<L>(object)?;
+            let value = whole(object)?;
+            let s = seen_in::<L>(&value)?;
             let last = self.last.entry(key);
             if !self.listing.wants(&s) || matches!(&last, Entry::Occupied(o) if o.get().version == version) {
                 continue;

@@ -66,3 +66,37 @@ async fn a_cluster_that_is_away_is_a_sentence() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn names_that_can_be_nobodys_never_reach_the_cluster() -> Result<()> {
+    let hub = servers().await?.hub.kubeconfig_path();
+    for (arguments, says) in [
+        (&["get", "pipelines", "-n", "a/b"][..], "lower-case letters, digits and '-'"),
+        (&["get", "pipelines", "-n", ""], "lower-case letters, digits and '-'"),
+        (&["get", "pipelines", ""], "a value is required for '[NAME]'"),
+        (&["approve", ""], "a value is required for '<NAME>'"),
+        (&["get", "pods"], "<pipelines|promotions|targets>"),
+    ] {
+        let ran = sluice_as(&hub, arguments).await;
+        assert_eq!(ran.exit, Exit::Usage, "{arguments:?} {ran:?}");
+        assert!(ran.err.contains(says), "{arguments:?} {ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_may_not_look_everywhere_is_told_of_one_namespace() -> Result<()> {
+    let eve = servers().await?.hub.user("eve", None)?;
+    let ran = with(&eve, &["get", "pipelines", "-A"]).await?;
+    assert_eq!(ran.exit, Exit::Cluster);
+    assert!(ran.err.contains("name a namespace with -n in place of -A"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_broken_kubeconfig_is_told_in_a_line() -> Result<()> {
+    let ran = with("not: [yaml", &["get", "pipelines"]).await?;
+    assert_eq!(ran.exit, Exit::Cluster);
+    assert!(ran.err.starts_with("✗ the kubeconfig is not YAML: ") && ran.err.lines().count() == 2, "{ran:?}");
+    Ok(())
+}

@@ -41,6 +41,39 @@ async fn pipelines_are_listed_in_every_form() -> Result<()> {
 }
 
 #[tokio::test]
+async fn labels_pick_some() -> Result<()> {
+    let place = place("get-labels").await?;
+    for (name, team) in [("podinfo", "web"), ("shop", "sales")] {
+        place.pipeline(name, running("6.1.8", "6.1.6")).await?;
+        place.label(name, team).await?;
+    }
+    for form in ["table", "wide", "name", "json", "yaml"] {
+        let some = place.sluice(&["get", "pipelines", "-l", "team=web", "-o", form]).await;
+        assert!(some.out.contains("podinfo") && !some.out.contains("shop"), "{form}: {some:?}");
+    }
+    let targets = place.sluice(&["get", "targets", "-l", "team!=web", "--no-headers"]).await;
+    assert!(
+        targets.out.lines().count() == 4 && targets.out.lines().all(|l| l.starts_with("shop")),
+        "{targets:?}"
+    );
+    let none = place.sluice(&["get", "pipelines", "--selector", "team=x"]).await;
+    insta::assert_snapshot!(none.err, @"no pipelines with labels team=x found in namespace get-labels; -A looks in all of them");
+    let odd = place.sluice(&["get", "pipelines", "-l", "team=a=b"]).await;
+    assert_eq!(odd.exit, Exit::Usage);
+    insta::assert_snapshot!(odd.err, @"
+    ✗ the labels cannot be read: found '=', expected: ',' or 'end of string'
+      write them as app=podinfo,team!=web or 'team in (web, sales)'
+    ");
+    let both = place.sluice(&["get", "pipeline", "podinfo", "-l", "team=web"]).await;
+    assert_eq!(both.exit, Exit::Usage);
+    insta::assert_snapshot!(both.err, @"
+    ✗ podinfo is one by its name, and --selector picks many
+      leave one of them out
+    ");
+    Ok(())
+}
+
+#[tokio::test]
 async fn data_is_the_object_as_it_is_stored_without_bookkeeping() -> Result<()> {
     let place = place("get-data").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
@@ -94,7 +127,7 @@ async fn promotions_can_be_narrowed() -> Result<()> {
     insta::assert_snapshot!(prod.steady(), @"two podinfo prod 6.1.8 Pending AGE 0 - - waits for approval");
     let none = place.sluice(&["get", "promotions", "--pipeline", "other"]).await;
     assert_eq!((none.exit, none.out.as_str()), (Exit::Ok, ""));
-    assert_eq!(none.err, "no promotions found in namespace get-promotions\n");
+    assert_eq!(none.err, "no promotions found in namespace get-promotions; -A looks in all of them\n");
     Ok(())
 }
 

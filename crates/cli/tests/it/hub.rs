@@ -175,6 +175,14 @@ impl Place {
         Ok(())
     }
 
+    /// Gives a pipeline the label `team`.
+    pub async fn label(&self, name: &str, team: &str) -> Result<()> {
+        let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &self.namespace);
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"team": team}}}));
+        api.patch(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
     /// A promotion of podinfo.
     pub async fn promotion(&self, name: &str, environment: &str, status: Value) -> Result<()> {
         let api = self.promotions();
