@@ -27,14 +27,19 @@ pub fn help(options: &Options, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// `sluice get pipelines` on the whole fleet.
-pub fn list(options: &Options, fleet: &Fleet, table: &mut Table) -> Result<()> {
+/// `sluice get` on the whole fleet, which has a promotion for each pipeline by then.
+pub async fn list(options: &Options, fleet: &Fleet, table: &mut Table) -> Result<()> {
+    fleet.make_promotions().await?;
     let kubeconfig = fleet.cluster.kubeconfig_path();
     let kubeconfig = kubeconfig.to_str().context("a path that is not text")?;
-    let arguments = ["get", "pipelines", "-A", "--kubeconfig", kubeconfig];
-    let (middle, text) = several(10, || run(&options.sluice, &arguments))?;
-    let what = format!("sluice get pipelines on {}", fleet.size);
-    table.add(&what, "≤ 0.5 s", text, Verdict::of(middle <= Duration::from_millis(500)));
+    for what in ["pipelines", "promotions", "targets"] {
+        for form in ["table", "wide", "json", "yaml"] {
+            let arguments = ["get", what, "-A", "-o", form, "--kubeconfig", kubeconfig];
+            let (middle, text) = several(10, || run(&options.sluice, &arguments))?;
+            let row = format!("sluice get {what} -o {form} on {}", fleet.size);
+            table.add(&row, "≤ 0.5 s", text, Verdict::of(middle <= Duration::from_millis(500)));
+        }
+    }
     Ok(())
 }
 

@@ -95,6 +95,18 @@ impl Fleet {
         self.make("pipelines", self.size, all).await
     }
 
+    /// A promotion of each pipeline that has ended long ago.
+    pub async fn make_promotions(&self) -> Result<()> {
+        let url = format!("{SLUICE}/namespaces/{PLACE}/promotions");
+        let all = self.applications().map(async |a| {
+            let name = format!("{a}-prod-6-1-4");
+            write(&self.client, Method::POST, &url, &objects::promotion(&a, &name)).await?;
+            let status = format!("{url}/{name}/status");
+            write(&self.client, Method::PATCH, &status, &objects::succeeded()).await
+        });
+        self.make("promotions", self.size, all).await
+    }
+
     async fn make<F>(&self, what: &str, n: usize, all: impl Iterator<Item = F>) -> Result<()>
     where
         F: Future<Output = Result<()>>,

@@ -83,7 +83,7 @@ async fn on_a_fleet(options: &Options, plane: &ControlPlane, table: &mut Table) 
         }
     }
     if options.wants(Row::List) {
-        commands::list(options, &fleet, table)?;
+        commands::list(options, &fleet, table).await?;
     }
     Ok(())
 }

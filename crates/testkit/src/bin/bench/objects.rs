@@ -150,3 +150,31 @@ pub fn pipeline(application: &str, place: &str, environments: &[&str], promotion
         },
     })
 }
+
+/// A promotion of an application into prod.
+pub fn promotion(application: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1",
+        "kind": "Promotion",
+        "metadata": {"name": name},
+        "spec": {
+            "pipeline": application,
+            "environment": "prod",
+            "revision": "6.1.4",
+            "facets": {format!("HelmRelease/{application}:chart"): "6.1.4"},
+            "evidence": [{"environment": "staging", "target": "eu", "at": "2026-11-20T10:00:00Z"}],
+            "approval": {"by": "jane", "at": "2026-11-20T11:00:00Z"},
+        },
+    })
+}
+
+/// What came of it.
+pub fn succeeded() -> Value {
+    json!({"status": {
+        "phase": "Succeeded",
+        "reason": "Succeeded",
+        "message": "every target runs it, healthily",
+        "times": {"Pending": "2026-11-20T10:00:00Z", "Succeeded": "2026-11-20T11:10:00Z"},
+        "commit": "1eabc9a41ca088515cab83f1cce49eb43e84b67f",
+    }})
+}
