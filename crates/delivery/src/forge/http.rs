@@ -19,6 +19,8 @@ use crate::stats::Counters;
 
 /// So many answers are remembered for conditional calls.
 const REMEMBERED: usize = 20_000;
+/// How long a call may take, where the deadline of git leaves so much.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// No answer that matters is longer.
 const LONGEST: usize = 16 << 20;
 
@@ -35,7 +37,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(counters: Arc<Counters>, deadline: Duration) -> Self {
         let (clients, paused, seen) = Default::default();
-        Shared { counters, deadline, clients, paused, seen }
+        Shared { counters, deadline: deadline.min(PATIENCE), clients, paused, seen }
     }
 }
 
@@ -341,7 +343,7 @@ fn client(name: &str, credentials: &Credentials, shared: &Shared) -> Result<Clie
     if let Some(client) = lock(&shared.clients).get(&key) {
         return Ok(client.clone());
     }
-    let made = tls::client(credentials.ca_file.as_deref(), shared.deadline.min(Duration::from_secs(30)))
+    let made = tls::client(credentials.ca_file.as_deref(), shared.deadline)
         .map_err(|says| ForgeError::BadCaFile { forge: name.into(), says })?;
     lock(&shared.clients).insert(key, made.clone());
     Ok(made)
@@ -370,6 +372,12 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_that_takes_too_long_is_told_its_own_deadline() {
+        let of = |git| Shared::new(Arc::default(), Duration::from_secs(git)).deadline;
+        assert_eq!((of(120), of(5)), (PATIENCE, Duration::from_secs(5)));
+    }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
