@@ -44,7 +44,8 @@ async fn commit(
             let earlier = if base.carries(&order.promotion) {
                 Some(base.id.clone())
             } else {
-                cache.find_promotion(&inner.git, access, &inner.counters, branch, &order.promotion).await?
+                let at = (branch, &base);
+                cache.find_promotion(&inner.git, access, &inner.counters, at, &order.promotion).await?
             };
             if let Some(commit) = earlier {
                 return Ok(Delivered::Committed { commit });

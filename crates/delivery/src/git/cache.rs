@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStdout;
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::history::History;
 use super::run::Call;
 use super::{Access, Commit, Git, GitError, hex_hash};
 use crate::stats::Counters;
@@ -24,7 +25,8 @@ pub(crate) struct Repository {
 
 impl Repository {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Repository { cache: Mutex::new(Cache { dir, trusted: false, fresh: false, scanned: HashMap::new() }) }
+        let scanned = HashMap::new();
+        Repository { cache: Mutex::new(Cache { dir, trusted: false, fresh: false, scanned, history: None }) }
     }
 
     pub(crate) async fn lock(&self) -> MutexGuard<'_, Cache> {
@@ -41,6 +43,8 @@ pub(crate) struct Cache {
     fresh: bool,
     /// For each YAML file that was ever read, by the hash of its content, whether it has markers.
     pub(super) scanned: HashMap<u128, bool>,
+    /// Of the branch where an earlier try was last looked for.
+    pub(super) history: Option<History>,
 }
 
 /// The two commits that a delivery starts from.
@@ -100,7 +104,9 @@ impl Cache {
         }
         counters.fetches.fetch_add(1, Ordering::Relaxed);
         git.run(Call::remote(&self.dir, access, args)).await?;
-        self.read_tips(git, access, &base_ref, head_ref.as_deref(), base).await
+        let fetched = self.read_tips(git, access, &base_ref, head_ref.as_deref(), base).await?;
+        self.history = self.history.take().and_then(|history| history.onto(&fetched.base));
+        Ok(fetched)
     }
 
     async fn read_tips(

@@ -48,8 +48,12 @@ pub(crate) const TRAILER: &str = "Sluice-Promotion";
 
 /// Whether a commit message has the trailer for this promotion. Squashed commits have it anywhere.
 pub(crate) fn carries(message: &str, promotion: &str) -> bool {
-    let wanted = format!("{TRAILER}: {promotion}");
-    message.lines().any(|line| line.trim() == wanted)
+    carried(message).any(|carried| carried == promotion)
+}
+
+/// The promotions that a commit message has a trailer for.
+fn carried(message: &str) -> impl Iterator<Item = &str> {
+    message.lines().filter_map(|line| line.trim().strip_prefix(TRAILER)?.strip_prefix(": "))
 }
 
 /// SHA-256 of some bytes, in hexadecimal.

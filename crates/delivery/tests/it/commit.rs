@@ -64,6 +64,34 @@ async fn a_second_try_finds_the_commit_of_the_first() {
 }
 
 #[tokio::test]
+async fn one_look_at_the_history_serves_all_second_tries() {
+    let files: Vec<(String, String)> = (0..4)
+        .map(|i| (format!("{i}.yaml"), yaml("6.1.5").replace(":prod", &format!(":prod-{i}"))))
+        .collect();
+    let borrowed: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let (_server, repo) = server(&borrowed);
+    let orders = (0..4).map(|i| Order {
+        promotion: format!("apps/podinfo-prod-{i}"),
+        environment: format!("prod-{i}"),
+        ..again(&to_main(&repo, "6.1.8"))
+    });
+    let orders: Vec<Order> = orders.collect();
+    // The first was delivered before the process died.
+    let Delivered::Committed { commit } = bench().delivery.deliver(&orders[0]).await.unwrap() else {
+        panic!()
+    };
+    let bench = bench();
+    for order in &orders[1..] {
+        assert!(matches!(bench.delivery.deliver(order).await.unwrap(), Delivered::Committed { .. }));
+    }
+    let done = bench.delivery.deliver(&orders[0]).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit });
+    assert_eq!(repo.log("main").unwrap().len(), 5);
+    let stats = bench.delivery.stats();
+    assert_eq!((stats.git_fetches, stats.git_pushes), (4 + 1, 3));
+}
+
+#[tokio::test]
 async fn a_push_whose_answer_got_lost_is_not_repeated() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, order) = (bench(), to_main(&repo, "6.1.8"));
