@@ -49,11 +49,7 @@ pub(crate) async fn apply_in(
     namespace: &str,
     mut objects: Vec<Value>,
 ) -> Result<Vec<DynamicObject>> {
-    objects.sort_by_key(|object| match object["kind"].as_str() {
-        Some("CustomResourceDefinition") => 0,
-        Some("Namespace") => 1,
-        _ => 2,
-    });
+    sort(&mut objects);
     let brings_kinds = objects.first().is_some_and(|o| o["kind"] == "CustomResourceDefinition");
     let mut kinds = HashMap::new();
     let mut applied = Vec::with_capacity(objects.len());
@@ -74,6 +70,15 @@ pub(crate) async fn apply_in(
         applied.push(done.map_err(plainly).with_context(|| format!("cannot apply {name}"))?);
     }
     Ok(applied)
+}
+
+/// Puts what others need first.
+pub(crate) fn sort(objects: &mut [Value]) {
+    objects.sort_by_key(|object| match object["kind"].as_str() {
+        Some("CustomResourceDefinition") => 0,
+        Some("Namespace") => 1,
+        _ => 2,
+    });
 }
 
 async fn resolve(client: &Client, types: &TypeMeta, wait: bool) -> Result<(ApiResource, ApiCapabilities)> {

@@ -5,7 +5,7 @@ use super::{deployment, helm, kind, kustomization, source};
 use anyhow::Result;
 use futures::StreamExt;
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject};
+use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -45,8 +45,8 @@ pub(crate) async fn run(world: Arc<World>) {
 }
 
 fn controller(world: &World, resource: &ApiResource) -> Controller<DynamicObject> {
-    let api: Api<DynamicObject> = Api::all_with(world.client.clone(), resource);
-    Controller::new_with(api, watcher::Config::default(), resource.clone()).trigger_backoff(Steady)
+    Controller::new_with(world.watched(resource), watcher::Config::default(), resource.clone())
+        .trigger_backoff(Steady)
 }
 
 /// Lets a controller look again at what names a source when that source has changed.
@@ -56,7 +56,7 @@ fn following(
     resource: &ApiResource,
 ) -> Controller<DynamicObject> {
     for kind in ["GitRepository", "OCIRepository"] {
-        let api: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind::source(kind));
+        let api = world.watched(&kind::source(kind));
         let (store, resource) = (controller.store(), resource.clone());
         let concerned = move |source: DynamicObject| concerned(&store, &resource, kind, &source);
         let config = watcher::Config::default();

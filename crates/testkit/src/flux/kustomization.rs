@@ -210,18 +210,30 @@ impl Run<'_> {
         let who = self.world.credentials(self.source).await?;
         let work = move || {
             let tree = checkouts.tree(&url, &sha, who.as_ref())?;
-            anyhow::Ok(build(&tree, &spec))
+            anyhow::Ok(build(&*tree, &spec))
         };
         tokio::task::spawn_blocking(work).await?
     }
 
+    /// Applies what is not as it was applied last; Flux learns that from a dry run of each.
     async fn apply(&self, mut objects: Vec<Value>) -> Result<Vec<DynamicObject>> {
         for object in &mut objects {
             let labels = &mut object["metadata"]["labels"];
             labels["kustomize.toolkit.fluxcd.io/name"] = json!(self.object.name_any());
             labels["kustomize.toolkit.fluxcd.io/namespace"] = json!(self.namespace());
         }
-        crate::apply::apply_in(&self.world.client, APPLIER, &self.namespace(), objects).await
+        crate::apply::sort(&mut objects);
+        let known = self.world.take_applied(&self.object);
+        let known =
+            |object: &Value| known.iter().find(|(text, _)| text == object).map(|(_, done)| done.clone());
+        let changed = objects.iter().filter(|object| known(object).is_none()).cloned().collect();
+        let namespace = self.namespace();
+        let fresh = crate::apply::apply_in(&self.world.client, APPLIER, &namespace, changed).await?;
+        let mut fresh = fresh.into_iter();
+        let done: Vec<DynamicObject> =
+            objects.iter().filter_map(|object| known(object).or_else(|| fresh.next())).collect();
+        self.world.keep_applied(&self.object, objects.into_iter().zip(done.clone()).collect());
+        Ok(done)
     }
 
     /// The applied objects whose health is waited for.

@@ -17,6 +17,8 @@ pub struct Options {
     /// Whether objects get Flux's finalizer, and what they made is removed with them. Switch it
     /// off where objects are deleted after the stand-in has stopped.
     pub finalizers: bool,
+    /// The one namespace whose objects it looks after; all of them when there is none.
+    pub namespace: Option<String>,
 }
 
 impl Default for Options {
@@ -27,6 +29,7 @@ impl Default for Options {
             rollout: Duration::from_millis(100),
             health_timeout: Duration::from_secs(300),
             finalizers: true,
+            namespace: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// User and password for a git server.
@@ -19,18 +19,21 @@ type References = HashMap<String, String>;
 /// Whom is asked, and as whom.
 type Question = (String, Option<Credentials>);
 
-/// Remembers what servers said for as long as nobody needs to know better.
+/// What servers said last. All stand-ins of a process know it together: each question costs the
+/// server a process or two.
+static KNOWN: LazyLock<Mutex<HashMap<Question, (Instant, References)>>> = LazyLock::new(Mutex::default);
+
+/// Asks servers, when what they said last is too old.
 pub(crate) struct Remotes {
     client: reqwest::Client,
     fresh: Duration,
-    known: Mutex<HashMap<Question, (Instant, References)>>,
 }
 
 impl Remotes {
     pub fn new(fresh: Duration) -> Result<Remotes> {
         crate::kubeconfig::install_tls_provider();
         let client = reqwest::Client::builder().timeout(Duration::from_secs(20)).build()?;
-        Ok(Remotes { client, fresh: fresh.mul_f32(0.9), known: Mutex::default() })
+        Ok(Remotes { client, fresh: fresh.mul_f32(0.9) })
     }
 
     /// The commit that a reference such as `refs/heads/main` points to.
@@ -44,13 +47,13 @@ impl Remotes {
 
     async fn references(&self, url: &str, who: Option<&Credentials>) -> Result<References> {
         let key = (url.to_owned(), who.cloned());
-        if let Some((when, references)) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+        if let Some((when, references)) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
             && when.elapsed() < self.fresh
         {
             return Ok(references.clone());
         }
         let references = self.ask(url, who).await?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key, (Instant::now(), references.clone()));
         Ok(references)
     }

@@ -19,7 +19,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Starts it on the cluster of a kubeconfig, for all namespaces. One a cluster: two would
+    /// Starts it on the cluster of a kubeconfig. One a cluster, or one a namespace of it: two would
     /// write over each other.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl StandIn {
     /// answer is tried again until it does.
     pub fn start(kubeconfig: &str, options: Options) -> Result<StandIn> {
         let faults = Arc::new(Faults::default());
-        let checkouts = Arc::new(Checkouts::new()?);
+        let checkouts = Checkouts::shared()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (told, outcome) = mpsc::channel();

@@ -20,7 +20,11 @@ pub(crate) struct World {
     pub remotes: Remotes,
     pub checkouts: Arc<Checkouts>,
     attempts: Mutex<HashMap<String, String>>,
+    applied: Mutex<HashMap<String, Vec<Applied>>>,
 }
+
+/// What an object was applied as, and what came of it.
+type Applied = (Value, DynamicObject);
 
 impl World {
     pub fn new(
@@ -30,11 +34,20 @@ impl World {
         checkouts: Arc<Checkouts>,
     ) -> Result<World> {
         let remotes = Remotes::new(options.git_poll)?;
-        Ok(World { client, options, faults, remotes, checkouts, attempts: Mutex::default() })
+        let (attempts, applied) = Default::default();
+        Ok(World { client, options, faults, remotes, checkouts, attempts, applied })
     }
 
     pub fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, resource)
+    }
+
+    /// The objects of a kind that this stand-in looks after.
+    pub fn watched(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        match &self.options.namespace {
+            Some(namespace) => self.api(resource, namespace),
+            None => Api::all_with(self.client.clone(), resource),
+        }
     }
 
     /// Whether this very thing was tried for an object already. A watch tells of our own writes,
@@ -47,6 +60,17 @@ impl World {
     pub fn note(&self, object: &DynamicObject, what: &str) {
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.insert(object.uid().unwrap_or_default(), what.to_owned());
+    }
+
+    /// What a Kustomization has applied last; whoever takes it brings something in its place.
+    pub fn take_applied(&self, by: &DynamicObject) -> Vec<Applied> {
+        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        applied.remove(&by.uid().unwrap_or_default()).unwrap_or_default()
+    }
+
+    pub fn keep_applied(&self, by: &DynamicObject, objects: Vec<Applied>) {
+        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        applied.insert(by.uid().unwrap_or_default(), objects);
     }
 
     /// The source that a `sourceRef` or `chartRef` names, if it is there.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A git command in `folder` that sees no configuration but the repository's own.
 pub(crate) fn git(folder: &Path) -> Command {
@@ -31,21 +31,32 @@ pub(crate) fn hermetic() -> [(&'static str, &'static str); 8] {
 
 /// Runs git and returns what it wrote; `input` is its standard input.
 pub(crate) fn run(folder: &Path, args: &[&str], input: &[u8]) -> Result<Vec<u8>> {
-    let mut child = git(folder)
+    let child = git(folder)
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot run git: install it")?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input)?;
-    }
-    let output = child.wait_with_output()?;
+    let output = converse(child, input)?;
     if !output.status.success() {
         bail!("git {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(output.stdout)
+}
+
+/// Feeds a process and reads what it writes, at the same time: it may stop reading until somebody does.
+fn converse(mut child: Child, input: &[u8]) -> std::io::Result<Output> {
+    let stdin = child.stdin.take();
+    std::thread::scope(|scope| {
+        let fed = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
+        let output = child.wait_with_output()?;
+        // One that failed says why itself, and may have hung up on us.
+        match fed.join() {
+            Ok(Err(error)) if output.status.success() => Err(error),
+            _ => Ok(output),
+        }
+    })
 }
 
 /// Like [`run`] without input, for what git prints as text; the last line's end is cut off.

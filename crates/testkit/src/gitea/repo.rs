@@ -34,6 +34,9 @@ pub struct Pull {
     pub body: String,
     /// `open` or `closed`.
     pub state: String,
+    /// Whether it can be merged, as far as Gitea knows: not while it is checking that.
+    #[serde(default)]
+    pub mergeable: bool,
     /// Whether it was merged.
     #[serde(default)]
     pub merged: bool,
