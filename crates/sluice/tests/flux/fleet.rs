@@ -1,86 +1,126 @@
-//! Three leaf clusters with the stand-in for Flux, all reading one branch of one repository on
-//! Gitea: a folder for each environment.
+//! Teams with a repository each, and three leaf clusters with the stand-in for Flux that read all
+//! of them: one branch, a folder for each environment.
 
-use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, ApiResource, DynamicObject};
-use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
-use sluice_testkit::{Options, StandIn};
+use serde_json::json;
+use sluice_testkit::{ForgeRepo, GitServer, Gitea, Options, Repo, StandIn, eventually, shared_gitea};
+use tokio::task::JoinSet;
 
+use crate::history::Deliveries;
 use crate::place::{Place, SOON};
-
-static STAND_INS: OnceLock<Result<Vec<StandIn>, String>> = OnceLock::new();
 
 /// The environments, each on the leaf cluster of its name.
 pub const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
 
-/// How an application is delivered.
+/// How an application comes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A HelmRelease that a Kustomization brings.
+    /// By a HelmRelease that a Kustomization of its team brings.
     Helm,
-    /// A Kustomization with a Deployment.
+    /// By a Kustomization of its own, with a Deployment.
     Kustomize,
+}
+
+/// How a team wants its promotions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// As pull requests, on Gitea.
+    PullRequest,
+    /// As commits to the branch, on a plain git server.
+    Commit,
 }
 
 /// A test's fleet.
 pub struct Fleet {
     pub place: Place,
-    pub repo: ForgeRepo,
+    pub teams: Vec<Team>,
     shape: Shape,
+    /// They end with the test: what it leaves is no work for those that come after it.
+    _flux: Vec<StandIn>,
+}
+
+/// A team: its applications, each with a pipeline of the same name, in one repository.
+#[derive(Clone)]
+pub struct Team {
+    name: String,
+    pub applications: Vec<String>,
+    pub repo: Repo,
+    forge: Option<ForgeRepo>,
 }
 
 impl Fleet {
-    /// A repository with these applications at a version in every environment, and Flux on it.
-    pub async fn new(name: &str, shape: Shape, applications: &[&str], version: &str) -> Result<Fleet> {
+    /// Three clusters with Flux, which looks at repositories so often.
+    pub async fn new(name: &str, shape: Shape, git_poll: Duration) -> Result<Fleet> {
         let place = Place::new(name).await?;
-        let started = STAND_INS.get_or_init(|| {
-            let leaves = ENVIRONMENTS.iter().map(|e| place.leaf(e).kubeconfig());
-            let all: Result<Vec<StandIn>> = leaves.map(|k| StandIn::start(&k, Options::default())).collect();
-            all.map_err(|e| format!("{e:#}"))
-        });
-        started.as_ref().map_err(|e| anyhow::anyhow!("{e}"))?;
-        let gitea = shared_gitea().await?;
-        let mut fleet = Fleet {
-            repo: gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?,
-            place,
-            shape,
-        };
-        fleet.fill(applications, version)?;
-        let user = [("username", "x"), ("password", gitea.token()), ("token", gitea.token())];
-        fleet.place.secret("forge", &user).await?;
-        for environment in ENVIRONMENTS {
-            fleet.install(environment, applications, gitea.token()).await?;
-        }
-        Ok(fleet)
+        let namespace = Some(place.namespace.clone());
+        let options = Options { git_poll, namespace, ..Options::default() };
+        let leaves = ENVIRONMENTS.iter().map(|e| place.leaf(e).kubeconfig());
+        let flux = leaves.map(|k| StandIn::start(&k, options.clone())).collect::<Result<_>>()?;
+        Ok(Fleet { place, shape, teams: Vec::new(), _flux: flux })
     }
 
-    fn fill(&mut self, applications: &[&str], version: &str) -> Result<()> {
-        let mut files = Vec::new();
-        for application in applications {
-            for environment in ENVIRONMENTS {
-                files.push((
-                    self.path(environment, application),
-                    self.text(environment, application, version),
-                ));
+    /// A team whose applications run at a version in every environment, with their pipelines.
+    pub async fn team(&mut self, name: &str, by: By, applications: &[String], version: &str) -> Result<()> {
+        let repository = format!("{}-{name}", self.place.namespace);
+        let readme = [("README.md", "fleet\n")];
+        let (repo, forge, flux) = match by {
+            By::PullRequest => {
+                let gitea = shared_gitea().await?;
+                let user = [("username", "x"), ("password", gitea.token()), ("token", gitea.token())];
+                self.place.secret(name, &user).await?;
+                let forge = gitea.create_repo(&repository, &readme).await?;
+                ((*forge).clone(), Some(forge), (Gitea::USER, gitea.token()))
             }
+            By::Commit => {
+                let user = [("username", GitServer::USER), ("password", GitServer::PASSWORD)];
+                self.place.secret(name, &user).await?;
+                let repo = self.place.shared.git.create_repo(&repository, &readme)?;
+                (repo, None, (GitServer::FLUX, GitServer::FLUX_PASSWORD))
+            }
+        };
+        let team = Team { name: name.into(), applications: applications.to_vec(), repo, forge };
+        team.commit("all there is", &self.files(&team, &ENVIRONMENTS, version)).await?;
+        for environment in ENVIRONMENTS {
+            let applied = self.place.leaf(environment).apply_yaml(&self.flux(&team, environment, flux)).await;
+            applied.with_context(|| format!("cannot install Flux's objects in {environment}"))?;
         }
-        let borrowed: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
-        self.repo.commit("main", "all there is", &borrowed)?;
+        self.place.apply(&self.pipelines(&team)).await?;
+        self.teams.push(team);
         Ok(())
     }
 
-    /// The file of an application in an environment.
-    pub fn path(&self, environment: &str, application: &str) -> String {
+    /// A new version of all applications comes to dev, as by CI: a commit in each repository.
+    pub async fn release(&self, version: &str) -> Result<()> {
+        let mut all = JoinSet::new();
+        for team in self.teams.iter().cloned() {
+            let files = self.files(&team, &["dev"], version);
+            let message = format!("dev: {version}");
+            all.spawn(async move { team.commit(&message, &files).await });
+        }
+        while let Some(committed) = all.join_next().await {
+            committed??;
+        }
+        Ok(())
+    }
+
+    /// The path and the text of each application's file in some environments.
+    fn files(&self, team: &Team, environments: &[&str], version: &str) -> Vec<(String, String)> {
+        let all = team.applications.iter().flat_map(|a| environments.iter().map(move |e| (a, e)));
+        all.map(|(a, e)| (self.path(e, a), self.text(e, a, version))).collect()
+    }
+
+    fn path(&self, environment: &str, application: &str) -> String {
         match self.shape {
             Shape::Helm => format!("{environment}/{application}.yaml"),
             Shape::Kustomize => format!("{environment}/{application}/deployment.yaml"),
         }
     }
 
-    /// Its text, with the marker for its environment.
-    pub fn text(&self, environment: &str, application: &str, version: &str) -> String {
+    /// A file's text, with the marker for its environment.
+    fn text(&self, environment: &str, application: &str, version: &str) -> String {
         let n = &self.place.namespace;
         let marker = format!("# {{\"$promotion\": \"{n}:{application}:{environment}\"}}");
         match self.shape {
@@ -97,86 +137,79 @@ impl Fleet {
         }
     }
 
-    async fn install(&self, environment: &str, applications: &[&str], token: &str) -> Result<()> {
-        let n = &self.place.namespace;
+    /// Flux's objects for a team in an environment.
+    fn flux(&self, team: &Team, environment: &str, (user, password): (&str, &str)) -> String {
+        let (n, name) = (&self.place.namespace, &team.name);
         let mut yaml = format!(
-            "apiVersion: v1\nkind: Secret\nmetadata: {{name: git, namespace: {n}}}\nstringData: {{username: x, password: {token}}}\n---\n\
-             apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {{name: fleet, namespace: {n}}}\n\
-             spec: {{interval: 1m, url: {:?}, ref: {{branch: main}}, secretRef: {{name: git}}}}\n",
-            self.repo.url()
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {n}}}\nstringData: {{username: {user}, password: {password:?}}}\n---\n\
+             apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {{name: {name}, namespace: {n}}}\n\
+             spec: {{interval: 1m, url: {:?}, ref: {{branch: main}}, secretRef: {{name: {name}}}}}\n",
+            team.repo.url()
         );
-        let mut kustomization = |name: &str, path: &str| {
+        let mut kustomization = |own: &str, path: &str| {
             yaml += &format!(
-                "---\napiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: {n}}}\n\
-                 spec: {{interval: 1m, prune: true, path: ./{path}, sourceRef: {{kind: GitRepository, name: fleet}}}}\n"
+                "---\napiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {own}, namespace: {n}}}\n\
+                 spec: {{interval: 1m, prune: true, path: ./{path}, sourceRef: {{kind: GitRepository, name: {name}}}}}\n"
             );
         };
         match self.shape {
-            Shape::Helm => kustomization("fleet", environment),
+            Shape::Helm => kustomization(name, environment),
             Shape::Kustomize => {
-                applications.iter().for_each(|a| kustomization(a, &format!("{environment}/{a}")));
+                team.applications.iter().for_each(|a| kustomization(a, &format!("{environment}/{a}")));
             }
         }
-        let applied = self.place.leaf(environment).apply_yaml(&yaml).await;
-        applied.map(|_| ()).with_context(|| format!("cannot install Flux's objects in {environment}"))
+        yaml
     }
 
-    /// A pipeline for an application through the environments.
-    pub async fn pipeline(&self, application: &str, strategy: &str) -> Result<()> {
+    /// A pipeline for each application of a team, through all environments.
+    fn pipelines(&self, team: &Team) -> String {
         let n = &self.place.namespace;
         let (group, kind) = match self.shape {
             Shape::Helm => ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
             Shape::Kustomize => ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
         };
-        let environments: String = ENVIRONMENTS
-            .iter()
-            .map(|e| {
-                format!("  - name: {e}\n    targets: [{{namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {e}}}}}]\n")
-            })
-            .collect();
-        let yaml = format!(
-            "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {{name: {application}, namespace: {n}}}\nspec:\n  \
-             appRef: {{apiVersion: {group}, kind: {kind}, name: {application}}}\n  environments:\n{environments}  promotion: {{strategy: {strategy}}}\n"
-        );
-        self.place.apply(&yaml).await
+        let (url, secret) = (team.repo.url(), &team.name);
+        let strategy = match team.forge {
+            Some(_) => format!("pull-request: {{type: gitea, url: {url:?}, secretRef: {{name: {secret}}}}}"),
+            None => format!("commit: {{url: {url:?}, branch: main, secretRef: {{name: {secret}}}}}"),
+        };
+        let target = |e| format!("{{namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {e}}}}}");
+        let environments = ENVIRONMENTS.map(|e| format!("  - {{name: {e}, targets: [{}]}}\n", target(e)));
+        let environments = environments.concat();
+        let pipelines = team.applications.iter().map(|application| {
+            format!(
+                "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {{name: {application}, namespace: {n}}}\nspec:\n  \
+                 appRef: {{apiVersion: {group}, kind: {kind}, name: {application}}}\n  promotion: {{strategy: {{{strategy}}}}}\n  \
+                 environments:\n{environments}---\n"
+            )
+        });
+        pipelines.collect()
     }
 
-    /// The strategy that opens pull requests on Gitea.
-    pub fn pull_requests(&self) -> String {
-        format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", self.repo.url())
-    }
-
-    /// The strategy that commits to the branch that all environments read.
-    pub fn commits(&self) -> String {
-        format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", self.repo.url())
-    }
-
-    /// A new version of an application comes to dev, as by CI.
-    pub fn release(&self, application: &str, version: &str) -> Result<()> {
-        let text = self.text("dev", application, version);
-        self.repo.commit(
-            "main",
-            &format!("dev: {application} {version}"),
-            &[(&self.path("dev", application), &text)],
-        )?;
+    /// Merges every open pull request that can be merged now; never finds two for one environment of
+    /// a pipeline.
+    pub async fn merge_all(&self) -> Result<()> {
+        let mut all = JoinSet::new();
+        for forge in self.teams.iter().filter_map(|team| team.forge.clone()) {
+            all.spawn(merge_open(forge));
+        }
+        while let Some(merged) = all.join_next().await {
+            merged??;
+        }
         Ok(())
     }
 
-    /// Merges every open pull request there is; never finds two for one environment of a pipeline.
-    pub async fn merge_all(&self) -> Result<usize> {
-        let open = self.repo.pulls("open").await?;
-        let mut heads: Vec<&str> = open.iter().map(|p| p.head.branch.as_str()).collect();
-        heads.sort_unstable();
-        ensure!(heads.windows(2).all(|w| w[0] != w[1]), "two open pull requests for one thing: {heads:?}");
-        for pull in &open {
-            // It may have been superseded this very moment; the next round merges it then.
-            let _ = self.repo.merge(pull.number).await;
+    /// How many pull requests are open.
+    pub async fn open_pulls(&self) -> Result<usize> {
+        let mut open = 0;
+        for forge in self.teams.iter().filter_map(|team| team.forge.as_ref()) {
+            open += forge.pulls("open").await?.len();
         }
-        Ok(open.len())
+        Ok(open)
     }
 
-    /// Waits until Flux has brought the newest commit to every environment.
-    pub async fn until_reconciled(&self, kustomization: &str) -> Result<()> {
+    /// Waits until Flux has brought the newest commit of a team to every environment.
+    pub async fn until_reconciled(&self, team: &Team, kustomization: &str) -> Result<()> {
         let resource = ApiResource {
             group: "kustomize.toolkit.fluxcd.io".into(),
             version: "v1".into(),
@@ -188,7 +221,7 @@ impl Fleet {
             let client = self.place.leaf(environment).client().await?;
             let api: Api<DynamicObject> = Api::namespaced_with(client, &self.place.namespace, &resource);
             eventually(SOON, || async {
-                let head = self.repo.head("main")?;
+                let head = team.repo.head("main")?;
                 let object = api.get(kustomization).await?;
                 let applied = object.data["status"]["lastAppliedRevision"].as_str().unwrap_or_default();
                 ensure!(applied.ends_with(&head), "{environment} has applied {applied}, not {head}");
@@ -198,4 +231,49 @@ impl Fleet {
         }
         Ok(())
     }
+
+    /// What Sluice has delivered, by the history of every repository; it must be flawless, and end
+    /// with all applications at a version in all environments.
+    pub fn deliveries(&self, version: &str) -> Result<Deliveries> {
+        let mut deliveries = Deliveries::default();
+        for team in &self.teams {
+            deliveries.read(&team.repo)?;
+            for (path, text) in self.files(team, &ENVIRONMENTS, version) {
+                ensure!(team.repo.read("main", &path)? == text, "{path} of {} is not as wanted", team.name);
+            }
+        }
+        Ok(deliveries)
+    }
+}
+
+impl Team {
+    /// Commits files to the branch, on top of whatever Sluice is pushing at the same time.
+    async fn commit(&self, message: &str, files: &[(String, String)]) -> Result<()> {
+        eventually(SOON, || async {
+            let (team, message, files) = (self.clone(), message.to_string(), files.to_vec());
+            // It waits for git, which takes its time, and others have things to do.
+            tokio::task::spawn_blocking(move || team.commit_once(&message, &files)).await?
+        })
+        .await
+    }
+
+    fn commit_once(&self, message: &str, files: &[(String, String)]) -> Result<()> {
+        let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+        match &self.forge {
+            Some(forge) => forge.commit("main", message, &files).map(drop),
+            None => self.repo.commit("main", message, &files).map(drop),
+        }
+    }
+}
+
+async fn merge_open(forge: ForgeRepo) -> Result<()> {
+    let open = forge.pulls("open").await?;
+    let mut heads: Vec<&str> = open.iter().map(|p| p.head.branch.as_str()).collect();
+    heads.sort_unstable();
+    ensure!(heads.windows(2).all(|w| w[0] != w[1]), "two open pull requests for one thing: {heads:?}");
+    for pull in open.iter().filter(|pull| pull.mergeable) {
+        // The one before may have moved the branch, which Gitea then checks: the next round merges it.
+        let _ = forge.api("POST", &format!("pulls/{}/merge", pull.number), json!({"Do": "merge"})).await;
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@
 )]
 
 mod fleet;
+mod history;
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../support/place.rs"]
 mod place;

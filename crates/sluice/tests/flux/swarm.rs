@@ -1,132 +1,174 @@
-//! Many promotions of many pipelines in one repository while the controller is killed every few
-//! seconds, ten times, with its temporary files kept and with them wiped: none is lost, none is made
-//! twice. SLUICE_SWARM=50 makes it a long one.
+//! Fifty pipelines of ten teams, by pull requests and by commits, with always many promotions in
+//! flight while the controller is killed every few seconds, ten times, with its temporary files kept
+//! and with them wiped: none is lost, none is made twice.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use kube::api::ListParams;
 use sluice_api::Promotion;
 use sluice_api::promotion::Phase;
 use sluice_testkit::eventually;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
-use crate::fleet::{Fleet, Shape};
-use crate::place::revision;
+use crate::fleet::{By, ENVIRONMENTS, Fleet, Shape};
+use crate::place::{SOON, revision};
 use crate::process::Controller;
 use crate::run;
 
+const PIPELINES: usize = 50;
+/// The teams, and how many pipelines each has. Fewer by pull request: each push and each merge takes
+/// Gitea half a second of a core, and then it looks at every other open pull request again.
+const TEAMS: [(By, usize, usize); 2] = [(By::PullRequest, 5, 2), (By::Commit, 5, 8)];
 const KILLS: usize = 10;
-
-/// How many pipelines: twelve keep a small machine busy for two minutes.
-fn pipelines() -> usize {
-    std::env::var("SLUICE_SWARM").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
-}
+/// How long one pipeline may be the last, on a machine that does much else.
+const LATE: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_secs(5);
+/// So many promotions are in flight when it is killed, most times.
+const MANY: usize = 25;
 
 #[test]
 fn killed_ten_times_and_nothing_is_lost_or_made_twice() -> Result<()> {
     run(async {
-        let names: Vec<String> = (0..pipelines()).map(|i| format!("app-{i}")).collect();
-        let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
-        let fleet = Fleet::new("swarm", Shape::Helm, &borrowed, "1.0.0").await?;
-        for (i, name) in names.iter().enumerate() {
-            // A few by pull request: each merge has Gitea look at every open one again, for seconds.
-            let strategy = if i % 6 == 0 { fleet.pull_requests() } else { fleet.commits() };
-            fleet.pipeline(name, &strategy).await?;
-        }
-        let mut controller = Controller::start(&fleet.place.shared.hub, &fleet.place.namespace, &[])?;
-        all_run(&fleet, "1.0.0").await.with_context(|| controller.tail())?;
-
-        // Three promotions for each pipeline: 1.1.0 into staging and prod, then 1.2.0 into staging
-        // while the first ones are still in flight; and 1.2.0 goes on to prod as well.
-        release(&fleet, &names, "1.1.0")?;
-        let started = Instant::now();
-        for kill in 0..KILLS {
-            let until = Instant::now() + Duration::from_secs(5);
-            while Instant::now() < until {
-                fleet.merge_all().await?;
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-            controller.restart(kill % 2 == 0)?;
-            if kill == KILLS / 2 {
-                release(&fleet, &names, "1.2.0")?;
+        let mut fleet = Fleet::new("swarm", Shape::Helm, Duration::from_secs(2)).await?;
+        for (by, teams, applications) in TEAMS {
+            for _ in 0..teams {
+                let team = format!("team-{}", fleet.teams.len());
+                let applications: Vec<String> = (0..applications).map(|i| format!("{team}-{i}")).collect();
+                fleet.team(&team, by, &applications, "1.0.0").await?;
             }
         }
-        eventually(Duration::from_secs(600), || async {
-            fleet.merge_all().await?;
-            check_all_run(&fleet, "1.2.0").await
-        })
-        .await
-        .with_context(|| controller.tail())?;
-        println!("{} pipelines, {KILLS} kills: all at 1.2.0 after {:?}", pipelines(), started.elapsed());
-        verify(&fleet).await
+        let (hub, namespace) = (&fleet.place.shared.hub, &fleet.place.namespace);
+        let mut controller = Controller::start(hub, namespace, &["--poll-interval=3s"])?;
+        let outcome = tokio::select! {
+            done = swarm(&fleet, &mut controller) => done,
+            stopped = merge_for_ever(&fleet) => stopped,
+        };
+        outcome.with_context(|| controller.tail())
     })
 }
 
-fn release(fleet: &Fleet, names: &[String], version: &str) -> Result<()> {
-    let files: Vec<(String, String)> =
-        names.iter().map(|n| (fleet.path("dev", n), fleet.text("dev", n, version))).collect();
-    let borrowed: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
-    fleet.repo.commit("main", &format!("dev: {version}"), &borrowed)?;
+async fn swarm(fleet: &Fleet, controller: &mut Controller) -> Result<()> {
+    until_all_run(fleet, "1.0.0").await?;
+    let started = Instant::now();
+    let (told, kills) = watch::channel(0);
+    let (in_flight, last) =
+        tokio::try_join!(kill_often(fleet, controller, told), release_often(fleet, kills))?;
+    println!("in flight at each kill: {in_flight:?}");
+    let many = in_flight.iter().filter(|n| **n >= MANY).count();
+    ensure!(many >= KILLS - 2, "too little was in flight when it was killed: {in_flight:?}");
+    until_all_run(fleet, &last).await?;
+    println!("{PIPELINES} pipelines, {KILLS} kills: all at {last} after {:?}", started.elapsed());
+    verify(fleet, &last).await
+}
+
+/// Kills as soon as there is something to lose, and tells how often it has; returns how many
+/// promotions were in flight each time.
+async fn kill_often(
+    fleet: &Fleet,
+    controller: &mut Controller,
+    told: watch::Sender<usize>,
+) -> Result<Vec<usize>> {
+    eventually(SOON, || async {
+        ensure!(in_flight(fleet).await? >= MANY, "the first release has led to few promotions");
+        Ok(())
+    })
+    .await?;
+    let mut going = Vec::new();
+    let mut clock = tokio::time::interval(PAUSE);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for kill in 1..=KILLS {
+        clock.tick().await;
+        going.push(in_flight(fleet).await?);
+        controller.restart(kill % 2 == 0)?;
+        told.send_replace(kill);
+    }
+    Ok(going)
+}
+
+/// Releases a version, and the next one when few promotions are left or half of the kills are over;
+/// returns the last one.
+async fn release_often(fleet: &Fleet, mut kills: watch::Receiver<usize>) -> Result<String> {
+    let mut half = false;
+    for minor in 1.. {
+        let version = format!("1.{minor}.0");
+        fleet.release(&version).await?;
+        // It ends with the one who kills.
+        while kills.changed().await.is_ok() && *kills.borrow() < KILLS {
+            if !half && *kills.borrow() >= KILLS / 2 || in_flight(fleet).await? < MANY {
+                break;
+            }
+        }
+        half |= *kills.borrow() >= KILLS / 2;
+        if *kills.borrow() == KILLS {
+            return Ok(version);
+        }
+    }
+    bail!("there are no more versions")
+}
+
+async fn in_flight(fleet: &Fleet) -> Result<usize> {
+    let all = fleet.place.promotions().list(&ListParams::default()).await?;
+    Ok(all.iter().filter(|p| !has_ended(p)).count())
+}
+
+async fn merge_for_ever(fleet: &Fleet) -> Result<()> {
+    loop {
+        fleet.merge_all().await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Asks for one pipeline after the other: to list fifty, ten times a second, would slow down the rest.
+async fn until_all_run(fleet: &Fleet, version: &str) -> Result<()> {
+    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
+        eventually(LATE, || async {
+            let pipeline = fleet.place.pipelines().get(name).await?;
+            let runs = ENVIRONMENTS.map(|e| revision(&pipeline, e));
+            let summary = pipeline.status.unwrap_or_default().summary;
+            ensure!(runs.iter().all(|r| r == version), "{name} is not at {version}: {summary:?}");
+            Ok(())
+        })
+        .await?;
+    }
     Ok(())
 }
 
-async fn all_run(fleet: &Fleet, version: &str) -> Result<()> {
-    eventually(Duration::from_secs(120), || check_all_run(fleet, version)).await
-}
-
-async fn check_all_run(fleet: &Fleet, version: &str) -> Result<()> {
-    let all = fleet.place.pipelines().list(&ListParams::default()).await?;
-    let runs =
-        |p: &&sluice_api::Pipeline| ["dev", "staging", "prod"].iter().all(|e| revision(p, e) == version);
-    let behind: Vec<String> = all
-        .iter()
-        .filter(|p| !runs(p))
-        .map(|p| p.status.clone().unwrap_or_default().summary.unwrap_or_default())
-        .map(|s| format!("{} | {}", s.environments, s.promoting))
-        .collect();
-    ensure!(
-        behind.is_empty(),
-        "{} pipelines are behind: {:#?}",
-        behind.len(),
-        &behind[..behind.len().min(5)]
-    );
-    Ok(())
+fn has_ended(promotion: &Promotion) -> bool {
+    match promotion.status.clone().unwrap_or_default().phase {
+        Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
+        Phase::Succeeded | Phase::Failed | Phase::Rejected | Phase::Superseded | Phase::Cancelled => true,
+    }
 }
 
 /// Each revision went into each environment once: one record, and one merge or commit at most.
-async fn verify(fleet: &Fleet) -> Result<()> {
-    let settled = || async {
+async fn verify(fleet: &Fleet, last: &str) -> Result<()> {
+    let all = eventually(SOON, || async {
         let all = fleet.place.promotions().list(&ListParams::default()).await?.items;
-        let phase = |p: &Promotion| p.status.clone().unwrap_or_default().phase;
-        let unsettled = all.iter().filter(|p| !matches!(phase(p), Phase::Succeeded | Phase::Superseded));
-        ensure!(unsettled.count() == 0, "not all promotions have ended");
+        let going = all.iter().filter(|p| !has_ended(p)).count();
+        ensure!(going == 0, "{going} promotions have not ended");
+        ensure!(fleet.open_pulls().await? == 0, "a pull request is open");
         Ok(all)
-    };
-    let all = eventually(Duration::from_secs(60), settled).await?;
-    let mut records: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+    })
+    .await?;
+    let mut records: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for p in &all {
-        *records
-            .entry((p.spec.pipeline.clone(), p.spec.environment.clone(), p.spec.revision.clone()))
-            .or_default() += 1;
+        let phase = p.status.clone().unwrap_or_default().phase;
+        ensure!(matches!(phase, Phase::Succeeded | Phase::Superseded), "{p:?}");
+        *records.entry((&p.spec.pipeline, &p.spec.environment, &p.spec.revision)).or_default() += 1;
     }
     let twice: Vec<_> = records.iter().filter(|(_, n)| **n > 1).collect();
     ensure!(twice.is_empty(), "recorded twice: {twice:?}");
-    for i in 0..pipelines() {
+    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
         for environment in ["staging", "prod"] {
-            let last = (format!("app-{i}"), environment.to_string(), "1.2.0".to_string());
-            ensure!(records.contains_key(&last), "lost: {last:?}");
+            let recorded = records.contains_key(&(name, environment, last));
+            ensure!(recorded, "lost: {last} of {name} into {environment}");
         }
     }
-    let mut delivered: BTreeMap<String, usize> = BTreeMap::new();
-    for commit in fleet.repo.log("main")? {
-        for line in commit.body.lines().filter_map(|l| l.strip_prefix("Sluice-Promotion: ")) {
-            *delivered.entry(line.to_string()).or_default() += 1;
-        }
-    }
-    let twice: Vec<_> = delivered.iter().filter(|(_, n)| **n > 1).collect();
-    ensure!(twice.is_empty(), "delivered twice: {twice:?}");
-    println!("{} promotions recorded, {} delivered, each once", all.len(), delivered.len());
-    ensure!(delivered.len() >= 2 * pipelines(), "only {} promotions were delivered", delivered.len());
+    let delivered = fleet.deliveries(last)?.0.len();
+    println!("{} promotions recorded, {delivered} delivered, each once", all.len());
+    ensure!(all.len() >= 3 * PIPELINES && delivered >= 2 * PIPELINES, "fewer promotions than this is about");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The controller as a process that can be killed and started again.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts one. Forges are polled every half second, so that tests need not wait.
+    /// Starts one. Forges are polled every half second, unless the test says otherwise: it need not wait.
     pub fn start(hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
         let mut controller = Controller {
             hub: hub.kubeconfig_path(),
@@ -37,7 +38,10 @@ impl Controller {
     fn launch(&mut self, fault: Option<&str>) -> Result<()> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
         command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
-        command.args(["--poll-interval=500ms", "--watch-namespace", &self.namespace]);
+        command.args(["--watch-namespace", &self.namespace]);
+        if !self.extra.iter().any(|e| e.starts_with("--poll-interval")) {
+            command.arg("--poll-interval=500ms");
+        }
         command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
         // What one that is killed cannot remove goes with the test.
         command.args(&self.extra).env("TMPDIR", self.scratch.path());
@@ -58,10 +62,7 @@ impl Controller {
     pub fn restart(&mut self, keep_files: bool) -> Result<()> {
         self.kill();
         if !keep_files {
-            let cache = self.scratch.path().join("cache");
-            if cache.exists() {
-                std::fs::remove_dir_all(&cache).context("cannot wipe the cache")?;
-            }
+            wipe(&self.scratch.path().join("cache"))?;
         }
         self.launch(None)
     }
@@ -89,5 +90,20 @@ impl Controller {
         let text = std::fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+}
+
+/// Removes a folder into which a git that has outlived its controller may still be writing.
+fn wipe(folder: &Path) -> Result<()> {
+    let started = std::time::Instant::now();
+    loop {
+        match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if started.elapsed() > Duration::from_secs(10) => {
+                return Err(error).context("cannot wipe the cache");
+            }
+            // It has to be gone when this looks for it again.
+            _ => std::thread::yield_now(),
+        }
     }
 }
