@@ -95,9 +95,9 @@ impl Fleet {
     /// A new version of all applications comes to dev, as by CI: a commit in each repository.
     pub async fn release(&self, version: &str) -> Result<()> {
         let mut all = JoinSet::new();
-        for team in self.teams.iter().cloned() {
-            let files = self.files(&team, &["dev"], version);
-            let message = format!("dev: {version}");
+        for team in &self.teams {
+            let files = self.files(team, &["dev"], version);
+            let (team, message) = (team.clone(), format!("dev: {version}"));
             all.spawn(async move { team.commit(&message, &files).await });
         }
         while let Some(committed) = all.join_next().await {
