@@ -177,8 +177,8 @@ pub struct ChangeRequest {
     pub number: u64,
     /// Where to look at it.
     pub url: String,
-    /// `open`, `merged`, `closed` by a person, `withdrawn` by Sluice, or `left` open where Sluice
-    /// cannot close it.
+    /// `open`, `merged`, `closed` by a person, `withdrawn` by Sluice, `handed over` to a later
+    /// promotion, or `left` open where Sluice cannot close it.
     pub state: String,
     /// The branch it comes from.
     pub branch: String,

@@ -34,6 +34,7 @@ pub(crate) struct Learned {
 impl Engine {
     /// Takes in, observes, decides, acts and records for one pipeline.
     pub(crate) fn turn(&mut self, key: &PipelineKey, now: Timestamp) {
+        self.hand_over(key, now);
         let Some(promotions) = self.take_up(key) else { return };
         let Some((world, unheard)) = self.observe(key) else { return };
         let learned = Learned { world, unheard, promotions };

@@ -9,13 +9,15 @@ use crate::model::{Phase, Promotion};
 const TO_ROLL_BACK: usize = 2;
 
 /// The promotions whose records may go: of each environment all that have ended, but for the newest
-/// `keep` and for those that are needed to roll back.
+/// `keep`, one at least, which says why its revision is not promoted again; for those that are needed
+/// to roll back; and for those whose change request is still to be closed.
 pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut environments: BTreeMap<&str, Vec<&Promotion>> = BTreeMap::new();
     for promotion in promotions.iter().filter(|p| p.phase.has_ended()) {
         environments.entry(&promotion.environment).or_default().push(promotion);
     }
     let mut surplus = Vec::new();
+    let keep = keep.max(1);
     for mut ended in environments.into_values().filter(|e| e.len() > keep) {
         ended.sort_by_key(|p| std::cmp::Reverse(p.sequence));
         let needed: Vec<u64> = ended
@@ -24,7 +26,8 @@ pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
             .take(TO_ROLL_BACK)
             .map(|p| p.sequence)
             .collect();
-        let old = ended.into_iter().skip(keep).filter(|p| !needed.contains(&p.sequence));
+        let old = ended.into_iter().skip(keep);
+        let old = old.filter(|p| !needed.contains(&p.sequence) && p.open_request().is_none());
         surplus.extend(old.map(|p| p.name.clone()));
     }
     surplus
@@ -55,6 +58,13 @@ mod tests {
             request: None,
             message: String::new(),
         }
+    }
+
+    #[test]
+    fn the_newest_stays_and_so_does_what_is_still_to_be_closed() {
+        let mut all: Vec<Promotion> = (1..=4).map(|n| promotion(n, Phase::Superseded)).collect();
+        all[1].request = Some(crate::model::Request { number: 7, open: true, stray: false });
+        assert_eq!(surplus(&all, 0), ["p3", "p1"]);
     }
 
     #[test]

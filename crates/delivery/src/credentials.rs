@@ -54,7 +54,10 @@ impl Credentials {
         let encoded =
             self.basic().map(|(u, p)| base64::engine::general_purpose::STANDARD.encode(format!("{u}:{p}")));
         let secrets = [encoded.as_deref(), self.password.as_deref(), self.token.as_deref()];
-        secrets.into_iter().flatten().fold(text.to_string(), |text, secret| text.replace(secret, "***"))
+        let mut secrets: Vec<&str> = secrets.into_iter().flatten().filter(|s| !s.is_empty()).collect();
+        // One may be the beginning of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.into_iter().fold(text.to_string(), |text, secret| text.replace(secret, "***"))
     }
 }
 

@@ -71,10 +71,8 @@ impl Delivery {
         options.author = signature(&options.author);
         // Not below the cache, which people wipe.
         let private = Private::below(&std::env::temp_dir()).map_err(failed)?;
-        let home = private.path().join("home");
-        std::fs::create_dir(&home).map_err(failed)?;
         let counters = Arc::new(Counters::default());
-        let git = Git::new(home, options.processes.max(1), options.deadline, options.allow_file);
+        let git = Git::new(private.home(), options.processes.max(1), options.deadline, options.allow_file);
         let forges = Arc::new(Shared::new(counters.clone(), options.deadline));
         let (repositories, branches) = Default::default();
         Ok(Delivery(Arc::new(Inner { options, git, counters, forges, private, repositories, branches })))
@@ -160,6 +158,9 @@ impl Inner {
         url: &str,
     ) -> Result<(Access, Arc<Repository>), DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
+        let failed =
+            |source| DeliveryError::CacheFolder { path: self.private.path().display().to_string(), source };
+        self.private.heal().map_err(failed)?;
         let key = hex_hash(address.text.as_bytes())[..32].to_string();
         let access = Access::new(address, &order.credentials, self.private.path())?;
         let mut repositories = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);

@@ -287,17 +287,36 @@ impl Engine {
         });
     }
 
-    /// Whether a change request is where the pipeline proposes nothing any more, and cannot be closed
-    /// there as long as nobody changes something at that place: then it is left to people.
+    /// Whether a change request is where the pipeline proposes nothing any more, and Sluice is not let
+    /// in there any more or has not come through for long: then it is left to people.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
-        let final_ = match error {
+        let shut_out = match error {
             ActError::NoSecret(_) => true,
             ActError::Secret(_) | ActError::Died(_) => false,
-            ActError::Delivery(error) => matches!(DeliveryError::retry(error), Retry::OnChange),
+            ActError::Delivery(error) => {
+                matches!(DeliveryError::retry(error), Retry::OnChange)
+                    || matches!(
+                        error.reason(),
+                        "AuthenticationFailed"
+                            | "PermissionDenied"
+                            | "MissingCredential"
+                            | "RepositoryNotFound"
+                    )
+            }
         };
         let record = self.promotions.get(key).and_then(|r| r.get(name));
         let strayed = self.pipelines.get(key).zip(record);
-        final_ && strayed.is_some_and(|(entry, record)| order::has_strayed(&entry.object, &record.object))
+        (shut_out || self.polling.has_long_been_withdrawing(name))
+            && strayed.is_some_and(|(entry, record)| order::has_strayed(&entry.object, &record.object))
+    }
+
+    /// Notes of change requests that another promotion carries now that they are not theirs any more.
+    pub(crate) fn hand_over(&mut self, key: &PipelineKey, now: Timestamp) {
+        let Some(records) = self.promotions.get(key) else { return };
+        let all: Vec<&ApiPromotion> = records.values().map(|r| r.object.as_ref()).collect();
+        let over: Vec<String> =
+            all.iter().filter(|p| order::is_handed_over(p, &all)).map(|p| p.name_any()).collect();
+        over.iter().for_each(|name| self.change(key, name, &Change::HandedOver, now));
     }
 
     /// Takes note of how a side effect ended.

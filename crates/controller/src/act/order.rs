@@ -62,8 +62,22 @@ pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     opened_by(promotion).is_some_and(|opened| !named.is_some_and(|n| place(n).is_same(&place(opened))))
 }
 
+/// Whether a later promotion into the environment carries the change request that this record calls
+/// open.
+pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
+    let Some(request) = request(promotion).filter(|r| r.state == "open") else { return false };
+    let mut later = all.iter().filter(|p| {
+        p.spec.environment == promotion.spec.environment && p.spec.sequence > promotion.spec.sequence
+    });
+    later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
+}
+
+fn request(promotion: &Promotion) -> Option<&ApiChangeRequest> {
+    promotion.status.as_ref()?.change_request.as_ref()
+}
+
 fn opened_by(promotion: &Promotion) -> Option<&PullRequestStrategy> {
-    promotion.status.as_ref()?.change_request.as_ref()?.strategy.as_ref()
+    request(promotion)?.strategy.as_ref()
 }
 
 /// The order for a promotion, without its credentials; and the name of the Secret that has them.

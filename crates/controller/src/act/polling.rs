@@ -88,6 +88,11 @@ impl Polling {
         *pause = (*pause * 2).min(WITHDRAW_SELDOM);
     }
 
+    /// Whether a promotion's change request could not be closed for ten minutes and more.
+    pub fn has_long_been_withdrawing(&self, promotion: &str) -> bool {
+        self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= WITHDRAW_SELDOM)
+    }
+
     /// Forgets a promotion whose change request is of no interest any more.
     pub fn forget(&mut self, promotion: &str) {
         self.next.remove(promotion);
@@ -152,6 +157,7 @@ mod tests {
             }
         }
         assert!((140..160).contains(&tries), "{tries} tries in a day");
+        assert!(polling.has_long_been_withdrawing("a"));
         polling.forget("a");
         assert_eq!(polling.withdrawal_waits("a", start), None);
     }

@@ -124,9 +124,7 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
 
 /// The beginning of a text that fits into an event.
 fn cut(text: &str) -> String {
-    let mut end = text.len().min(LONGEST);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].into()
+    let mut text = text.to_string();
+    super::cut(&mut text, LONGEST);
+    text
 }

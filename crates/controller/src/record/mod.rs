@@ -6,3 +6,12 @@ pub mod pace;
 pub mod promotion;
 pub mod status;
 pub mod writer;
+
+/// Shortens a text to so many bytes: what others say has no bound, and what an object may hold has.
+pub(crate) fn cut(text: &mut String, longest: usize) {
+    if text.len() > longest {
+        let end = (0..=longest).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}

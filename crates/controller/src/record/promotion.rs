@@ -18,6 +18,11 @@ pub const PIPELINE_LABEL: &str = "pipelines.weave.works/pipeline";
 /// Labels of a Promotion, for selecting.
 pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
 
+/// Between why a promotion ended and what keeps its change request from being closed.
+const STILL_OPEN: &str = "; its change request is still open: ";
+/// The longest message of a record, in bytes.
+const LONGEST: usize = 4000;
+
 /// The object that records an intent.
 pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
     let owner = OwnerReference {
@@ -103,6 +108,8 @@ pub enum Change {
     },
     /// Its change request was merged, with something else in it: it is to be delivered again.
     Missed(ChangeRequest),
+    /// Its change request is carried on by a later promotion.
+    HandedOver,
     /// Its change request stays where it is: the pipeline does not name that place any more.
     Left(ChangeRequest),
     /// Something about an open change request failed; it stays as it is.
@@ -144,6 +151,7 @@ pub fn apply(
         }
         (status.phase, status.reason, status.message) = (phase, reason.into(), message);
     }
+    super::cut(&mut status.message, LONGEST);
     status
 }
 
@@ -157,7 +165,7 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
         }
         Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
         Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
-        Change::Withdrawn => return None,
+        Change::Withdrawn | Change::HandedOver => return None,
         Change::Missed(request) => {
             let message =
                 format!("{} was merged with an earlier revision; looks what is left to do", request.url);
@@ -210,8 +218,18 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
             if let Some(request) = &mut status.change_request {
                 request.state = WITHDRAWN.into();
             }
+            status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
         Change::Missed(request) | Change::Left(request) => status.change_request = Some(request.clone()),
+        Change::HandedOver => {
+            if let Some(request) = &mut status.change_request {
+                request.state = "handed over".into();
+            }
+        }
+        Change::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {
+            let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
+            status.message = format!("{ended}{STILL_OPEN}{message}");
+        }
         Change::Trouble { .. } => {}
         Change::Failed { .. } if translate::phase(status.phase).has_ended() => {}
         Change::Failed { again, .. } => {

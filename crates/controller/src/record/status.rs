@@ -45,6 +45,7 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
         environments.insert(environment.name.clone(), environment_status(facts, environment, i));
     }
     let conditions = conditions(facts, &environments);
+    environments.values_mut().for_each(bound);
     shorten(&mut environments);
     api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
@@ -54,18 +55,33 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
     }
 }
 
+/// The longest that a target's error or a workload's message may be, in bytes.
+const TOLD: usize = 1000;
+
+/// Shortens what others say: Flux quotes whole manifests.
+fn bound(environment: &mut api::EnvironmentStatus) {
+    super::cut(&mut environment.message, 4 * TOLD);
+    for target in &mut environment.targets {
+        super::cut(&mut target.error, TOLD);
+        target.workloads.iter_mut().for_each(|workload| super::cut(&mut workload.message, TOLD));
+    }
+}
+
 /// So many workloads and proofs, of some 300 bytes each, fit into what etcd takes: 1.5 MB.
 const IN_FULL: usize = 4000;
 
 /// Leaves out the workloads and all proofs but the last where there are so many that the status would
 /// be refused for its size: what each target runs and how it does is still told.
 fn shorten(environments: &mut BTreeMap<String, api::EnvironmentStatus>) {
-    let targets = environments.values().flat_map(|e| &e.targets);
-    if targets.map(|t| t.workloads.len() + t.verified.len()).sum::<usize>() <= IN_FULL {
+    let told =
+        |t: &api::TargetStatus| t.error.len() + t.workloads.iter().map(|w| w.message.len()).sum::<usize>();
+    let weight = |t: &api::TargetStatus| t.workloads.len() + t.verified.len() + told(t) / 300;
+    if environments.values().flat_map(|e| &e.targets).map(weight).sum::<usize>() <= IN_FULL {
         return;
     }
     for target in environments.values_mut().flat_map(|e| &mut e.targets) {
         target.workloads.clear();
+        super::cut(&mut target.error, TOLD / 10);
         let surplus = target.verified.len().saturating_sub(1);
         target.verified.drain(..surplus);
     }
@@ -89,7 +105,7 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
     }
     let first = targets.first().and_then(|t| t.revision.clone());
     let revision = first.filter(|r| targets.iter().all(|t| t.revision.as_ref() == Some(r)));
-    let in_hand = in_hand(facts, &environment.name);
+    let in_hand = in_hand(facts, &environment.name, revision.as_ref());
     let waits = in_hand.filter(|p| is_waiting_for_approval(p)).map(|p| p.spec.revision.clone());
     api::EnvironmentStatus {
         health: targets.iter().map(|t| t.health).max().unwrap_or_default(),
@@ -106,14 +122,19 @@ fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
 }
 
 /// The promotion that an environment's people want to see: the newest that has not ended, else the
-/// newest that ended in a way that stops the line.
-fn in_hand<'a>(facts: &Facts<'a>, environment: &str) -> Option<&'a ApiPromotion> {
+/// newest that ended in a way that stops the line, unless the environment runs it all the same.
+fn in_hand<'a>(facts: &Facts<'a>, environment: &str, runs: Option<&String>) -> Option<&'a ApiPromotion> {
     let newest = |wanted: &dyn Fn(Phase) -> bool| {
         let of = facts.promotions.iter().filter(|p| p.spec.environment == environment);
         of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.spec.sequence).copied()
     };
     let going = newest(&|phase| !phase.has_ended());
-    let stopped = || newest(&|_| true).filter(|p| matches!(phase_of(p), Phase::Failed | Phase::Rejected));
+    let stopped = || {
+        let stops = |p: &&ApiPromotion| {
+            matches!(phase_of(p), Phase::Failed | Phase::Rejected) && Some(&p.spec.revision) != runs
+        };
+        newest(&|_| true).filter(stops)
+    };
     going.or_else(stopped)
 }
 

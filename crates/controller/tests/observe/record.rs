@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use serde_json::json;
-use sluice_api::Pipeline;
 use sluice_api::promotion::{Approval, ChangeRequest, Phase, PromotionSpec, PromotionStatus};
+use sluice_api::{Pipeline, Promotion};
+use sluice_controller::act::order::is_handed_over;
 use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
 use sluice_core::Revision;
 use sluice_core::decide::{Intent, Move};
@@ -91,4 +92,36 @@ fn what_sluice_closes_is_withdrawn_and_what_people_close_is_rejected() {
     let closed = Change::Rejected { request: Some(request("closed")), message: "closed".into() };
     let rejected = after(&[proposed, closed]);
     assert_eq!((rejected.phase, rejected.change_request), (Phase::Rejected, Some(request("closed"))));
+}
+
+#[test]
+fn what_keeps_a_change_request_open_after_the_end_is_told_and_forgotten_once_it_is_closed() {
+    let trouble = |message: &str| Change::Trouble { reason: "Unreachable", message: message.into() };
+    let open = [Change::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
+    let stuck = after(&[&open[..], &[trouble("no route"), trouble("no answer")]].concat());
+    assert_eq!(stuck.message, "why; its change request is still open: no answer");
+    assert_eq!((stuck.phase, stuck.reason.as_str()), (Phase::Superseded, "Superseded"));
+    assert_eq!(apply(&stuck, &spec(), &Change::Withdrawn, now()).message, "why");
+    let long = after(&[trouble(&"é".repeat(10_000))]);
+    assert!(long.message.len() < 4100 && long.message.ends_with("é…"));
+}
+
+#[test]
+fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
+    let promotion = |sequence: u64, number: u64, state: &str| -> Promotion {
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("p-{sequence}")},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}, "sequence": sequence},
+            "status": {"changeRequest": {"number": number, "url": format!("https://forge/{number}"), "state": state,
+                "branch": "b", "headCommit": "c"}},
+        }))
+        .unwrap()
+    };
+    let (first, other, last) = (promotion(1, 7, "open"), promotion(2, 8, "open"), promotion(3, 7, "merged"));
+    let all = [&first, &other, &last];
+    assert_eq!(all.map(|p| is_handed_over(p, &all)), [true, false, false]);
+    assert_eq!(
+        after(&[Change::Proposed(request("open")), Change::HandedOver]).change_request,
+        Some(request("handed over"))
+    );
 }

@@ -288,6 +288,16 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
     let status = compose_at(&object, &world, &[]);
     let bytes = serde_json::to_vec(&status).unwrap().len();
     assert!(bytes < 1_500_000, "{bytes} bytes");
+    // However much each of them has to say.
+    let mut loud = World::default();
+    for environment in &object.spec.environments {
+        for target in &environment.targets {
+            let name = target.name.as_ref().unwrap();
+            loud.insert(&environment.name, name, Target::unreadable("a lot ".repeat(4000)));
+        }
+    }
+    let bytes = serde_json::to_vec(&compose_at(&object, &loud, &[])).unwrap().len();
+    assert!(bytes < 1_500_000, "{bytes} bytes");
     let one = &status.environments["e9"].targets[127];
     assert_eq!((one.workloads.len(), one.verified.len()), (0, 1));
     assert!(one.ready && one.revision.is_some());

@@ -196,9 +196,9 @@ fn proceed(
         facts.promotions.iter().find(|p| p.environment == environment.name && p.has_strayed())
     {
         let message = format!(
-            "{} waits until the change request of {} is closed: it is open where the pipeline proposes nothing \
-             any more",
-            open.revision, stray.revision,
+            "{} waits until the change request of {} is closed, which is open where the pipeline proposes nothing \
+             any more; of that one: {}",
+            open.revision, stray.revision, stray.message,
         );
         return note(decision, environment, "WaitingForWithdrawal", message);
     }
@@ -301,7 +301,9 @@ fn take_up(
     };
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
-            again("Resumed", "it is the newest revision again", false)
+            // What has been proposed or delivered has passed.
+            let passed = earlier.request.is_some() || earlier.delivered.is_some();
+            again("Resumed", "it is the newest revision again", passed)
         }
         (phase, Some(_)) if phase.has_ended() => again("Retried", "a person asked for another try", true),
         (Phase::Rejected | Phase::Failed, None) => {
@@ -314,7 +316,7 @@ fn take_up(
         }
         (Phase::Succeeded, None) => {
             let message = format!(
-                "{} was promoted before and was replaced here by hand; {retry} promotes it again",
+                "{} was promoted before, and something else runs here now; {retry} promotes it again",
                 earlier.revision
             );
             note(decision, environment, "Ended", message);

@@ -547,3 +547,20 @@ fn a_change_request_where_nothing_is_proposed_any_more_is_closed_before_another_
     assert_eq!(newer.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
     assert_eq!(newer.effects, [opened(B), closed(), opened(C)]);
 }
+
+#[test]
+fn what_was_proposed_with_an_approval_needs_another_one_to_come_back() {
+    let mut sim = Sim::three();
+    sim.policy_of("staging").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.promotions[0].approved = true;
+    sim.settle();
+    let policy = sim.pipeline.environments[1].policy.take();
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Cancelled"]);
+    sim.pipeline.environments[1].policy = policy;
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
+    assert!(sim.note("staging").contains("sluice approve"), "{}", sim.note("staging"));
+}
