@@ -157,6 +157,10 @@ impl Engine {
 
     /// Runs until every way to tell it things is gone.
     pub async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        // Most hubs are a cluster of their own pipelines: it is read along with them, and let go
+        // again if none has a target there.
+        self.places.entry(ClusterKey::Local).or_default();
+        self.fleet.keep(&ClusterKey::Local, Access::Local, BTreeSet::new());
         let mut batch = Vec::new();
         loop {
             let next =
@@ -178,6 +182,8 @@ impl Engine {
             self.metrics.set_ready();
             while let Some(key) = self.due.pop_first() {
                 self.metrics.turns.inc();
+                // A turn finds out anew when the next one is due.
+                self.no_wake(&key);
                 self.turn(&key, Timestamp::now());
             }
         }
@@ -205,6 +211,12 @@ impl Engine {
         }
         self.timers.insert((at, key.clone()));
         self.wakes.insert(key.clone(), at);
+    }
+
+    fn no_wake(&mut self, key: &PipelineKey) {
+        if let Some(at) = self.wakes.remove(key) {
+            self.timers.remove(&(at, key.clone()));
+        }
     }
 
     /// Gives a pipeline a turn as soon as may be.
@@ -243,7 +255,7 @@ impl Engine {
                 let gone: Vec<_> = self.pipelines.keys().filter(|k| !there.contains(*k)).cloned().collect();
                 gone.iter().for_each(|key| self.forget(key));
                 objects.into_iter().for_each(|object| self.put_pipeline(object));
-                self.listed.0 = true;
+                (self.listed.0, self.moved) = (true, true);
             }
             Seen::Applied(object) => self.put_pipeline(object),
             Seen::Deleted(metadata) => self.forget(&named(&metadata)),
@@ -270,7 +282,6 @@ impl Engine {
         let version: u64 =
             object.metadata.resource_version.as_ref().and_then(|v| v.parse().ok()).unwrap_or(0);
         let status = object.status.take().unwrap_or_default();
-        object.metadata.managed_fields = None;
         let same_object =
             self.pipelines.get_mut(&key).filter(|e| e.object.metadata.uid == object.metadata.uid);
         match same_object {
@@ -351,9 +362,7 @@ impl Engine {
             self.displace(key, &entry.object);
         }
         self.due.remove(key);
-        if let Some(at) = self.wakes.remove(key) {
-            self.timers.remove(&(at, key.clone()));
-        }
+        self.no_wake(key);
     }
 
     fn promotions_seen(&mut self, seen: Seen<ApiPromotion>) {
@@ -399,7 +408,6 @@ impl Engine {
     /// better than a watch that lags behind.
     fn put_promotion(&mut self, mut object: ApiPromotion) {
         let (key, name) = (pipeline_of(&object), object.name_any());
-        object.metadata.managed_fields = None;
         let records = self.promotions.entry(key.clone()).or_default();
         let first = records.get(&name).is_some_and(|r| r.first);
         if let Some(known) = records.get(&name) {
@@ -436,6 +444,9 @@ impl Engine {
 
     /// Has a session with each cluster that a pipeline refers to, and with no other.
     fn settle_fleet(&mut self) {
+        if !self.listed.0 {
+            return;
+        }
         let unwanted: Vec<ClusterKey> =
             self.places.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key.clone()).collect();
         for key in unwanted {

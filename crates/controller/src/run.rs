@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use sluice_api::cluster::gitops_cluster_resource;
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 use sluice_delivery::{Delivery, DeliveryError};
 use std::ops::ControlFlow;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::intake::Input;
@@ -66,12 +66,18 @@ pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
         };
         tokio::try_join!(numbers, health).map(|_| ())
     };
+    // Tasks of their own: a list is read on one processor while the loop turns on another.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(pipelines(hub.clone(), namespace.clone(), door.clone()));
+    tasks.spawn(promotions(hub.clone(), namespace, door.clone()));
+    tasks.spawn(clusters(hub, door));
+    tasks.spawn(engine.run(inputs));
     tokio::select! {
         result = served => result,
-        () = pipelines(hub.clone(), namespace.as_deref(), door.clone()) => Ok(()),
-        () = promotions(hub.clone(), namespace.as_deref(), door.clone()) => Ok(()),
-        () = clusters(hub, door) => Ok(()),
-        () = engine.run(inputs) => Ok(()),
+        ended = tasks.join_next() => match ended {
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            _ => Ok(()),
+        },
     }
 }
 
@@ -83,20 +89,20 @@ fn tell(door: &mpsc::UnboundedSender<Input>, input: Input) -> ControlFlow<()> {
     if door.send(input).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-async fn pipelines(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Pipeline> = match namespace {
+async fn pipelines(hub: Client, namespace: Option<String>, door: mpsc::UnboundedSender<Input>) {
+    let api: Guarded<Pipeline> = match &namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, watcher::Config::default(), Some, |seen| tell(&door, Input::Pipelines(seen))).await;
+    follow(api, None, Some, |seen| tell(&door, Input::Pipelines(seen))).await;
 }
 
-async fn promotions(hub: Client, namespace: Option<&str>, door: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Promotion> = match namespace {
+async fn promotions(hub: Client, namespace: Option<String>, door: mpsc::UnboundedSender<Input>) {
+    let api: Guarded<Promotion> = match &namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, watcher::Config::default(), Some, |seen| tell(&door, Input::Promotions(seen))).await;
+    follow(api, None, Some, |seen| tell(&door, Input::Promotions(seen))).await;
 }
 
 /// Follows the hub's GitopsClusters; a hub that has no such kind is asked again now and then.
@@ -104,15 +110,15 @@ async fn clusters(hub: Client, door: mpsc::UnboundedSender<Input>) {
     let resource = gitops_cluster_resource();
     loop {
         let api: Guarded<GitopsCluster> = Api::all_with(hub.clone(), &resource);
-        let end = follow(api, watcher::Config::default(), Some, |seen| match seen {
-            Seen::Failed(error) if cause::of_watch(&error) == Cause::NotFound => ControlFlow::Break(true),
+        let end = follow(api, None, Some, |seen| match seen {
+            Seen::Failed(error) if cause::of(error.error()) == Cause::NotFound => ControlFlow::Break(true),
             seen => match tell(&door, Input::Clusters(Some(seen))) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(()),
                 ControlFlow::Break(()) => ControlFlow::Break(false),
             },
         })
         .await;
-        if end == Some(false) || tell(&door, Input::Clusters(None)).is_break() {
+        if !end || tell(&door, Input::Clusters(None)).is_break() {
             return;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;

@@ -31,8 +31,10 @@ impl Engine {
     pub(crate) fn act(&mut self, key: &PipelineKey, decision: &Decision, now: Timestamp) {
         for action in &decision.actions {
             match action {
-                Action::Start(intent) if self.may_record(key) => self.start(key, intent),
-                Action::Start(_) => {}
+                Action::Start(intent) => match self.may_record(key) {
+                    Ok(()) => self.start(key, intent),
+                    Err(later) => self.wake_at(key, later),
+                },
                 Action::Deliver { promotion } => self.deliver(key, promotion),
                 Action::Follow { promotion } => self.follow(key, promotion),
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
@@ -45,10 +47,10 @@ impl Engine {
         }
     }
 
-    /// Whether a new record may be tried: not right after one was refused.
-    fn may_record(&self, key: &PipelineKey) -> bool {
+    /// Whether a new record may be tried, or else when: not right after one was refused.
+    fn may_record(&self, key: &PipelineKey) -> Result<(), Instant> {
         let until = self.pipelines.get(key).and_then(|entry| entry.unrecorded_until);
-        until.is_none_or(|until| until <= Instant::now())
+        until.filter(|until| *until > Instant::now()).map_or(Ok(()), Err)
     }
 
     /// Records an intent. It counts as started at once, but nothing is done about it before it
@@ -116,7 +118,6 @@ impl Engine {
                     entry.unrecorded_until = Some(Instant::now() + RECORD_AGAIN);
                 }
                 self.touch(key);
-                self.wake_at(key, Instant::now() + RECORD_AGAIN);
             }
         }
     }

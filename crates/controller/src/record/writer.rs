@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams};
-use kube::core::PartialObjectMeta;
-use kube::{Api, Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use http::header::{ACCEPT, HeaderValue};
+use kube::api::{Patch, PatchParams, ValidationDirective};
+use kube::core::{NamespaceResourceScope, Request};
+use kube::{Client, Resource};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
 use tokio::sync::{Semaphore, mpsc};
@@ -168,21 +168,41 @@ struct Name<'a> {
     namespace: &'a str,
 }
 
+/// What is read of the answer.
+#[derive(Debug, Deserialize)]
+struct Stands {
+    metadata: Version,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: String,
+}
+
+/// Of the object that stands, only what says which version it is.
+const METADATA: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+
 async fn patch<K>(client: Client, namespace: &str, name: &str, status: &RawValue) -> kube::Result<String>
 where
-    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-    PartialObjectMeta<K>: DeserializeOwned + Clone + std::fmt::Debug,
-    K: Clone + std::fmt::Debug,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let (api_version, kind) = (K::api_version(&()), K::kind(&()));
     let metadata = Name { name, namespace };
     let body = Body { api_version: &api_version, kind: &kind, metadata, status };
-    let api: Api<PartialObjectMeta<K>> = Api::namespaced(client, namespace);
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let patch = Patch::Apply(&body);
-    let sent = api.patch_status(name, &params, &patch);
-    match tokio::time::timeout(DEADLINE, sent).await {
-        Ok(result) => result.map(|object| object.metadata.resource_version.unwrap_or_default()),
+    // To look for fields that it does not know, the server would read the status a second time.
+    let params = PatchParams {
+        field_validation: Some(ValidationDirective::Ignore),
+        ..PatchParams::apply(FIELD_MANAGER).force()
+    };
+    let url = K::url_path(&(), Some(namespace));
+    let mut request = Request::new(url)
+        .patch_subresource("status", name, &params, &Patch::Apply(&body))
+        .map_err(kube::Error::BuildRequest)?;
+    request.headers_mut().insert(ACCEPT, METADATA);
+    match tokio::time::timeout(DEADLINE, client.request::<Stands>(request)).await {
+        Ok(result) => result.map(|object| object.metadata.resource_version),
         Err(_) => Err(kube::Error::Service("the API server did not answer in time".into())),
     }
 }

@@ -2,8 +2,6 @@
 
 use std::error::Error;
 
-use kube::runtime::watcher;
-
 use crate::observe::facts::{ClusterKey, Kind};
 
 /// What kind of trouble it is.
@@ -31,17 +29,6 @@ pub fn of(error: &kube::Error) -> Cause {
             code => Cause::Other(format!("{} ({code})", brief(&status.message))),
         },
         error => Cause::Unreachable(brief(&root(error))),
-    }
-}
-
-/// The cause of a watch's error.
-pub fn of_watch(error: &watcher::Error) -> Cause {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => of(error),
-        watcher::Error::WatchError(status) => Cause::Other(brief(&status.message)),
-        watcher::Error::NoResourceVersion => Cause::Other("the kind cannot be watched".into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading objects so that one that cannot be read spoils neither a list nor a watch, and so that a
-//! list of thousands takes little room while it is read: who manages which field is dropped from
-//! each object before the next one is read.
+//! list of thousands takes little time and room to read: who manages which field, often the better
+//! part of an object, is cut out of its text before anything is made of it.
 
 use std::borrow::Cow;
 
@@ -24,22 +24,51 @@ pub struct Unreadable {
     pub metadata: ObjectMeta,
 }
 
-impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for Guard<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The text is kept for a second try: as a tree it would take ten times the room.
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        match serde_json::from_str::<K>(text.get()) {
-            Ok(mut object) => {
-                object.meta_mut().managed_fields = None;
-                Ok(Guard(Ok(object)))
-            }
+impl<K: DeserializeOwned + Resource> Guard<K> {
+    /// Reads the text of an object.
+    ///
+    /// # Errors
+    /// When it is the text of no object at all.
+    pub fn read(text: &[u8]) -> serde_json::Result<Self> {
+        let text = std::str::from_utf8(text).map_err(serde_json::Error::custom)?;
+        let text = without_managers(text);
+        match serde_json::from_str::<K>(&text) {
+            Ok(object) => Ok(Guard(Ok(object))),
             Err(error) => {
-                let known: PartialObjectMeta<K> =
-                    serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+                let known: PartialObjectMeta<K> = serde_json::from_str(&text)?;
                 Ok(Guard(Err(Unreadable { error: error.to_string(), metadata: known.metadata })))
             }
         }
     }
+}
+
+impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for Guard<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The text is kept for a second try: as a tree it would take ten times the room.
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Self::read(text.get().as_bytes()).map_err(D::Error::custom)
+    }
+}
+
+/// An object's text without who manages which of its fields.
+fn without_managers(text: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        managed_fields: Option<&'a RawValue>,
+    }
+    let found =
+        serde_json::from_str::<Object<'_>>(text).ok().and_then(|object| object.metadata.managed_fields);
+    let Some(managers) = found.map(RawValue::get) else { return Cow::Borrowed(text) };
+    // What was found is a part of the text: where it stands in memory says where it stands there.
+    let from = managers.as_ptr() as usize - text.as_ptr() as usize;
+    Cow::Owned([&text[..from], "null", &text[from + managers.len()..]].concat())
 }
 
 impl<K: Resource> Resource for Guard<K> {
@@ -80,7 +109,7 @@ impl<K: Resource> Resource for Guard<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::{ObjectList, WatchEvent};
+    use kube::core::WatchEvent;
     use sluice_api::Pipeline;
 
     const GOOD: &str = r#"{"apiVersion":"pipelines.weave.works/v1alpha1","kind":"Pipeline","metadata":{"name":"good","managedFields":[{"manager":"kubectl"}]},"spec":{"environments":[]}}"#;
@@ -88,13 +117,23 @@ mod tests {
 
     #[test]
     fn one_bad_object_spoils_no_list() {
-        let list =
-            format!(r#"{{"kind":"PipelineList","apiVersion":"v1","metadata":{{}},"items":[{BAD},{GOOD}]}}"#);
-        let list: ObjectList<Guard<Pipeline>> = serde_json::from_str(&list).unwrap();
-        assert!(list.items[0].0.as_ref().unwrap_err().error.contains("invalid type"));
-        assert_eq!(list.items[0].meta().name.as_deref(), Some("bad"));
-        let good = list.items[1].0.as_ref().unwrap();
+        let read = |text: &str| Guard::<Pipeline>::read(text.as_bytes());
+        let bad = read(BAD).unwrap();
+        assert!(bad.0.as_ref().unwrap_err().error.contains("invalid type"));
+        assert_eq!(bad.meta().name.as_deref(), Some("bad"));
+        let good = read(GOOD).unwrap().0.unwrap();
         assert_eq!((good.metadata.name.as_deref(), &good.metadata.managed_fields), (Some("good"), &None));
+        assert!(read("7").is_err());
+    }
+
+    #[test]
+    fn all_but_the_managers_stays() {
+        let text = r#"{"metadata": {"labels":{"managedFields":"a"}, "managedFields" : [{"manager":"}],\""}] ,"name":"b"},"spec":{"managedFields":[1]}}"#;
+        let left = r#"{"metadata": {"labels":{"managedFields":"a"}, "managedFields" : null ,"name":"b"},"spec":{"managedFields":[1]}}"#;
+        assert_eq!(without_managers(text), left);
+        for text in [BAD, "{}", r#"{"metadata":7}"#, r#"{"metadata":{"managedFields":null}}"#] {
+            assert_eq!(without_managers(text), text);
+        }
     }
 
     #[test]

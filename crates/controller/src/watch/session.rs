@@ -10,7 +10,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, Object};
-use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,7 @@ use tokio::task::JoinSet;
 use super::cause::{self, Cause};
 use super::connect;
 use super::guard::Unreadable;
-use super::stream::{Guarded, Seen, follow};
+use super::stream::{Failure, Guarded, Seen, follow};
 use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 
@@ -83,20 +82,21 @@ impl Session {
     async fn by_secret(&self, namespace: &str, name: &str, tell: impl Tell) {
         let (sender, mut kubeconfig) = watch::channel::<Option<Result<String, String>>>(None);
         let api: Guarded<Secret> = Api::namespaced(self.hub.clone(), namespace);
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let fields = Some(format!("metadata.name={name}"));
         let (key, full) = (self.key.clone(), format!("{namespace}/{name}"));
         let open = |sender: &watch::Sender<_>| match sender.is_closed() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let followed = follow(api, config, Some, move |seen| {
+        let followed = follow(api, fields, Some, move |seen| {
             let found = match seen {
                 Seen::Listed(secrets) => secrets.into_iter().next(),
                 Seen::Applied(secret) => Some(secret),
                 Seen::Deleted(_) | Seen::Unreadable(_) => None,
                 Seen::Failed(error) => {
                     // What was read before stays good; only a first reading is missed.
-                    let why = format!("Secret {full} cannot be read: {}", cause_of_secret(&key, &error));
+                    let why =
+                        format!("Secret {full} cannot be read: {}", cause_of_secret(&key, error.error()));
                     sender.send_if_modified(|known| match known {
                         Some(Ok(_)) => false,
                         other => other.replace(Err(why.clone())) != *other,
@@ -321,8 +321,8 @@ impl Scope<'_> {
             false => ControlFlow::Break(Ended::NobodyListens),
         };
         let keep = |object: K| Some((trim::key(kind, &object), trim(&object)));
-        let ended = follow(api, watcher::Config::default(), keep, |seen| {
-            let error = match seen {
+        follow(api, None, keep, |seen| {
+            let failure = match seen {
                 Seen::Listed(all) => {
                     let kept = all.into_iter().filter_map(|(key, fact)| Some((key, fact?))).collect();
                     return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), kept)));
@@ -334,16 +334,14 @@ impl Scope<'_> {
                     let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
                     return listening(tell(ClusterEvent::Deleted(ObjectKey { kind, namespace, name })));
                 }
-                Seen::Failed(error) => error,
+                Seen::Failed(failure) => failure,
             };
-            let cause = cause::of_watch(&error);
+            let cause = cause::of(failure.error());
             let over = match cause {
                 Cause::Forbidden(_) => Some(Ended::Forbidden),
                 Cause::NotFound => Some(Ended::Gone),
                 // A broken stream begins anew by itself; the probe tells when the cluster is lost.
-                _ if !matches!(error, watcher::Error::InitialListFailed(_)) => {
-                    return ControlFlow::Continue(());
-                }
+                _ if matches!(failure, Failure::Watch(_)) => return ControlFlow::Continue(()),
                 _ => None,
             };
             let why = cause::kind(&self.session.key, kind, namespace.as_deref(), &cause);
@@ -357,8 +355,7 @@ impl Scope<'_> {
                 (told, _) => listening(told),
             }
         })
-        .await;
-        ended.unwrap_or(Ended::Gone)
+        .await
     }
 }
 
@@ -374,8 +371,8 @@ async fn probe(client: &Client) -> Result<(), Cause> {
     }
 }
 
-fn cause_of_secret(key: &ClusterKey, error: &watcher::Error) -> String {
-    match cause::of_watch(error) {
+fn cause_of_secret(key: &ClusterKey, error: &kube::Error) -> String {
+    match cause::of(error) {
         Cause::Forbidden(said) => format!(
             "{said}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
         ),

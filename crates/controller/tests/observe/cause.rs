@@ -1,9 +1,8 @@
 //! Why a cluster or a kind cannot be read: the sentence for each cause.
 
 use kube::core::Status;
-use kube::runtime::watcher;
 use sluice_controller::observe::facts::{ClusterKey, Kind};
-use sluice_controller::watch::cause::{Cause, cluster, kind, of, of_watch};
+use sluice_controller::watch::cause::{Cause, cluster, kind, of};
 
 use crate::support::remote;
 
@@ -27,14 +26,6 @@ fn an_answer_is_known_by_its_code() {
     for (error, expected) in table {
         assert_eq!(of(&error), expected);
     }
-    assert_eq!(
-        of_watch(&watcher::Error::InitialListFailed(answer(403, "no"))),
-        Cause::Forbidden("no".into())
-    );
-    assert_eq!(of_watch(&watcher::Error::WatchStartFailed(answer(404, "x"))), Cause::NotFound);
-    assert_eq!(of_watch(&watcher::Error::WatchFailed(answer(500, "x"))), Cause::Other("x (500)".into()));
-    let gone = Status::failure("too old resource version", "Expired").with_code(410).boxed();
-    assert_eq!(of_watch(&watcher::Error::WatchError(gone)), Cause::Other("too old resource version".into()));
 }
 
 /// What answers may be a proxy's error page, or somebody who wants a status to be flooded.

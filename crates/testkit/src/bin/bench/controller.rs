@@ -57,17 +57,18 @@ impl Controller {
         Ok(lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
     }
 
-    /// Waits until it has read its clusters and every pipeline had its turn after that; returns how
-    /// long that took from the start of the process.
+    /// Waits until it has read its clusters and each of so many pipelines had its turn after that;
+    /// returns how long that took from the start of the process.
     ///
     /// # Errors
     /// When it ends before, or takes longer than two minutes.
-    pub async fn settled(&mut self) -> Result<Duration> {
+    pub async fn settled(&mut self, pipelines: usize) -> Result<Duration> {
         while self.begun.elapsed() < Duration::from_secs(120) {
             self.leash.check()?;
             let up = self.metric("sluice_clusters{state=\"up\"}").await.unwrap_or_default();
             let due = self.metric("sluice_due_pipelines").await.unwrap_or(1.0);
-            if up > 0.0 && due == 0.0 {
+            let turns = self.metric("sluice_turns_total").await.unwrap_or_default();
+            if up > 0.0 && due == 0.0 && turns >= pipelines as f64 {
                 return Ok(self.begun.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

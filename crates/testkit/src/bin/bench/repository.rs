@@ -32,7 +32,7 @@ pub async fn measure(options: &Options, ground: &Ground, table: &mut Table) -> R
     let strategy = json!({"commit": {"url": repo.url(), "branch": "main", "secretRef": {"name": "git"}}});
     let application = ground.application("podinfo", secret, strategy).await?;
     let mut controller = Controller::start(options, &ground.cluster)?;
-    controller.settled().await?;
+    controller.settled(0).await?;
     application.observed().await?;
     let (mut recorded, mut healthy) = (Vec::new(), Vec::new());
     for n in 0..=PROMOTIONS {

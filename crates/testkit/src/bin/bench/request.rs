@@ -29,7 +29,7 @@ pub async fn measure(options: &Options, ground: &Ground, table: &mut Table) -> R
         {"type": "gitea", "url": repo.url(), "baseBranch": "main", "secretRef": {"name": "git"}}});
     let application = ground.application("webshop", json!({"token": gitea.token()}), strategy).await?;
     let mut controller = Controller::start(options, &ground.cluster)?;
-    controller.settled().await?;
+    controller.settled(0).await?;
     application.observed().await?;
     let mut costs = Vec::new();
     for n in 0..options.repeat {

@@ -131,7 +131,7 @@ pub async fn restart(options: &Options, fleet: &Fleet, table: &mut Table) -> Res
     loop {
         let before = Writes::so_far(&fleet.client).await?;
         let mut controller = Controller::start(options, &fleet.cluster)?;
-        took.push(controller.settled().await?);
+        took.push(controller.settled(fleet.size).await?);
         let processor = processor_time(controller.pid())?;
         tokio::time::sleep(AFTERMATH).await;
         let memory = peak_memory(controller.pid())?;
