@@ -37,7 +37,14 @@ pub async fn list(options: &Options, fleet: &Fleet, table: &mut Table) -> Result
             let arguments = ["get", what, "-A", "-o", form, "--kubeconfig", kubeconfig];
             let (middle, text) = several(10, || run(&options.sluice, &arguments))?;
             let row = format!("sluice get {what} -o {form} on {}", fleet.size);
-            table.add(&row, "≤ 0.5 s", text, Verdict::of(middle <= Duration::from_millis(500)));
+            // The budget is for what people look at; the rest is for comparison.
+            let (budget, verdict) = match (what, form) {
+                ("pipelines", "table" | "wide") => {
+                    ("≤ 0.5 s", Verdict::of(middle <= Duration::from_millis(500)))
+                }
+                _ => ("", Verdict::None),
+            };
+            table.add(&row, budget, text, verdict);
         }
     }
     Ok(())
