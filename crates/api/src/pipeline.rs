@@ -254,9 +254,12 @@ pub struct Strategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookStrategy>,
     /// Secret in the Pipeline's namespace whose key `hmac-key` authenticates calls to this
-    /// pipeline's webhook.
+    /// pipeline's hook; while it is rotated, `hmac-key-previous` is good too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
+    /// Take calls to this pipeline's hook that nobody has signed. They only make Sluice look at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_unsigned: bool,
 }
 
 /// Which forge to open a change request on, and where.

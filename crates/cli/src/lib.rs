@@ -7,6 +7,7 @@ mod completion;
 mod connect;
 mod crds;
 mod exit;
+mod export;
 mod find;
 mod get;
 mod output;
@@ -34,6 +35,8 @@ pub enum Command {
     Approve(approve::Approve),
     /// Try a promotion again that failed or was rejected
     Retry(retry::Retry),
+    /// Print what others need to work with Sluice, ready to commit
+    Export(export::Export),
     /// Print the custom resource definitions
     Crds(crds::Crds),
     /// Print the completion script for a shell
@@ -79,6 +82,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Get(args) => get::run(args, io).await,
         Command::Approve(args) => approve::run(args, io).await,
         Command::Retry(args) => retry::run(args, io).await,
+        Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),
         Command::Completion(args) => completion::run(args, (program.cli)(), io),
         Command::Version(args) => version::run(args, program.version, io),

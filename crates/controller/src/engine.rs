@@ -17,6 +17,7 @@ use sluice_delivery::{Delivery, Permit};
 use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
+use crate::hook::Directory;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
 use crate::observe::early::{Early, Heard, STANDING};
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(crate) index: Index,
     early: Early,
     pub(crate) pipelines: HashMap<PipelineKey, Entry>,
+    directory: Arc<Directory>,
     pub(crate) promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
     /// What is under way for an environment of a pipeline, with the leave to do it.
     pub(crate) under_way: HashMap<(PipelineKey, String), Permit>,
@@ -135,6 +137,7 @@ impl Engine {
             index: Index::default(),
             early: Early::default(),
             pipelines: HashMap::new(),
+            directory: Arc::default(),
             promotions: HashMap::new(),
             under_way: HashMap::new(),
             clusters: None,
@@ -153,6 +156,11 @@ impl Engine {
     /// The way to tell it things.
     pub fn door(&self) -> mpsc::UnboundedSender<Input> {
         self.tell.clone()
+    }
+
+    /// What others may know of the pipelines.
+    pub fn directory(&self) -> Arc<Directory> {
+        self.directory.clone()
     }
 
     /// Runs until every way to tell it things is gone.
@@ -242,6 +250,7 @@ impl Engine {
                     self.cluster_event(&key, event);
                 }
             }
+            Input::Called(key) => self.touch(&key),
             Input::Written(object, how) => self.written(&object, &how),
             Input::Created(pipeline, name, result) => self.created(&pipeline, &name, result),
             Input::Done(done) => self.done(*done),
@@ -256,6 +265,7 @@ impl Engine {
                 gone.iter().for_each(|key| self.forget(key));
                 objects.into_iter().for_each(|object| self.put_pipeline(object));
                 (self.listed.0, self.moved) = (true, true);
+                self.directory.complete();
             }
             Seen::Applied(object) => self.put_pipeline(object),
             Seen::Deleted(metadata) => self.forget(&named(&metadata)),
@@ -332,6 +342,7 @@ impl Engine {
     /// Notes where a pipeline has its targets.
     fn place(&mut self, key: &PipelineKey) {
         let Some(object) = self.pipelines.get(key).map(|e| e.object.clone()) else { return };
+        self.directory.put(key.clone(), object.clone());
         for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
             let cluster = translate::cluster_of(target, &key.namespace);
             let places = self.places.entry(cluster).or_default();
@@ -361,6 +372,7 @@ impl Engine {
         if let Some(entry) = self.pipelines.remove(key) {
             self.displace(key, &entry.object);
         }
+        self.directory.remove(key);
         self.due.remove(key);
         self.no_wake(key);
     }

@@ -40,6 +40,8 @@ pub enum Input {
     Stood(ClusterKey, ObjectKey, u64),
     /// A status was written, or was not.
     Written(StatusOf, Written),
+    /// Flux has called about a pipeline: its targets may have changed.
+    Called(PipelineKey),
     /// The record of a new promotion was written, or was not.
     Created(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
     /// A side effect has ended.

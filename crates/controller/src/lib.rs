@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod engine;
+pub mod hook;
 pub mod intake;
 pub mod metrics;
 pub mod observe;

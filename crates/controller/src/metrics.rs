@@ -31,6 +31,11 @@ struct Write {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct State {
     state: &'static str,
 }
@@ -62,6 +67,8 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     clusters: Family<State, Gauge>,
     wait: Histogram,
+    hooks: Family<Outcome, Counter>,
+    hook_time: Histogram,
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
@@ -85,6 +92,8 @@ impl Metrics {
         let writes = Family::<Write, Counter>::default();
         let clusters = Family::<State, Gauge>::default();
         let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
+        let hooks = Family::<Outcome, Counter>::default();
+        let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
         let budget = Family::<Host, Gauge>::default();
@@ -99,6 +108,8 @@ impl Metrics {
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
+        registry.register("hook_calls", "Calls of the hook server, by how they ended", hooks.clone());
+        registry.register("hook_seconds", "From the head of a call to its answer", hook_time.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
         registry.register(
@@ -115,6 +126,8 @@ impl Metrics {
             writes,
             clusters,
             wait,
+            hooks,
+            hook_time,
             delivery,
             git,
             forge,
@@ -149,6 +162,12 @@ impl Metrics {
     /// An object was written.
     pub fn wrote(&self, kind: &str) {
         self.writes.get_or_create(&Write { kind: kind.into(), result: "ok" }).inc();
+    }
+
+    /// A call of the hook server was answered so, after so long.
+    pub fn called(&self, result: &'static str, time: Duration) {
+        self.hooks.get_or_create(&Outcome { result }).inc();
+        self.hook_time.observe(time.as_secs_f64());
     }
 
     /// An event waited so long for its turn.

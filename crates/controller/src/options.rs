@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::hook::HookOptions;
 use crate::observe::facts::ClusterKey;
 
 /// How the controller shall run.
@@ -19,6 +20,8 @@ pub struct Options {
     pub metrics_addr: Option<SocketAddr>,
     /// Where health is served; `None` for nowhere.
     pub health_addr: Option<SocketAddr>,
+    /// How calls of Flux are served; `None` for not at all.
+    pub hook: Option<HookOptions>,
     /// Where copies of repositories are kept. May be wiped at any time.
     pub cache_dir: PathBuf,
     /// How often a new change request is looked at.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
+use crate::hook::{self, Hook};
 use crate::intake::Input;
 use crate::metrics::Metrics;
 use crate::options::Options;
@@ -49,8 +50,13 @@ pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
     let metrics = Arc::new(Metrics::new(delivery.clone()));
     let (metrics_addr, health_addr) = (options.metrics_addr, options.health_addr);
     let namespace = options.watch_namespace.clone();
+    let hook = options.hook.clone();
     let (engine, inputs) = Engine::new(options, hub.clone(), delivery, metrics.clone());
     let door = engine.door();
+    let hook = hook.map(|options| {
+        let hook = Hook::new(&options, hub.clone(), engine.directory(), metrics.clone(), door.clone());
+        (options, hook)
+    });
     let served = async {
         let numbers = async {
             match metrics_addr {
@@ -64,7 +70,15 @@ pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
                 None => std::future::pending().await,
             }
         };
-        tokio::try_join!(numbers, health).map(|_| ())
+        let hooks = async {
+            match hook {
+                Some((options, hook)) => {
+                    hook::serve(&options, hook).await.map_err(|e| failed("hooks", options.address, e))
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::try_join!(numbers, health, hooks).map(|_| ())
     };
     // Tasks of their own: a list is read on one processor while the loop turns on another.
     let mut tasks = JoinSet::new();

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::Options;
+use sluice_controller::hook::{HookOptions, Network, Proxies};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -32,6 +33,24 @@ pub struct Flags {
     /// Where to serve /healthz and /readyz; "0" for nowhere
     #[arg(long, default_value = ":9440", value_parser = address)]
     health_addr: Address,
+    /// Where to take calls of Flux's notification-controller; "0" for nowhere
+    #[arg(long, default_value = ":8082", value_parser = address)]
+    hook_addr: Address,
+    /// Certificate of the hook server, in PEM; read again when it changes. Without it, plain HTTP
+    #[arg(long, value_name = "FILE", requires = "hook_tls_key")]
+    hook_tls_cert: Option<PathBuf>,
+    /// Key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "hook_tls_cert")]
+    hook_tls_key: Option<PathBuf>,
+    /// Proxies whose X-Forwarded-For tells who calls a hook, as address ranges
+    #[arg(long, value_name = "RANGE,...", value_delimiter = ',')]
+    hook_trusted_proxies: Vec<Network>,
+    /// How many calls a second to take from one peer, and ten times as many at once; 0 for all
+    #[arg(long, default_value_t = 50, value_name = "COUNT")]
+    hook_peer_rate: u32,
+    /// How many calls a second to take for one pipeline, and ten times as many at once; 0 for all
+    #[arg(long, default_value_t = 10, value_name = "COUNT")]
+    hook_pipeline_rate: u32,
     /// Where to keep copies of repositories; may be wiped at any time
     #[arg(long, value_name = "FOLDER", env = "SLUICE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
@@ -131,12 +150,20 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         Some(folder) => folder,
         None => std::env::temp_dir().join("sluice"),
     };
+    let hook = flags.hook_addr.0.map(|address| HookOptions {
+        address,
+        certificate: flags.hook_tls_cert.zip(flags.hook_tls_key),
+        proxies: Proxies::new(flags.hook_trusted_proxies),
+        peer_rate: flags.hook_peer_rate,
+        pipeline_rate: flags.hook_pipeline_rate,
+    });
     let options = Options {
         watch_namespace: flags.watch_namespace,
         no_cross_namespace_refs: flags.no_cross_namespace_refs,
         insecure_kubeconfig_exec: flags.insecure_kubeconfig_exec,
         metrics_addr: flags.metrics_addr.0,
         health_addr: flags.health_addr.0,
+        hook,
         cache_dir,
         poll_interval: flags.poll_interval,
         history_limit: flags.history_limit,

@@ -5,6 +5,7 @@
 mod approve;
 mod crds;
 mod errors;
+mod export;
 mod get;
 mod hub;
 mod retry;

@@ -37,7 +37,13 @@ impl Controller {
 
     fn launch(&mut self, fault: Option<&str>) -> Result<()> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
+        command.args([
+            "controller",
+            "--metrics-addr=0",
+            "--health-addr=0",
+            "--hook-addr=0",
+            "--log-encoding=console",
+        ]);
         command.args(["--watch-namespace", &self.namespace]);
         if !self.extra.iter().any(|e| e.starts_with("--poll-interval")) {
             command.arg("--poll-interval=500ms");

@@ -28,7 +28,7 @@ impl Controller {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = Command::new(&options.sluice);
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
-        command.arg(format!("--metrics-addr=127.0.0.1:{port}")).arg("--health-addr=0");
+        command.arg(format!("--metrics-addr=127.0.0.1:{port}")).arg("--health-addr=0").arg("--hook-addr=0");
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
         command.args(["--poll-interval=2s", "--log-encoding=console"]);
         let begun = Instant::now();

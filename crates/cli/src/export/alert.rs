@@ -1,0 +1,193 @@
+//! `sluice export alert`: the objects with which Flux on each cluster of a pipeline calls its hook.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use clap::Args;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ResourceExt};
+use serde_json::json;
+use sluice_api::pipeline::{Environment, Target};
+use sluice_api::{MEMBER_LABELS, Pipeline};
+
+use crate::approve::PATIENCE;
+use crate::connect::{Connect, Connection};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::find;
+use crate::sign::Io;
+use crate::suggest::instead;
+
+/// Arguments of `sluice export alert`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # For every cluster of a pipeline; commit each part where that cluster's Flux reads it
+  sluice export alert podinfo -n apps --address https://sluice.example.com
+
+  # For one environment, with the key from the hub's Secret; encrypt that before you commit it
+  sluice export alert podinfo -n apps -e dev --address https://sluice.example.com --show-key")]
+pub struct Alert {
+    /// The pipeline
+    pipeline: String,
+    /// Where the hook server is reached from the clusters, for example https://sluice.example.com
+    #[arg(long, value_name = "URL", value_parser = address)]
+    address: String,
+    /// Only for this environment
+    #[arg(short, long, value_name = "NAME")]
+    environment: Option<String>,
+    /// Name of the objects
+    #[arg(long, value_name = "NAME", default_value = "sluice")]
+    name: String,
+    /// Fill in the key from the Secret on the hub
+    #[arg(long)]
+    show_key: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match rest {
+        Some(host) if !host.is_empty() && !text.contains(char::is_whitespace) => {
+            Ok(text.trim_end_matches('/').into())
+        }
+        _ => Err("write an address such as https://sluice.example.com".into()),
+    }
+}
+
+/// What says nothing of a revision that runs: dropped where it arises.
+const NOISE: [&str; 4] = [
+    "^Dependencies do not meet ready condition",
+    "^(Deployment|StatefulSet|DaemonSet|Service|ConfigMap|Secret)/.* (created|configured|deleted)",
+    "^Health check passed in",
+    "^Cluster state of release",
+];
+
+pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
+    let connection = args.connect.open(Some(PATIENCE))?;
+    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
+    let pipeline = match api.get_opt(&args.pipeline).await {
+        Ok(Some(pipeline)) => pipeline,
+        Ok(None) => return Err(find::missing::<Pipeline>(&connection, &args.pipeline, false).await),
+        Err(error) => return Err(connection.explain(error)),
+    };
+    let environments = wanted(&pipeline, args.environment.as_deref())?;
+    let mut printed = BTreeSet::new();
+    for environment in environments {
+        let key = key(args, &connection, &pipeline, environment).await?;
+        for target in &environment.targets {
+            let cluster = target.cluster_ref.as_ref().map(|c| c.name.as_str());
+            // Two targets in one namespace of one cluster share an Alert.
+            if printed.insert((environment.name.clone(), cluster, &target.namespace)) {
+                io.out.write_all(objects(args, &pipeline, environment, target, &key).as_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wanted<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<Vec<&'a Environment>> {
+    let all = &pipeline.spec.environments;
+    let Some(name) = name else { return Ok(all.iter().collect()) };
+    let found: Vec<_> = all.iter().filter(|e| e.name == name).collect();
+    if found.is_empty() {
+        let known: Vec<String> = all.iter().map(|e| e.name.clone()).collect();
+        let why = format!("pipeline {} has no environment {name}", pipeline.name_any());
+        return Err(Failure::new(Exit::NotFound, why).hinted(instead(
+            name,
+            &known,
+            "environments",
+            "in that pipeline",
+        )));
+    }
+    Ok(found)
+}
+
+/// The key that calls from an environment are signed with: from the Secret if that is asked for.
+async fn key(
+    args: &Alert,
+    connection: &Connection,
+    pipeline: &Pipeline,
+    environment: &Environment,
+) -> Outcome<String> {
+    let policy = environment.promotion.as_deref().or(pipeline.spec.promotion.as_ref());
+    let secret = policy.and_then(|p| p.strategy.as_ref()?.secret_ref.as_ref());
+    let Some(secret) = secret else {
+        let why =
+            format!("nothing says which key calls from environment {} are signed with", environment.name);
+        return Err(Failure::new(Exit::Error, why)
+            .hinted("name a Secret with the key hmac-key in promotion.strategy.secretRef of the pipeline"));
+    };
+    if !args.show_key {
+        return Ok(format!("the value of hmac-key in the hub's Secret {}", secret.name));
+    }
+    let api: Api<Secret> = Api::namespaced(connection.client.clone(), &connection.namespace);
+    let found = api.get(&secret.name).await.map_err(|e| connection.explain(e))?;
+    let key = found.data.unwrap_or_default().remove("hmac-key").and_then(|v| String::from_utf8(v.0).ok());
+    key.filter(|k| !k.trim().is_empty()).ok_or_else(|| {
+        let why = format!("Secret {} in namespace {} has no key hmac-key", secret.name, connection.namespace);
+        Failure::new(Exit::Error, why)
+            .hinted("put a long random text there, such as openssl rand -hex 32 makes")
+    })
+}
+
+/// Provider, Alert and Secret for one target.
+fn objects(
+    args: &Alert,
+    pipeline: &Pipeline,
+    environment: &Environment,
+    target: &Target,
+    key: &str,
+) -> String {
+    let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
+    let cluster = target.cluster_ref.as_ref();
+    let place = match cluster {
+        Some(cluster) => {
+            format!("cluster {}/{}", cluster.namespace.as_deref().unwrap_or(&namespace), cluster.name)
+        }
+        None => "the hub".into(),
+    };
+    let object = format!("{}-{name}-{}", args.name, environment.name);
+    let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
+    let metadata = json!({"name": object, "namespace": target.namespace});
+    let mut event_metadata =
+        json!({"pipeline": format!("{namespace}/{name}"), "environment": environment.name});
+    if let Some(cluster) = cluster {
+        event_metadata["cluster"] = json!(cluster.name);
+    }
+    let noise = NOISE.map(|n| format!("  - {}\n", json!(n))).concat();
+    let mut sources = String::new();
+    for source in sources_of(pipeline, target) {
+        let _ = writeln!(sources, "  - {source}");
+    }
+    format!(
+        "# Environment {} of pipeline {namespace}/{name}, for {place}, namespace {}.\n\
+         apiVersion: notification.toolkit.fluxcd.io/v1beta3\nkind: Provider\nmetadata: {metadata}\nspec:\n  \
+         type: generic-hmac\n  address: {}\n  # Room for all five tries.\n  timeout: 60s\n  \
+         secretRef: {{\"name\": {}}}\n---\n\
+         apiVersion: notification.toolkit.fluxcd.io/v1beta3\nkind: Alert\nmetadata: {metadata}\nspec:\n  \
+         providerRef: {{\"name\": {}}}\n  eventSeverity: info\n  eventMetadata: {event_metadata}\n  \
+         eventSources:\n{sources}  exclusionList:\n{noise}---\n\
+         # Encrypt it before you commit it, or make it by hand.\n\
+         apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  token: {}\n---\n",
+        environment.name,
+        target.namespace,
+        json!(address),
+        json!(object),
+        json!(object),
+        json!(key),
+    )
+}
+
+/// The objects whose events are sent: those that the pipeline names, else those with its label.
+fn sources_of(pipeline: &Pipeline, target: &Target) -> Vec<serde_json::Value> {
+    let app = pipeline.spec.app_ref.iter().map(|a| (a.kind.clone(), a.name.clone()));
+    let named: BTreeSet<_> =
+        app.chain(target.workloads.iter().map(|w| (w.kind.clone(), w.name.clone()))).collect();
+    if named.is_empty() {
+        let labels = json!({MEMBER_LABELS[0]: pipeline.name_any()});
+        return ["HelmRelease", "Kustomization"]
+            .map(|kind| json!({"kind": kind, "name": "*", "matchLabels": labels}))
+            .to_vec();
+    }
+    named.into_iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect()
+}

@@ -1,0 +1,99 @@
+//! What `sluice export` prints is what Flux on a target's cluster takes.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use sluice_cli::Exit;
+use sluice_testkit::parse_yaml;
+
+use crate::hub::{servers, sluice_as};
+
+const PIPELINE: &str = "
+apiVersion: v1
+kind: Secret
+metadata: {name: hook, namespace: export}
+stringData: {hmac-key: 'a \"key\": of 32'}
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: podinfo, namespace: export}
+spec:
+  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}
+  promotion: {strategy: {notification: {}, secretRef: {name: hook}}}
+  environments:
+  - {name: dev, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: dev-eu}},
+      {name: twin, namespace: a, clusterRef: {kind: GitopsCluster, name: dev-eu}}, {namespace: b}]}
+  - {name: prod, targets: [{namespace: c}], promotion: {strategy: {notification: {}}}}
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: labelled, namespace: export}
+spec:
+  promotion: {strategy: {notification: {}, secretRef: {name: none}}}
+  environments: [{name: dev, targets: [{namespace: a}]}]
+";
+
+fn of<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|o| o["kind"] == kind).collect()
+}
+
+#[tokio::test]
+async fn an_alert_for_each_place_ready_to_commit() -> Result<()> {
+    let servers = servers().await?;
+    servers.hub.namespace("export").await?;
+    servers.hub.apply_yaml(PIPELINE).await?;
+    let kubeconfig = servers.hub.kubeconfig_path();
+    let export = async |more: &[&str]| {
+        let first = ["export", "alert", "-n", "export", "--address", "https://sluice.example.com/"];
+        sluice_as(&kubeconfig, &[&first, more].concat()).await
+    };
+    let ran = export(&["podinfo", "-e", "dev"]).await;
+    ensure!(ran.exit == Exit::Ok, "{ran:?}");
+    ensure!(!ran.out.contains("of 32"), "the key is shown unasked");
+    let objects = parse_yaml(&ran.out)?;
+    let (providers, alerts) = (of(&objects, "Provider"), of(&objects, "Alert"));
+    ensure!(providers.len() == 2 && alerts.len() == 2 && of(&objects, "Secret").len() == 2, "{}", ran.out);
+    let provider = providers[0];
+    assert_eq!(provider["spec"]["address"], "https://sluice.example.com/promotion/export/podinfo/dev");
+    assert_eq!(provider["spec"]["type"], "generic-hmac");
+    assert_eq!(provider["spec"]["timeout"], "60s");
+    assert_eq!(provider["metadata"], json!({"name": "sluice-podinfo-dev", "namespace": "a"}));
+    assert_eq!(provider["spec"]["secretRef"]["name"], "sluice-podinfo-dev");
+    let alert = &alerts[0]["spec"];
+    assert_eq!(alert["eventSources"], json!([{"kind": "HelmRelease", "name": "podinfo"}]));
+    let metadata = json!({"cluster": "dev-eu", "environment": "dev", "pipeline": "export/podinfo"});
+    assert_eq!(alert["eventMetadata"], metadata);
+    assert_eq!(alert["providerRef"]["name"], "sluice-podinfo-dev");
+    assert!(alert["exclusionList"].as_array().is_some_and(|l| l.len() > 2));
+    assert_eq!(alerts[1]["spec"]["eventMetadata"].get("cluster"), None, "the hub has no name");
+
+    let ran = export(&["podinfo", "-e", "dev", "--show-key"]).await;
+    assert_eq!(of(&parse_yaml(&ran.out)?, "Secret")[0]["stringData"]["token"], "a \"key\": of 32");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said() -> Result<()> {
+    let servers = servers().await?;
+    servers.hub.namespace("export").await?;
+    servers.hub.apply_yaml(PIPELINE).await?;
+    let kubeconfig = servers.hub.kubeconfig_path();
+    let export = async |more: &[&str]| {
+        let first = ["export", "alert", "-n", "export", "--address", "https://sluice.example.com"];
+        sluice_as(&kubeconfig, &[&first, more].concat()).await
+    };
+    for (arguments, said) in [
+        (&["podinfo"][..], "promotion.strategy.secretRef"),
+        (&["podinfo", "-e", "qa"], "no environment qa"),
+        (&["podnifo"], "podinfo"),
+        (&["labelled", "--show-key"], "none"),
+    ] {
+        let ran = export(arguments).await;
+        ensure!(ran.exit != Exit::Ok && ran.err.contains(said), "{arguments:?}: {ran:?}");
+    }
+    let ran = export(&["labelled"]).await;
+    let objects = parse_yaml(&ran.out)?;
+    let sources = &of(&objects, "Alert")[0]["spec"]["eventSources"];
+    assert_eq!(sources[0]["matchLabels"], json!({"pipelines.weave.works/pipeline": "labelled"}));
+    assert_eq!(sources.as_array().map(Vec::len), Some(2));
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Connections to the hook server: a task each, not more than so many, none that only sits there.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use super::server::Hook;
+
+/// How many connections there may be at a time.
+const MOST: usize = 1024;
+/// How long a handshake, and the head of a request, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the files of a certificate are looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Serves every connection, in plain or with a certificate.
+pub(super) async fn serve(
+    listener: TcpListener,
+    certificate: Option<Arc<Certificate>>,
+    hook: Arc<Hook>,
+) -> std::io::Result<()> {
+    let room = Arc::new(Semaphore::new(MOST));
+    let acceptor = certificate.clone().map(acceptor).transpose()?;
+    let watched = async {
+        match &certificate {
+            Some(certificate) => certificate.keep_up().await,
+            None => std::future::pending().await,
+        }
+    };
+    let accepted = async {
+        loop {
+            // Closed semaphores are the only error, and this one is never closed.
+            let Ok(place) = room.clone().acquire_owned().await else { return };
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, as a rule: some will be free again.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (acceptor, hook) = (acceptor.clone(), hook.clone());
+            tokio::spawn(async move {
+                let _place = place;
+                let _ = stream.set_nodelay(true);
+                match acceptor {
+                    None => one(stream, peer, &hook).await,
+                    Some(acceptor) => {
+                        if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await
+                        {
+                            one(stream, peer, &hook).await;
+                        }
+                    }
+                }
+            });
+        }
+    };
+    tokio::select! { () = watched => Ok(()), () = accepted => Ok(()) }
+}
+
+async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, hook: &Hook) {
+    let service = service_fn(|request| async {
+        let answer = hook.answer(peer.ip(), request).await;
+        Ok::<_, Infallible>(answer)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    // A peer that breaks off is no news.
+    let _ = served.await;
+}
+
+fn acceptor(certificate: Arc<Certificate>) -> std::io::Result<TlsAcceptor> {
+    let config = rustls::ServerConfig::builder().with_no_client_auth().with_cert_resolver(certificate);
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A certificate that is read again when its files change: one that is renewed counts without a
+/// restart.
+#[derive(Debug)]
+pub(super) struct Certificate {
+    files: (PathBuf, PathBuf),
+    current: RwLock<(Vec<u8>, Arc<CertifiedKey>)>,
+}
+
+impl Certificate {
+    /// Reads it.
+    pub(super) fn read(certificate: &Path, key: &Path) -> std::io::Result<Arc<Self>> {
+        let files = (certificate.to_path_buf(), key.to_path_buf());
+        let current = RwLock::new(load(&files)?);
+        Ok(Arc::new(Self { files, current }))
+    }
+
+    /// Reads it again now and then. One that cannot be read, as in the middle of being replaced, does
+    /// not count: the one before stays.
+    async fn keep_up(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match load(&self.files) {
+                Ok(read) => {
+                    let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                    if read.0 != current.0 {
+                        tracing::info!(file = %self.files.0.display(), "the hooks have a new certificate");
+                        *current = read;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the hooks' certificate cannot be read again; the one before stays");
+                }
+            }
+        }
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.read().unwrap_or_else(PoisonError::into_inner).1.clone())
+    }
+}
+
+/// The text of the certificate, and the key that it makes with its key.
+fn load((certificate, key): &(PathBuf, PathBuf)) -> std::io::Result<(Vec<u8>, Arc<CertifiedKey>)> {
+    let failed = |path: &Path, why: &dyn std::fmt::Display| {
+        let said =
+            format!("{}: {why}: it is to be PEM, as in a Secret of type kubernetes.io/tls", path.display());
+        std::io::Error::other(said)
+    };
+    let text = std::fs::read(certificate).map_err(|e| failed(certificate, &e))?;
+    let chain = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|e| failed(certificate, &e))?;
+    if chain.is_empty() {
+        return Err(failed(certificate, &"there is no certificate in it"));
+    }
+    let secret = std::fs::read(key).map_err(|e| failed(key, &e))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|e| failed(key, &e))?;
+    let provider = rustls::crypto::ring::default_provider();
+    let made = CertifiedKey::from_der(chain, secret, &provider).map_err(|e| failed(key, &e))?;
+    Ok((text, Arc::new(made)))
+}

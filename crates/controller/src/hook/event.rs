@@ -1,0 +1,101 @@
+//! What an event of Flux says. The forms of all its versions are read; what is not known is left
+//! alone. Source: notification-controller, `apis/event/v1beta1` and `apis/event/v1`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// An event as notification-controller posts it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// What it is about.
+    pub involved_object: InvolvedObject,
+    /// `info` or `error`.
+    #[serde(default)]
+    pub severity: String,
+    /// When it happened, in whole seconds.
+    #[serde(default)]
+    pub timestamp: Option<Timestamp>,
+    /// For people.
+    #[serde(default)]
+    pub message: String,
+    /// One word for what happened.
+    #[serde(default)]
+    pub reason: String,
+    /// `revision`, and what the Alert adds.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Names an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InvolvedObject {
+    /// Group and version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl InvolvedObject {
+    /// Its API group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+/// What follows from an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// The object runs the revision that it names, by its own word.
+    Deployed,
+    /// It does not, or not any more.
+    Failed,
+    /// Nothing: it is on its way, waits, was put right, or says something of no concern here.
+    Nothing,
+}
+
+impl Event {
+    /// What follows from it. A Kustomization has arrived when its reconciliation succeeded, which its
+    /// `Progressing` events come before; a HelmRelease when it was installed or upgraded, or its tests
+    /// passed. Before Flux 2.2 a HelmRelease's reason was the severity, and only the message told.
+    pub fn meaning(&self) -> Meaning {
+        let kind = self.involved_object.kind.as_str();
+        if !matches!(kind, "Kustomization" | "HelmRelease") {
+            return Meaning::Nothing;
+        }
+        match (kind, self.reason.as_str()) {
+            _ if self.severity == "error" && self.reason != "DriftDetected" => Meaning::Failed,
+            _ if self.severity == "error" => Meaning::Nothing,
+            ("Kustomization", "ReconciliationSucceeded") => Meaning::Deployed,
+            ("HelmRelease", "InstallSucceeded" | "UpgradeSucceeded" | "TestSucceeded") => Meaning::Deployed,
+            ("HelmRelease", "info") => {
+                let done = ["Helm install succeeded", "Helm upgrade succeeded", "Helm test succeeded"];
+                match done.iter().any(|text| self.message.starts_with(text)) {
+                    true => Meaning::Deployed,
+                    false => Meaning::Nothing,
+                }
+            }
+            _ => Meaning::Nothing,
+        }
+    }
+
+    /// A value of its metadata, under its plain key or with the prefix of the object's group, which
+    /// old notification-controllers leave in.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        let prefixed = format!("{}/{key}", self.involved_object.group());
+        let found = self.metadata.get(key).or_else(|| self.metadata.get(&prefixed));
+        found.map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The revision that it is about.
+    pub fn revision(&self) -> Option<&str> {
+        self.metadata("revision")
+    }
+}

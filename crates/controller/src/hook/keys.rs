@@ -1,0 +1,78 @@
+//! The keys that calls are signed with. They are read from Secrets when they are needed, and kept
+//! for a few seconds: a flood of calls asks the API server nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+
+use crate::watch::connect;
+
+/// The keys of a Secret that calls may be signed with: while it is rotated, two are good.
+pub const KEYS: [&str; 2] = ["hmac-key", "hmac-key-previous"];
+/// How long keys are good without another look.
+const KEPT: Duration = Duration::from_secs(10);
+/// How soon they may be looked at again when a signature is not theirs: they may be new.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long a look may take. Flux gives a call 15 seconds by default, tries and pauses included.
+const DEADLINE: Duration = Duration::from_secs(3);
+
+/// The keys of one Secret; none where it is not there or holds none.
+pub type Known = Arc<Vec<Vec<u8>>>;
+
+/// The Secret cannot be read now.
+#[derive(Debug)]
+pub struct Unavailable;
+
+/// All keys that have been asked for lately.
+pub struct Keys {
+    client: Client,
+    known: Mutex<HashMap<(String, String), (Instant, Known)>>,
+}
+
+impl Keys {
+    /// None yet.
+    pub fn new(client: Client) -> Self {
+        Self { client, known: Mutex::default() }
+    }
+
+    /// The keys of a Secret. With `anew` they are read again, unless that was a moment ago.
+    ///
+    /// # Errors
+    /// When the Secret cannot be read now.
+    pub async fn of(&self, namespace: &str, name: &str, anew: bool) -> Result<Known, Unavailable> {
+        let id = (namespace.to_string(), name.to_string());
+        let good_for = if anew { AGAIN } else { KEPT };
+        {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, keys)) = known.get(&id).filter(|(read, _)| read.elapsed() < good_for) {
+                return Ok(keys.clone());
+            }
+            known.retain(|_, (read, _)| read.elapsed() < KEPT);
+        }
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let data = match tokio::time::timeout(DEADLINE, secrets.get(name)).await {
+            Ok(Ok(secret)) => connect::data(secret),
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
+                tracing::warn!(
+                    namespace,
+                    secret = name,
+                    code = status.code,
+                    "a Secret with hook keys cannot be read"
+                );
+                Default::default()
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(namespace, secret = name, %error, "a Secret with hook keys cannot be read");
+                return Err(Unavailable);
+            }
+            Err(_) => return Err(Unavailable),
+        };
+        let keys: Known = Arc::new(KEYS.iter().filter_map(|key| data.get(*key).cloned()).collect());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(id, (Instant::now(), keys.clone()));
+        Ok(keys)
+    }
+}

@@ -1,0 +1,15 @@
+//! INTAKE by HTTP: events that Flux sends. A call never promotes by itself: it is checked, answered
+//! at once, and the pipeline is looked at again.
+
+pub mod answer;
+mod connection;
+mod directory;
+pub mod event;
+mod keys;
+pub mod limit;
+mod server;
+pub mod signature;
+
+pub use directory::Directory;
+pub use limit::{Network, Proxies};
+pub use server::{Hook, HookOptions, serve};

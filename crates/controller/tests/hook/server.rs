@@ -1,0 +1,403 @@
+//! The hook server as it runs in the controller, with Secrets on a real API server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams};
+use reqwest::{Client as Http, RequestBuilder};
+use ring::hmac;
+use serde_json::json;
+use sluice_controller::Options;
+use sluice_controller::hook::{HookOptions, Proxies};
+use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::all_bodies;
+
+const PIPELINE: &str = "
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: podinfo, namespace: apps}
+spec:
+  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}
+  promotion: {strategy: {commit: {url: https://git.example.com/fleet.git}, secretRef: {name: hook}}}
+  environments:
+  - {name: dev, targets: [{namespace: podinfo}]}
+  - {name: prod, targets: [{namespace: prod}]}
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: open, namespace: apps}
+spec:
+  promotion: {strategy: {commit: {url: https://git.example.com/fleet.git}, allowUnsigned: true}}
+  environments: [{name: dev, targets: [{namespace: podinfo}]}]
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: keyless, namespace: apps}
+spec:
+  promotion: {strategy: {commit: {url: https://git.example.com/fleet.git}}}
+  environments: [{name: dev, targets: [{namespace: podinfo}]}]
+";
+const DEV: &str = "/promotion/apps/podinfo/dev";
+
+struct Served {
+    cluster: Cluster,
+    at: SocketAddr,
+    metrics: SocketAddr,
+    task: JoinHandle<()>,
+    scratch: Scratch,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build()?.block_on(test)
+}
+
+async fn free_port() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?)
+}
+
+/// A controller with a hook server, once it knows the pipelines.
+async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
+    let plane = ControlPlane::start().await?;
+    let cluster = plane.cluster("hub").await?;
+    cluster.install_sluice_crds().await?;
+    cluster.namespace("apps").await?;
+    cluster.apply_yaml(PIPELINE).await?;
+    set_keys(&cluster, &json!({"hmac-key": "test-hmac-key"})).await?;
+    let scratch = Scratch::new("hook")?;
+    let (at, metrics) = (free_port().await?, free_port().await?);
+    let mut hook = HookOptions {
+        address: at,
+        certificate: None,
+        proxies: Proxies::default(),
+        peer_rate: 0,
+        pipeline_rate: 0,
+    };
+    change(&mut hook, scratch.path());
+    let options = Options {
+        watch_namespace: None,
+        no_cross_namespace_refs: false,
+        insecure_kubeconfig_exec: false,
+        metrics_addr: Some(metrics),
+        health_addr: None,
+        hook: Some(hook),
+        cache_dir: scratch.folder("cache")?,
+        poll_interval: Duration::from_secs(30),
+        history_limit: 20,
+        delivery_timeout: Duration::from_secs(60),
+    };
+    let client = cluster.client().await?;
+    let task = tokio::spawn(async move { sluice_controller::run(options, client).await.unwrap() });
+    let served = Served { cluster, at, metrics, task, scratch };
+    eventually(Duration::from_secs(30), async || {
+        let text = served.metrics().await?;
+        let turned =
+            text.lines().any(|line| line.starts_with("sluice_turns_total ") && !line.ends_with(" 0"));
+        TcpStream::connect(served.at).await?;
+        turned.then_some(()).context("the pipelines are not known yet")
+    })
+    .await?;
+    Ok(served)
+}
+
+async fn set_keys(cluster: &Cluster, keys: &serde_json::Value) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client().await?, "apps");
+    let object =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}, "stringData": keys});
+    secrets.delete("hook", &Default::default()).await.ok();
+    secrets.patch("hook", &PatchParams::apply("test"), &Patch::Apply(object)).await?;
+    Ok(())
+}
+
+fn body(file: &str) -> (Vec<u8>, String) {
+    let found = all_bodies().into_iter().find(|(name, ..)| name == file).unwrap();
+    (found.1, found.2)
+}
+
+fn sign(key: &str, body: &[u8]) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()), body);
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+impl Served {
+    async fn metrics(&self) -> Result<String> {
+        Ok(reqwest::get(format!("http://{}/metrics", self.metrics)).await?.text().await?)
+    }
+
+    async fn count(&self, result: &str) -> Result<u64> {
+        let start = format!("sluice_hook_calls_total{{result=\"{result}\"}} ");
+        let text = self.metrics().await?;
+        Ok(text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or(0))
+    }
+
+    fn post(&self, path: &str, body: &[u8], signature: Option<&str>) -> RequestBuilder {
+        let request = Http::new().post(format!("http://{}{path}", self.at)).body(body.to_vec());
+        signature.into_iter().fold(request, |request, s| request.header("x-signature", s))
+    }
+
+    async fn status(&self, path: &str, body: &[u8], signature: Option<&str>) -> Result<u16> {
+        Ok(self.post(path, body, signature).send().await?.status().as_u16())
+    }
+
+    /// Sends bytes as they are, and returns the first line of the answer.
+    async fn raw(&self, bytes: &[u8]) -> Result<String> {
+        let mut stream = TcpStream::connect(self.at).await?;
+        stream.write_all(bytes).await?;
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
+        read.context("the connection stayed open")??;
+        Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_string())
+    }
+}
+
+#[test]
+fn each_call_has_its_answer() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let (good, signature) = body("hr-chart-upgrade-succeeded.json");
+        let signed = Some(signature.as_str());
+        let answer = served.post(DEV, &good, signed).send().await?;
+        ensure!(answer.status() == StatusCode::ACCEPTED, "{answer:?}");
+        let place = "/apis/pipelines.weave.works/v1alpha1/namespaces/apps/pipelines/podinfo";
+        ensure!(answer.headers()["location"] == place, "{answer:?}");
+
+        // Unknown and forbidden look the same.
+        let refused = served.post("/promotion/apps/none/dev", &good, signed).send().await?;
+        let other = sign("other", &good);
+        for (path, signature) in [
+            (DEV, None),
+            (DEV, Some(other.as_str())),
+            (DEV, Some("sha256=00")),
+            ("/promotion/none/podinfo/dev", signed),
+            ("/promotion/apps/podinfo/none", signed),
+            ("/promotion/apps/keyless/dev", signed),
+            ("/promotion/apps/keyless/dev", None),
+        ] {
+            let answer = served.post(path, &good, signature).send().await?;
+            ensure!(answer.status() == refused.status() && answer.headers().len() == refused.headers().len());
+            ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path} {signature:?}: {answer:?}");
+            ensure!(answer.text().await?.contains("X-Signature"), "it does not say what to send");
+        }
+        let twice = served.post(DEV, &good, signed).header("x-signature", &signature).send().await?;
+        ensure!(twice.status() == StatusCode::UNAUTHORIZED, "two signatures: {twice:?}");
+        ensure!(served.status("/promotion/apps/open/dev", &good, None).await? == 202);
+
+        for path in [
+            "/",
+            "/promotion",
+            "/promotion/apps/podinfo",
+            "/promotion/apps/podinfo/dev/x",
+            "/promotion/apps/podinfo/dev/",
+            "//promotion/apps/podinfo/dev",
+            "/promotion/apps/pod%69nfo/dev",
+            "/promotion/apps/../dev",
+            "/promotion/APPS/podinfo/dev",
+            "/healthz",
+            "/metrics",
+        ] {
+            let line = served
+                .raw(
+                    format!(
+                        "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                    )
+                    .as_bytes(),
+                )
+                .await?;
+            ensure!(line.contains(" 404 "), "{path}: {line}");
+        }
+        let answer = Http::new().get(format!("http://{}{DEV}", served.at)).send().await?;
+        ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
+
+        ensure!(served.count("accepted").await? == 2 && served.count("refused").await? == 9);
+        Ok(())
+    })
+}
+
+#[test]
+fn each_body_has_its_answer() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let (good, signature) = body("hr-chart-upgrade-succeeded.json");
+        let signed = Some(signature.as_str());
+        // A replay is accepted and changes nothing: it only makes Sluice look.
+        for _ in 0..2 {
+            ensure!(served.status(DEV, &good, signed).await? == 202);
+        }
+        for (text, status) in
+            [("", 400), ("[]", 400), ("{", 400), ("null", 400), ("{}", 400), ("\u{feff}{}", 400)]
+        {
+            let signature = sign("test-hmac-key", text.as_bytes());
+            let found = served.status(DEV, text.as_bytes(), Some(&signature)).await?;
+            ensure!(found == status, "{text:?}: {found}");
+        }
+        let (drift, signature) = body("hr-drift-corrected.json");
+        ensure!(served.status(DEV, &drift, Some(&signature)).await? == 204);
+        let (foreign, signature) = body("ks-git-success.json");
+        let answer = served.post(DEV, &foreign, Some(&signature)).send().await?;
+        ensure!(answer.status() == StatusCode::UNPROCESSABLE_ENTITY);
+        ensure!(answer.text().await?.contains("eventSources"));
+
+        ensure!(served.count("accepted").await? == 2 && served.count("ignored").await? == 1);
+        ensure!(served.count("wrong").await? == 7, "{}", served.metrics().await?);
+        Ok(())
+    })
+}
+
+#[test]
+fn huge_slow_and_broken_calls_end() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let head = format!("POST {DEV} HTTP/1.1\r\nhost: a\r\n");
+        let line = served.raw(format!("{head}content-length: 3145729\r\n\r\n").as_bytes()).await?;
+        ensure!(line.contains(" 413 "), "{line}");
+        let mut long = format!("{head}transfer-encoding: chunked\r\n\r\n").into_bytes();
+        for _ in 0..49 {
+            long.extend(b"10000\r\n");
+            long.extend([b' '; 0x10000]);
+            long.extend(b"\r\n");
+        }
+        // It may hang up before all of it was sent.
+        if let Ok(line) = served.raw(&long).await {
+            ensure!(line.contains(" 413 ") || line.is_empty(), "{line}");
+        }
+        let slow = [
+            served.raw(
+                b"POST /promotion/apps/podinfo/dev HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n123",
+            ),
+            served.raw(b"POST /promotion/apps"),
+        ];
+        let [body, head] = slow;
+        let (body, head) = tokio::try_join!(body, head)?;
+        ensure!(body.contains(" 408 "), "a slow body: {body}");
+        ensure!(head.is_empty() || head.contains(" 408 "), "a slow head: {head}");
+        let junk = served.raw(&[0xff; 4000]).await?;
+        ensure!(junk.is_empty() || junk.contains(" 400 "), "{junk}");
+        let (good, signature) = self::body("hr-chart-upgrade-succeeded.json");
+        ensure!(served.status(DEV, &good, Some(&signature)).await? == 202, "it serves no more");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_key_is_rotated_without_a_restart() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let (good, old) = body("hr-chart-upgrade-succeeded.json");
+        let new = sign("new-key", &good);
+        ensure!(served.status(DEV, &good, Some(&old)).await? == 202);
+        ensure!(served.status(DEV, &good, Some(&new)).await? == 401);
+        set_keys(&served.cluster, &json!({"hmac-key": "new-key", "hmac-key-previous": "test-hmac-key"}))
+            .await?;
+        let becomes = async |signature: &str, wanted: u16| {
+            eventually(Duration::from_secs(20), async || {
+                let status = served.status(DEV, &good, Some(signature)).await?;
+                ensure!(status == wanted, "{status}");
+                Ok(())
+            })
+            .await
+        };
+        becomes(&new, 202).await?;
+        becomes(&old, 202).await?;
+        set_keys(&served.cluster, &json!({"hmac-key": "new-key"})).await?;
+        becomes(&old, 401).await?;
+        becomes(&new, 202).await?;
+        // Without its API server a key that is known stays good for a moment; then it cannot be judged.
+        served.cluster.stop();
+        let answer = eventually(Duration::from_secs(30), async || {
+            let answer = served.post(DEV, &good, Some(&new)).send().await?;
+            ensure!(answer.status() == StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
+            Ok(answer)
+        })
+        .await?;
+        ensure!(answer.headers()["retry-after"] == "3");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_flood_is_held_back() -> Result<()> {
+    run(async {
+        let served = serve(|options, _| {
+            (options.peer_rate, options.pipeline_rate) = (2, 1);
+            options.proxies = Proxies::new(vec!["127.0.0.0/8".parse().unwrap()]);
+        })
+        .await?;
+        let (good, signature) = body("hr-chart-upgrade-succeeded.json");
+        let from = |peer: &str, signature: Option<&str>| {
+            served.post(DEV, &good, signature).header("x-forwarded-for", peer).send()
+        };
+        // One peer floods without a key: that costs the pipeline nothing.
+        let mut limited = 0;
+        for _ in 0..60 {
+            let answer = from("203.0.113.9", None).await?;
+            limited += usize::from(answer.status() == StatusCode::TOO_MANY_REQUESTS);
+        }
+        ensure!((1..=40).contains(&limited), "{limited}");
+        let mut answers = Vec::new();
+        for peer in 0..30 {
+            let answer = from(&format!("198.51.100.{peer}"), Some(&signature)).await?;
+            answers.push(answer.status().as_u16());
+            if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                ensure!(answer.headers()["retry-after"].to_str()?.parse::<u64>()? >= 1);
+            }
+        }
+        ensure!(answers[..10].iter().all(|s| *s == 202), "{answers:?}");
+        ensure!(answers.contains(&429), "{answers:?}");
+        Ok(())
+    })
+}
+
+fn certificate(folder: &Path) -> Result<(PathBuf, PathBuf, String)> {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
+    let (file, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    std::fs::write(&file, made.cert.pem())?;
+    std::fs::write(&key, made.signing_key.serialize_pem())?;
+    Ok((file, key, made.cert.pem()))
+}
+
+#[test]
+fn a_renewed_certificate_counts_without_a_restart() -> Result<()> {
+    run(async {
+        let served = serve(|options, folder| {
+            let (file, key, _) = certificate(folder).unwrap();
+            options.certificate = Some((file, key));
+        })
+        .await?;
+        let (good, signature) = body("hr-chart-upgrade-succeeded.json");
+        let trusting = |pem: &str| -> Result<Http> {
+            let root = reqwest::Certificate::from_pem(pem.as_bytes())?;
+            Ok(Http::builder().tls_certs_only([root]).resolve("localhost", served.at).build()?)
+        };
+        let call = async |http: &Http| {
+            let url = format!("https://localhost:{}{DEV}", served.at.port());
+            http.post(url).header("x-signature", &signature).body(good.clone()).send().await
+        };
+        let first = std::fs::read_to_string(served.scratch.path().join("tls.crt"))?;
+        ensure!(call(&trusting(&first)?).await?.status() == StatusCode::ACCEPTED);
+        // Half a certificate, as when it is being replaced, changes nothing.
+        std::fs::write(served.scratch.path().join("tls.crt"), &first[..100])?;
+        let (.., second) = certificate(served.scratch.path())?;
+        eventually(Duration::from_secs(30), async || {
+            ensure!(call(&trusting(&second)?).await?.status() == StatusCode::ACCEPTED);
+            Ok(())
+        })
+        .await?;
+        ensure!(call(&trusting(&first)?).await.is_err(), "the old one is still used");
+        Ok(())
+    })
+}
