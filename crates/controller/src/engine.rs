@@ -518,8 +518,9 @@ impl Engine {
     }
 
     fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
-        let touched = self.index.apply(key, event);
+        // A cluster that nobody refers to any more has nothing to say.
         let Some(places) = self.places.get(key) else { return };
+        let touched = self.index.apply(key, event);
         let pipelines: Vec<PipelineKey> = match touched {
             Touched::Nothing => return,
             Touched::Everything => places.values().flatten().cloned().collect(),

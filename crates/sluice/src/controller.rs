@@ -193,5 +193,7 @@ async fn hub(flags: &Flags) -> anyhow::Result<Client> {
         )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
+    // Whoever asks has a pace of its own, and tells what the server said instead of falling silent.
+    config.default_retry = false;
     Client::try_from(config).context("cannot make a client for the cluster")
 }

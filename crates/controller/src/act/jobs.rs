@@ -331,6 +331,7 @@ impl Engine {
         if let Ended::Follow(Ok(Followed::Open { conflicts, .. })) = &done.what
             && self.polling.conflicts(&done.promotion, *conflicts, Instant::now())
         {
+            self.touch(&key);
             return self.rebuild(&key, &done.promotion);
         }
         let change = match done.what {

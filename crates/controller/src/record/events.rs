@@ -2,6 +2,7 @@
 //! and about objects that cannot be read. Never about housekeeping.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -15,6 +16,9 @@ use super::promotion::Change;
 use crate::metrics::Metrics;
 use crate::watch::guard::Unreadable;
 
+/// After each try to send an event; it is given up after the last.
+const PAUSES: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
 /// The longest note that an event may have, in bytes.
 const LONGEST: usize = 1000;
 
@@ -82,9 +86,12 @@ impl Events {
     fn publish(&self, event: Event, about: ObjectReference, name: String) {
         let (recorder, metrics) = (self.recorder.clone(), self.metrics.clone());
         tokio::spawn(async move {
-            match recorder.publish(&event, &about).await {
-                Ok(()) => metrics.wrote("Event"),
-                Err(error) => tracing::warn!(name, %error, "cannot send an event"),
+            for pause in PAUSES {
+                match recorder.publish(&event, &about).await {
+                    Ok(()) => return metrics.wrote("Event"),
+                    Err(error) => tracing::warn!(name, %error, "cannot send an event"),
+                }
+                tokio::time::sleep(pause).await;
             }
         });
     }

@@ -181,8 +181,9 @@ struct Version {
 }
 
 /// Of the object that stands, only what says which version it is.
-const METADATA: HeaderValue =
-    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+const METADATA: HeaderValue = HeaderValue::from_static(
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
+);
 
 async fn patch<K>(client: Client, namespace: &str, name: &str, status: &RawValue) -> kube::Result<String>
 where

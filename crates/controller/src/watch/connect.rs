@@ -97,6 +97,8 @@ pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| unreadable(&e))?;
     config.connect_timeout = Some(CONNECT);
+    // Whoever asks has a pace of its own, and tells what the server said instead of falling silent.
+    config.default_retry = false;
     // kube takes the environment's: that one is for forges, and clusters are reached without.
     config.proxy_url = None;
     Client::try_from(config).map_err(|e| unreadable(&e))

@@ -29,11 +29,11 @@ pub async fn read(
 ) -> kube::Result<String> {
     let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
     let request = Request::new(url).list(&params).map_err(kube::Error::BuildRequest)?;
-    let body = timeout(SILENCE, client.request_stream(request)).await.map_err(|_| silent())??;
+    let body = timeout(SILENCE, client.request_stream(request)).await.map_err(|_| silent(SILENCE))??;
     futures::pin_mut!(body);
     let mut cutter = Cutter::default();
     loop {
-        let chunk = timeout(SILENCE, body.fill_buf()).await.map_err(|_| silent())?;
+        let chunk = timeout(SILENCE, body.fill_buf()).await.map_err(|_| silent(SILENCE))?;
         let chunk = chunk.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
             return cutter.end();
@@ -44,8 +44,9 @@ pub async fn read(
     }
 }
 
-fn silent() -> kube::Error {
-    let said = format!("no answer within {} seconds", SILENCE.as_secs());
+/// A server has not answered for so long.
+pub(super) fn silent(time: Duration) -> kube::Error {
+    let said = format!("no answer within {} seconds", time.as_secs());
     kube::Error::ReadEvents(Error::new(ErrorKind::TimedOut, said))
 }
 
@@ -140,10 +141,20 @@ impl Cutter {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Metadata {
+            #[serde(default)]
             resource_version: String,
+            #[serde(default, rename = "continue")]
+            more: String,
         }
+        let broken = |why: &str| kube::Error::ReadEvents(Error::new(ErrorKind::InvalidData, why));
         let list: List = serde_json::from_slice(&self.frame).map_err(kube::Error::SerdeError)?;
-        Ok(list.metadata.resource_version)
+        match list.metadata {
+            Metadata { resource_version, .. } if resource_version.is_empty() => {
+                Err(broken("the list has no resourceVersion: nothing can be watched from it"))
+            }
+            Metadata { more, .. } if !more.is_empty() => Err(broken("the list is not whole")),
+            Metadata { resource_version, .. } => Ok(resource_version),
+        }
     }
 }
 
@@ -214,5 +225,9 @@ mod tests {
             assert!(cut(&list[..end], 10).1.is_err(), "{}", &list[..end]);
         }
         assert!(cut("<html>", 10).1.is_err());
+        for metadata in ["{}", r#"{"resourceVersion":""}"#, r#"{"resourceVersion":"7","continue":"abc"}"#] {
+            let list = format!(r#"{{"items":[],"metadata":{metadata}}}"#);
+            assert!(cut(&list, 10).1.is_err(), "{list}");
+        }
     }
 }

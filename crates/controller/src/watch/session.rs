@@ -186,8 +186,16 @@ impl Session {
                 watches.shutdown().await;
                 tell(ClusterEvent::Lost(cause::cluster(&self.key, &cause)))
             }
-            // A watch ends only when nobody listens.
-            _ = watches.join_next() => false,
+            ended = watches.join_next() => match ended {
+                // It has panicked, which no other watch is to suffer from for long.
+                Some(Err(error)) => {
+                    tracing::error!(cluster = %self.key, %error, "a watch has failed");
+                    tokio::time::sleep(RETRY_AFTER).await;
+                    true
+                }
+                // A watch ends only when nobody listens.
+                _ => false,
+            },
         }
     }
 
@@ -228,7 +236,7 @@ impl Session {
     ) -> bool {
         match self.watch_scope(kind, client, resource, None, tell.clone()).await {
             Ended::NobodyListens => false,
-            Ended::Gone => true,
+            Ended::Gone => self.gone(kind, tell).await,
             Ended::Forbidden if kind == Kind::Namespace => {
                 tokio::time::sleep(ABSENT_AGAIN).await;
                 true
@@ -253,12 +261,20 @@ impl Session {
                     changed = wanted.changed() => changed.is_ok(),
                     // Rights may have been widened: try the whole cluster now and then.
                     () = tokio::time::sleep(Duration::from_secs(300)) => true,
-                    ended = watches.join_next(), if !watches.is_empty() => {
-                        !matches!(ended, Some(Ok(Ended::NobodyListens)))
+                    ended = watches.join_next(), if !watches.is_empty() => match ended {
+                        Some(Ok(Ended::NobodyListens)) => false,
+                        _ => self.gone(kind, tell).await,
                     }
                 }
             }
         }
+    }
+
+    /// The kind is not served any more: that is so until it is found again.
+    async fn gone(&self, kind: Kind, tell: &impl Tell) -> bool {
+        let told = tell(ClusterEvent::Absent(kind));
+        tokio::time::sleep(RETRY_AFTER).await;
+        told
     }
 
     async fn watch_scope(
@@ -339,7 +355,7 @@ impl Scope<'_> {
             let cause = cause::of(failure.error());
             let over = match cause {
                 Cause::Forbidden(_) => Some(Ended::Forbidden),
-                Cause::NotFound => Some(Ended::Gone),
+                Cause::NotFound => return ControlFlow::Break(Ended::Gone),
                 // A broken stream begins anew by itself; the probe tells when the cluster is lost.
                 _ if matches!(failure, Failure::Watch(_)) => return ControlFlow::Continue(()),
                 _ => None,

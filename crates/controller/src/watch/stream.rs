@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Debug};
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
 use kube::api::{ObjectMeta, WatchEvent, WatchParams};
@@ -62,6 +62,8 @@ const OPEN: u32 = 290;
 const MARGIN: Duration = Duration::from_secs(15);
 /// How long a server may take to begin a watch.
 const BEGIN: Duration = Duration::from_secs(60);
+/// A watch that ends sooner has not begun well.
+const LASTING: Duration = Duration::from_secs(1);
 /// The pause after the first failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between two tries. A cluster that comes back is to be seen within 15 seconds.
@@ -96,6 +98,12 @@ struct Follower<K, F, G> {
     pause: Duration,
 }
 
+/// What was listed, until it is told; and the version from which to watch on.
+struct List<T> {
+    all: Option<(Vec<T>, Vec<Unreadable>)>,
+    version: String,
+}
+
 /// How a watch ended.
 enum Ended {
     /// It can be taken up where it was.
@@ -108,23 +116,38 @@ impl<K, F, G> Follower<K, F, G>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Lists, and watches for as long as the thread is not lost.
+    /// Lists, and watches for as long as the thread is not lost. What ends at once, however it ends,
+    /// is begun again after a pause that grows.
     async fn once<T, E>(&mut self) -> ControlFlow<E>
     where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
-        let mut version = match self.list().await? {
-            Some(version) => version,
-            None => return ControlFlow::Continue(()),
+        let Some(mut listed) = self.list().await? else {
+            self.rest().await;
+            return ControlFlow::Continue(());
         };
-        while let Ended::Open = self.watch(&mut version).await? {}
-        ControlFlow::Continue(())
+        loop {
+            let begun = Instant::now();
+            let ended = self.watch(&mut listed).await?;
+            if begun.elapsed() < LASTING {
+                self.rest().await;
+            } else {
+                self.pause = SHORTEST_PAUSE;
+            }
+            if let Ended::Lost = ended {
+                return ControlFlow::Continue(());
+            }
+        }
     }
 
-    /// Tells all that there is, and returns the version from which to watch on; `None` where it
-    /// failed.
-    async fn list<T, E>(&mut self) -> ControlFlow<E, Option<String>>
+    async fn rest(&mut self) {
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// Reads all that there is; `None` where it failed.
+    async fn list<T, E>(&mut self) -> ControlFlow<E, Option<List<T>>>
     where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
@@ -137,23 +160,29 @@ where
             }
             Ok(())
         };
-        let version =
-            match list::read(&self.client, self.api.resource_url(), self.fields.as_deref(), each).await {
-                Ok(version) => version,
-                Err(error) => {
-                    self.failed(Failure::List(error)).await?;
-                    return ControlFlow::Continue(None);
-                }
-            };
-        (self.tell)(Seen::Listed(listed))?;
-        for bad in unreadable {
-            self.unreadable(bad)?;
+        let url = self.api.resource_url();
+        match list::read(&self.client, url, self.fields.as_deref(), each).await {
+            Ok(version) => ControlFlow::Continue(Some(List { all: Some((listed, unreadable)), version })),
+            Err(error) => {
+                (self.tell)(Seen::Failed(Failure::List(error)))?;
+                ControlFlow::Continue(None)
+            }
         }
-        ControlFlow::Continue(Some(version))
     }
 
-    /// Tells what changes from a version on, and keeps track of it.
-    async fn watch<T, E>(&mut self, version: &mut String) -> ControlFlow<E, Ended>
+    /// Tells what was listed, once.
+    fn tell_listed<T, E>(&mut self, list: &mut List<T>) -> ControlFlow<E>
+    where
+        G: FnMut(Seen<T>) -> ControlFlow<E>,
+    {
+        let Some((all, unreadable)) = list.all.take() else { return ControlFlow::Continue(()) };
+        (self.tell)(Seen::Listed(all))?;
+        unreadable.into_iter().try_for_each(|bad| self.unreadable(bad))
+    }
+
+    /// Tells what was listed and what changes from then on, and keeps track of the version. What may
+    /// not be watched is not known, though it may be listed.
+    async fn watch<T, E>(&mut self, list: &mut List<T>) -> ControlFlow<E, Ended>
     where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
@@ -164,19 +193,24 @@ where
             bookmarks: true,
             ..WatchParams::default()
         };
-        let stream = match timeout(BEGIN, self.api.watch(&params, version)).await {
+        let stream = match timeout(BEGIN, self.api.watch(&params, &list.version)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return self.broken(error).await,
-            // A server that does not even answer is told by who probes it.
-            Err(_) => return ControlFlow::Continue(Ended::Open),
+            Ok(Err(error)) => {
+                if !matches!(&error, kube::Error::Api(status) if status.code == 403) {
+                    self.tell_listed(list)?;
+                }
+                return self.broken(error);
+            }
+            Err(_) => return self.broken(list::silent(BEGIN)),
         };
+        self.tell_listed(list)?;
         pin_mut!(stream);
+        let version = &mut list.version;
         let silence = Duration::from_secs(OPEN.into()) + MARGIN;
-        let mut heard = false;
         while let Ok(Some(event)) = timeout(silence, stream.next()).await {
             match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    let now = object.resource_version();
+                    *version = object.resource_version().unwrap_or_default();
                     match object.0 {
                         Ok(object) => {
                             if let Some(kept) = (self.trim)(object) {
@@ -185,52 +219,40 @@ where
                         }
                         Err(bad) => self.unreadable(bad)?,
                     }
-                    version.clone_from(&now.unwrap_or_default());
                 }
                 Ok(WatchEvent::Deleted(object)) => {
-                    let now = object.resource_version();
+                    *version = object.resource_version().unwrap_or_default();
                     (self.tell)(Seen::Deleted(object.meta().clone()))?;
-                    version.clone_from(&now.unwrap_or_default());
                 }
                 Ok(WatchEvent::Bookmark(mark)) => version.clone_from(&mark.metadata.resource_version),
-                Ok(WatchEvent::Error(status)) => return self.broken(kube::Error::Api(status.boxed())).await,
-                Err(error) => return self.broken(error).await,
+                Ok(WatchEvent::Error(status)) => return self.broken(kube::Error::Api(status.boxed())),
+                Err(error) => return self.broken(error),
             }
             if version.is_empty() {
                 return ControlFlow::Continue(Ended::Lost);
             }
-            (heard, self.pause) = (true, SHORTEST_PAUSE);
-        }
-        if !heard {
-            // It may have ended at once, and may do so again.
-            tokio::time::sleep(SHORTEST_PAUSE).await;
         }
         ControlFlow::Continue(Ended::Open)
     }
 
     /// A watch broke. Where the server says nothing that its start would not mend, it is taken up
     /// where it was; after an event that could not be read it is not.
-    async fn broken<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, Ended>
+    fn broken<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, Ended>
     where
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
         let ended = match &error {
             kube::Error::Api(status) if status.code == 410 => return ControlFlow::Continue(Ended::Lost),
+            // A busy server, or one that does not let us, knows the version as well as before. Any
+            // other refusal may be about the version: of a server that was restored, for one.
+            kube::Error::Api(status) if !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503) => {
+                Ended::Lost
+            }
             kube::Error::SerdeError(_) => Ended::Lost,
             _ => Ended::Open,
         };
-        self.failed(Failure::Watch(error)).await?;
+        (self.tell)(Seen::Failed(Failure::Watch(error)))?;
         ControlFlow::Continue(ended)
-    }
-
-    async fn failed<T, E>(&mut self, failure: Failure) -> ControlFlow<E>
-    where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
-    {
-        (self.tell)(Seen::Failed(failure))?;
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        ControlFlow::Continue(())
     }
 
     fn unreadable<T, E>(&mut self, bad: Unreadable) -> ControlFlow<E>

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
+mod mock;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
