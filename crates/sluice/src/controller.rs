@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use sluice_controller::Options;
+use sluice_controller::{Allowed, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -51,6 +51,17 @@ pub struct Flags {
     /// programs here
     #[arg(long)]
     insecure_kubeconfig_exec: bool,
+    /// Where to send the events of the notification strategy: notification-controller's address, such
+    /// as http://notification-controller.flux-system.svc.cluster.local./
+    #[arg(long, value_name = "URL", value_parser = web_address)]
+    events_addr: Option<String>,
+    /// Let the webhook strategy call http addresses; what it says, and its headers, can be read on the way
+    #[arg(long)]
+    insecure_webhook_http: bool,
+    /// Let the webhook strategy call private, loopback and link-local addresses; whoever may write a
+    /// Pipeline then reaches what this controller reaches
+    #[arg(long)]
+    insecure_webhook_private_addresses: bool,
     /// How much to log
     #[arg(long, default_value = "info", value_enum)]
     log_level: Level,
@@ -84,6 +95,14 @@ fn address(text: &str) -> Result<Address, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_string() };
     let parsed = full.parse().map_err(|_| "write an address such as :8080 or 127.0.0.1:8080, or 0 for none");
     Ok(Address(Some(parsed?)))
+}
+
+fn web_address(text: &str) -> Result<String, String> {
+    let web = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match web {
+        Some(rest) if !rest.is_empty() && !rest.starts_with('/') && !rest.contains('@') => Ok(text.into()),
+        _ => Err("write an address such as http://notification-controller.flux-system.svc/".into()),
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -141,6 +160,11 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         poll_interval: flags.poll_interval,
         history_limit: flags.history_limit,
         delivery_timeout: flags.delivery_timeout,
+        events_addr: flags.events_addr,
+        webhooks: Allowed {
+            http: flags.insecure_webhook_http,
+            private: flags.insecure_webhook_private_addresses,
+        },
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     tokio::select! {

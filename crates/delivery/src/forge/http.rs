@@ -361,7 +361,7 @@ fn label(method: &Method) -> &'static str {
 }
 
 /// `Retry-After`, in seconds or as a date.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = headers.get("retry-after")?.to_str().ok()?.trim();
     match text.parse::<i64>() {
         Ok(seconds) => now.saturating_add(SignedDuration::from_secs(seconds)).ok(),
