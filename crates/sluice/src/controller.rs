@@ -127,8 +127,9 @@ pub fn main(flags: Flags) -> ExitCode {
 
 fn log(level: Level, encoding: Encoding) {
     let filter = match level {
-        Level::Trace => "trace",
-        Level::Debug => "debug,hyper=info,rustls=info,tower=info",
+        // What calls others tells whom: the address of a webhook may be a secret.
+        Level::Trace => "trace,reqwest=info,hyper_util=info",
+        Level::Debug => "debug,reqwest=info,hyper=info,rustls=info,tower=info",
         // The client logs each broken watch by itself; the controller says it in words of its own.
         Level::Info => "info,kube_client=error,kube_runtime=error",
         Level::Error => "error",

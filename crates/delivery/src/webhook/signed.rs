@@ -118,7 +118,7 @@ pub(super) fn secrets(credentials: &Credentials) -> Vec<String> {
     }
     if let Some(address) = &credentials.address {
         add(address);
-        address.split(['/', '?', '&', '=']).for_each(&mut add);
+        address.split(['/', '?', '&', '=', ':']).for_each(&mut add);
     }
     for (_, value) in from_secret(credentials).unwrap_or_default() {
         add(&String::from_utf8_lossy(value.as_bytes()));

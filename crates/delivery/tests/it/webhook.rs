@@ -113,6 +113,44 @@ async fn the_call_is_this_to_the_last_byte() {
     assert_eq!(names, [&ours[..], &["user-agent", "x-signature", "x-team"]].concat());
 }
 
+/// The names of all fields, with where they are. Facets have names of their own.
+fn fields(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for (key, value) in map {
+                let here = format!("{at}.{key}");
+                found.push(here.clone());
+                if key != "facets" {
+                    fields(value, &here, found);
+                }
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| fields(item, at, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn what_is_documented_is_what_is_sent() {
+    let receiver = Receiver::start().await;
+    open().delivery.deliver(&to(&receiver.url(), about())).await.unwrap();
+    let page = include_str!("../../../../docs/strategies/webhook.md");
+    let shown = page.split("\n```json\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let of = |value: &serde_json::Value| {
+        let mut found = Vec::new();
+        fields(value, "", &mut found);
+        found.sort();
+        found.dedup();
+        found
+    };
+    let (sent, shown) = (receiver.calls().remove(0).json(), serde_json::from_str(shown).unwrap());
+    assert_eq!(of(&sent), of(&shown));
+    assert_eq!((&sent["apiVersion"], &sent["kind"]), (&shown["apiVersion"], &shown["kind"]));
+    for field in sent.as_object().unwrap().keys() {
+        assert!(page.contains(&format!("| `{field}")), "{field} is not described");
+    }
+}
+
 #[tokio::test]
 async fn without_a_token_nothing_is_signed_and_user_and_password_are_shown() {
     let receiver = Receiver::start().await;
