@@ -424,3 +424,28 @@ async fn nothing_is_sent_without_leave() {
     assert!(matches!(error, DeliveryError::Revoked), "{error}");
     assert!(receiver.calls().is_empty());
 }
+
+#[tokio::test]
+async fn no_proxy_stands_between() {
+    let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
+    let mut process = tokio::process::Command::new(std::env::current_exe().unwrap());
+    process
+        .args(["--ignored", "--exact", "webhook::the_process_with_a_proxy"])
+        .env("TEST_WEBHOOK", receiver.url());
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        process.env(name, format!("http://{}", proxy.host));
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        process.env_remove(name);
+    }
+    let output = process.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!((receiver.calls().len(), proxy.calls().len()), (1, 0));
+}
+
+#[tokio::test]
+#[ignore = "run by the test above, in a process of its own"]
+async fn the_process_with_a_proxy() {
+    let Ok(url) = std::env::var("TEST_WEBHOOK") else { return };
+    open().delivery.deliver(&to(&url, about())).await.unwrap();
+}

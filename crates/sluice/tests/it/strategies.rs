@@ -41,13 +41,16 @@ impl Call {
     }
 }
 
+/// A status and what is said with it.
+type Answer = (u16, &'static str);
+
 /// Takes calls. Below `/events` as notification-controller does, which answers 429 to what it has had.
 #[derive(Clone, Default)]
 struct Receiver {
     host: String,
     book: Arc<Mutex<BTreeMap<String, Vec<Call>>>>,
     /// What paths answer, in turn; those that are not here answer 202.
-    answers: Arc<Mutex<BTreeMap<String, Vec<(u16, &'static str)>>>>,
+    answers: Arc<Mutex<BTreeMap<String, Vec<Answer>>>>,
 }
 
 impl Receiver {
@@ -81,7 +84,7 @@ impl Receiver {
         (ours.len(), tokens.len())
     }
 
-    fn answers(&self, path: &str, answers: &[(u16, &'static str)]) {
+    fn answers(&self, path: &str, answers: &[Answer]) {
         self.answers.lock().unwrap().insert(path.into(), answers.to_vec());
     }
 }
