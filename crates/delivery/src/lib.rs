@@ -1,7 +1,6 @@
 //! ACT. Carries a revision into an environment: by change request or commit to its repository, or by
-//! telling others who do it. What
-//! to deliver comes in as a value, what was done goes out as one; running a delivery again, at any
-//! point of an earlier try that was cut off, is harmless.
+//! telling others who do it. What to deliver comes in as a value, what was done goes out as one;
+//! running a delivery again, at any point of an earlier try that was cut off, is harmless.
 
 mod address;
 mod body;
