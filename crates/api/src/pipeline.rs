@@ -247,10 +247,11 @@ pub struct Strategy {
     /// Commit the revision straight to a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitStrategy>,
-    /// Send a Flux notification event that names environment and revision.
+    /// Announce the promotion by an event about this Pipeline that names environment and revision; whoever
+    /// listens (Flux's notification-controller passes it on) promotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification: Option<NotificationStrategy>,
-    /// POST to an address; the other side promotes.
+    /// Call an address with a signed description of the promotion; the other side promotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookStrategy>,
     /// Secret in the Pipeline's namespace whose key `hmac-key` authenticates calls to this
@@ -307,14 +308,17 @@ pub struct CommitStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotificationStrategy {}
 
-/// Where to POST.
+/// Whom to call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookStrategy {
-    /// The address that is called.
+    /// The address that is called, by https. Addresses that are not public are refused unless the
+    /// controller's flags allow them.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
-    /// Secret in the Pipeline's namespace with the keys of a Flux generic Provider.
+    /// Secret in the Pipeline's namespace with the keys of a Flux generic Provider, each optional:
+    /// `token` signs the body, `headers` is a YAML map of further headers, `address` replaces `url`;
+    /// also `username` and `password`, and `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
 }

@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pipeline::{PullRequestStrategy, date_time};
+use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
 
 /// One revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -135,6 +135,9 @@ pub struct PromotionStatus {
     /// How many times delivery was tried and failed.
     #[serde(default)]
     pub attempts: u32,
+    /// How many times it was delivered and then begun anew: what is told to others is told again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub round: u32,
     /// When it is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]

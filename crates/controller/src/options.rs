@@ -30,6 +30,10 @@ pub struct Options {
     pub history_limit: usize,
     /// How long one delivery may take.
     pub delivery_timeout: Duration,
+    /// Where the events of the notification strategy are sent to, beside the cluster's own events.
+    pub events_addr: Option<String>,
+    /// Where the webhook strategy may go.
+    pub webhooks: sluice_delivery::Allowed,
 }
 
 impl Options {

@@ -45,6 +45,8 @@ pub enum RunError {
 pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
     let delivery = Delivery::new(sluice_delivery::Options {
         deadline: options.delivery_timeout,
+        events_addr: options.events_addr.clone(),
+        webhooks: options.webhooks,
         ..sluice_delivery::Options::new(options.cache_dir.clone())
     })?;
     let metrics = Arc::new(Metrics::new(delivery.clone()));

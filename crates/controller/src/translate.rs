@@ -106,14 +106,6 @@ fn writes_to(strategy: &Strategy) -> Option<Repository> {
 
 /// What this version cannot do yet, said before anybody waits for it.
 fn refused(strategy: &Strategy) -> Option<String> {
-    if strategy.notification.is_some() {
-        return Some(
-            "this version of Sluice has no notification strategy yet: use pull-request or commit".into(),
-        );
-    }
-    if strategy.webhook.is_some() {
-        return Some("this version of Sluice has no webhook strategy yet: use pull-request or commit".into());
-    }
     match &strategy.pull_request {
         Some(s) if !matches!(s.forge.as_str(), "github" | "gitea") => Some(format!(
             "this version of Sluice cannot open change requests on {} yet: use type github or gitea, or the \

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a Secret holds for a repository and its forge.
+/// What a Secret holds for a repository and its forge, or for a webhook.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// For git over HTTP.
@@ -19,6 +19,14 @@ pub struct Credentials {
     pub identity: Option<Vec<u8>>,
     /// The keys of SSH servers, in OpenSSH's format.
     pub known_hosts: Option<Vec<u8>>,
+    /// For webhooks: the token byte by byte, with which the body is signed.
+    pub hmac_key: Option<Vec<u8>>,
+    /// For webhooks: further headers, a map in YAML.
+    pub headers: Option<Vec<u8>>,
+    /// For webhooks: the address, in place of that in the pipeline.
+    pub address: Option<String>,
+    /// For webhooks: a proxy is named, which this version cannot use.
+    pub proxy: bool,
 }
 
 impl Credentials {
@@ -38,6 +46,10 @@ impl Credentials {
             ca_file: bytes("caFile").or_else(|| bytes("ca.crt")),
             identity: bytes("identity"),
             known_hosts: bytes("known_hosts"),
+            hmac_key: bytes("token"),
+            headers: bytes("headers"),
+            address: text("address"),
+            proxy: bytes("proxy").is_some(),
         }
     }
 
@@ -71,6 +83,9 @@ impl fmt::Debug for Credentials {
             .field("ca_file", &has(self.ca_file.is_some()))
             .field("identity", &has(self.identity.is_some()))
             .field("known_hosts", &has(self.known_hosts.is_some()))
+            .field("hmac_key", &has(self.hmac_key.is_some()))
+            .field("headers", &has(self.headers.is_some()))
+            .field("address", &has(self.address.is_some()))
             .finish()
     }
 }

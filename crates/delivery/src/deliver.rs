@@ -12,9 +12,11 @@ use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Forge, Shared, State};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
+use crate::outward::Outward;
 use crate::private::Private;
 use crate::stats::{Counters, Stats};
-use crate::{body, change_request, commit_strategy};
+use crate::webhook::Allowed;
+use crate::{body, change_request, commit_strategy, notification, webhook};
 
 /// How deliveries work.
 #[derive(Clone, Debug)]
@@ -29,6 +31,10 @@ pub struct Options {
     pub processes: usize,
     /// Whether repositories may be folders on this machine. For tests.
     pub allow_file: bool,
+    /// Where webhooks may go.
+    pub webhooks: Allowed,
+    /// Where notifications are sent to, beside the cluster's own events.
+    pub events_addr: Option<String>,
 }
 
 impl Options {
@@ -40,6 +46,8 @@ impl Options {
             author: "Sluice <sluice@localhost>".into(),
             processes: 8,
             allow_file: false,
+            webhooks: Allowed::default(),
+            events_addr: None,
         }
     }
 }
@@ -50,10 +58,11 @@ pub struct Delivery(Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    options: Options,
+    pub(crate) options: Options,
     pub(crate) git: Git,
     pub(crate) counters: Arc<Counters>,
     forges: Arc<Shared>,
+    pub(crate) outward: Outward,
     /// Credentials lie here while they are in use.
     private: Private,
     repositories: Mutex<HashMap<String, Arc<Repository>>>,
@@ -74,25 +83,34 @@ impl Delivery {
         let counters = Arc::new(Counters::default());
         let git = Git::new(private.home(), options.processes.max(1), options.deadline, options.allow_file);
         let forges = Arc::new(Shared::new(counters.clone(), options.deadline));
+        let outward = Outward::new(options.deadline);
         let (repositories, branches) = Default::default();
-        Ok(Delivery(Arc::new(Inner { options, git, counters, forges, private, repositories, branches })))
+        Ok(Delivery(Arc::new(Inner {
+            options,
+            git,
+            counters,
+            forges,
+            outward,
+            private,
+            repositories,
+            branches,
+        })))
     }
 
     /// Delivers, or finds that it was delivered. Running it again is harmless.
     pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
         let inner = &*self.0;
-        // One at a time for each branch, whoever asks: two would only undo each other's work.
-        let (url, branch) = match &order.strategy {
-            Strategy::PullRequest { url, .. } => (url, order.branch()),
-            Strategy::Commit { url, branch } => (url, branch.clone()),
-        };
-        let queue = inner.queue(&format!("{url} {branch}"));
-        let _turn = queue.lock().await;
         match &order.strategy {
             Strategy::PullRequest { forge, url, base } => {
+                let _turn = inner.turn(url, &order.branch()).await;
                 change_request::deliver(inner, order, *forge, url, base).await
             }
-            Strategy::Commit { url, branch } => commit_strategy::deliver(inner, order, url, branch).await,
+            Strategy::Commit { url, branch } => {
+                let _turn = inner.turn(url, branch).await;
+                commit_strategy::deliver(inner, order, url, branch).await
+            }
+            Strategy::Notification(about) => notification::deliver(inner, order, about).await,
+            Strategy::Webhook { url, about } => webhook::deliver(inner, order, url, about).await,
         }
     }
 
@@ -147,7 +165,7 @@ impl Inner {
     fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
         match &order.strategy {
             Strategy::PullRequest { forge, url, .. } => self.forge(order, *forge, url).map(Some),
-            Strategy::Commit { .. } => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -183,6 +201,11 @@ impl Inner {
         self.counters.rebuilds.fetch_add(1, Ordering::Relaxed);
         cache.wipe();
         true
+    }
+
+    /// Waits for one's turn at a branch: two at a time would only undo each other's work.
+    async fn turn(&self, url: &str, branch: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        self.queue(&format!("{url} {branch}")).lock_owned().await
     }
 
     fn queue(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {

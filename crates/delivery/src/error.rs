@@ -8,6 +8,8 @@ use crate::address::AddressError;
 use crate::edit::EditError;
 use crate::forge::ForgeError;
 use crate::git::GitError;
+use crate::notification::NotificationError;
+use crate::webhook::WebhookError;
 
 /// When a failed delivery is worth another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,12 @@ pub enum DeliveryError {
     /// The forge.
     #[error(transparent)]
     Forge(#[from] ForgeError),
+    /// The place that events are sent to.
+    #[error(transparent)]
+    Notification(#[from] NotificationError),
+    /// The other side of a webhook.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// The folder for caches.
     #[error("cannot use the cache folder {path}: {source}; check that it exists and can be written")]
     CacheFolder {
@@ -60,6 +68,8 @@ impl DeliveryError {
             DeliveryError::Edit(e) => e.reason(),
             DeliveryError::Git(e) => e.reason(),
             DeliveryError::Forge(e) => e.reason(),
+            DeliveryError::Notification(e) => e.reason(),
+            DeliveryError::Webhook(e) => e.reason(),
             DeliveryError::CacheFolder { .. } => "CacheUnusable",
             DeliveryError::Revoked => "Stopped",
             DeliveryError::Timeout(_) => "Timeout",
@@ -72,6 +82,8 @@ impl DeliveryError {
             DeliveryError::Address(_) | DeliveryError::Edit(_) => Retry::OnChange,
             DeliveryError::Git(e) => e.retry(),
             DeliveryError::Forge(e) => e.retry(),
+            DeliveryError::Notification(e) => e.retry(),
+            DeliveryError::Webhook(e) => e.retry(),
             DeliveryError::CacheFolder { .. } | DeliveryError::Revoked | DeliveryError::Timeout(_) => {
                 Retry::Soon
             }

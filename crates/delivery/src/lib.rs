@@ -1,6 +1,6 @@
-//! ACT. Carries a revision into an environment's repository: by change request or by commit. What
-//! to deliver comes in as a value, what was done goes out as one; running a delivery again, at any
-//! point of an earlier try that was cut off, is harmless.
+//! ACT. Carries a revision into an environment: by change request or commit to its repository, or by
+//! telling others who do it. What to deliver comes in as a value, what was done goes out as one;
+//! running a delivery again, at any point of an earlier try that was cut off, is harmless.
 
 mod address;
 mod body;
@@ -13,9 +13,12 @@ mod error;
 pub mod fault;
 mod forge;
 mod git;
+pub mod notification;
 mod order;
+mod outward;
 mod private;
 mod stats;
+mod webhook;
 
 pub use address::AddressError;
 pub use credentials::Credentials;
@@ -24,5 +27,7 @@ pub use edit::EditError;
 pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
-pub use order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy};
+pub use notification::NotificationError;
+pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy, Target};
 pub use stats::Stats;
+pub use webhook::{Allowed, WebhookError};

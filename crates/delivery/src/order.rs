@@ -57,7 +57,7 @@ impl Permit {
     ///
     /// # Errors
     /// When it has been taken back.
-    pub(crate) fn check(&self) -> Result<(), DeliveryError> {
+    pub fn check(&self) -> Result<(), DeliveryError> {
         if self.0.load(Ordering::SeqCst) { Ok(()) } else { Err(DeliveryError::Revoked) }
     }
 }
@@ -87,6 +87,58 @@ pub enum Strategy {
         /// The branch.
         branch: String,
     },
+    /// By an event in Flux's form; whoever listens promotes.
+    Notification(Box<About>),
+    /// By a call of an address; the other side promotes.
+    Webhook {
+        /// The address, unless the Secret has another.
+        url: String,
+        /// What is said of the promotion.
+        about: Box<About>,
+    },
+}
+
+/// What others are told of a promotion that they are to carry out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// The Promotion's own identity.
+    pub uid: String,
+    /// How often it was delivered before, and begun anew since.
+    pub round: u32,
+    /// Which try this is, from one.
+    pub attempt: u32,
+    /// An earlier try may have arrived although nobody said so.
+    pub in_doubt: bool,
+    /// The Pipeline's own identity.
+    pub pipeline_uid: String,
+    /// The version of the Pipeline that was looked at.
+    pub pipeline_version: String,
+    /// The targets of the environment.
+    pub targets: Vec<Target>,
+    /// Where the revision was proven: environment, target and since when.
+    pub evidence: Vec<(String, String, String)>,
+}
+
+impl About {
+    /// The key by which the other side knows a repetition: the same for every try, another one only
+    /// for a promotion that was delivered and then begun anew.
+    pub fn identity(&self) -> String {
+        match self.round {
+            0 => self.uid.clone(),
+            round => format!("{}.{round}", self.uid),
+        }
+    }
+}
+
+/// One target of an environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Namespace and name of its cluster; `None` for the one that holds the Pipeline.
+    pub cluster: Option<(String, String)>,
 }
 
 /// The forges that change requests can be opened at.
@@ -141,6 +193,18 @@ pub enum Delivered {
     AlreadySet {
         /// The commit at which that was seen.
         commit: String,
+    },
+    /// It was announced; whoever listens has it.
+    Notified {
+        /// Where it was sent to, where there is such a place.
+        to: Option<String>,
+    },
+    /// The other side took it.
+    Called {
+        /// Whom.
+        to: String,
+        /// With which status it answered.
+        status: u16,
     },
     /// A person closed this promotion's change request without merging it.
     Rejected {

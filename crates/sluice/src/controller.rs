@@ -10,8 +10,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use sluice_controller::Options;
 use sluice_controller::hook::{HookOptions, Network, Proxies};
+use sluice_controller::{Allowed, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -70,6 +70,17 @@ pub struct Flags {
     /// programs here
     #[arg(long)]
     insecure_kubeconfig_exec: bool,
+    /// Where to send the events of the notification strategy: notification-controller's address, such
+    /// as http://notification-controller.flux-system.svc.cluster.local./
+    #[arg(long, value_name = "URL", value_parser = web_address)]
+    events_addr: Option<String>,
+    /// Let the webhook strategy call http addresses; what it says, and its headers, can be read on the way
+    #[arg(long)]
+    insecure_webhook_http: bool,
+    /// Let the webhook strategy call private, loopback and link-local addresses; whoever may write a
+    /// Pipeline then reaches what this controller reaches
+    #[arg(long)]
+    insecure_webhook_private_addresses: bool,
     /// How much to log
     #[arg(long, default_value = "info", value_enum)]
     log_level: Level,
@@ -105,6 +116,14 @@ fn address(text: &str) -> Result<Address, String> {
     Ok(Address(Some(parsed?)))
 }
 
+fn web_address(text: &str) -> Result<String, String> {
+    let web = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match web {
+        Some(rest) if !rest.is_empty() && !rest.starts_with('/') && !rest.contains('@') => Ok(text.into()),
+        _ => Err("write an address such as http://notification-controller.flux-system.svc/".into()),
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "write a duration such as 30s, 2m or 1h30m".to_string();
     let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
@@ -127,8 +146,9 @@ pub fn main(flags: Flags) -> ExitCode {
 
 fn log(level: Level, encoding: Encoding) {
     let filter = match level {
-        Level::Trace => "trace",
-        Level::Debug => "debug,hyper=info,rustls=info,tower=info",
+        // What calls others tells whom: the address of a webhook may be a secret.
+        Level::Trace => "trace,reqwest=info,hyper_util=info",
+        Level::Debug => "debug,reqwest=info,hyper=info,rustls=info,tower=info",
         // The client logs each broken watch by itself; the controller says it in words of its own.
         Level::Info => "info,kube_client=error,kube_runtime=error",
         Level::Error => "error",
@@ -168,6 +188,11 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         poll_interval: flags.poll_interval,
         history_limit: flags.history_limit,
         delivery_timeout: flags.delivery_timeout,
+        events_addr: flags.events_addr,
+        webhooks: Allowed {
+            http: flags.insecure_webhook_http,
+            private: flags.insecure_webhook_private_addresses,
+        },
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     tokio::select! {

@@ -1,5 +1,5 @@
 //! What users copy works: a real API server with the real CRDs takes every file of `examples/` and
-//! `deploy/`, and the controller's own rights suffice for what it asks.
+//! `deploy/` and what the pages of the strategies show, and the controller's own rights suffice for what it asks.
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authorization::v1::{
@@ -48,6 +48,28 @@ async fn examples_are_accepted() -> Result<()> {
     let shared = shared().await?;
     for path in yaml_files("examples")? {
         apply(shared, &path).await?;
+    }
+    Ok(())
+}
+
+/// The blocks of YAML in a page that hold objects of ours; those of Flux need CRDs that are not here.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    let blocks = page.split("\n```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    blocks.filter(|block| !block.contains("toolkit.fluxcd.io/v1beta3"))
+}
+
+#[tokio::test]
+async fn what_the_pages_of_the_strategies_show_is_accepted() -> Result<()> {
+    let shared = shared().await?;
+    for name in ["notification", "webhook"] {
+        let page = std::fs::read_to_string(folder(&format!("docs/strategies/{name}.md")))?;
+        let mut applied = 0;
+        for block in blocks(&page) {
+            shared.hub.namespace("apps").await?;
+            shared.hub.apply_yaml(block).await.with_context(|| format!("{name}: {block}"))?;
+            applied += 1;
+        }
+        ensure!(applied > 0, "docs/strategies/{name}.md shows nothing to apply");
     }
     Ok(())
 }

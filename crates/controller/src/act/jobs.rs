@@ -13,7 +13,7 @@ use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Intent};
 use sluice_delivery::{ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
 
-use super::{ActError, Done, Ended, order};
+use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
 use crate::intake::{Input, PipelineKey};
 use crate::record::promotion::{self, Change};
@@ -204,7 +204,26 @@ impl Engine {
         if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
             record.first = false;
         }
-        self.spawn(key, job, |e| Ended::Delivery(Err(e)), deliver);
+        self.spawn_delivery(key, job);
+    }
+
+    fn spawn_delivery(&mut self, key: &PipelineKey, job: Job) {
+        let event = self
+            .pipelines
+            .get(key)
+            .and_then(|entry| notification::event(&entry.object, &job.object, &job.order, Timestamp::now()));
+        let (client, metrics) = (self.hub.clone(), self.metrics.clone());
+        self.spawn(
+            key,
+            job,
+            |e| Ended::Delivery(Err(e)),
+            |delivery, order| async move {
+                Ended::Delivery(match notification::announce(client, &metrics, &order, event).await {
+                    Ok(()) => delivery.deliver(&order).await.map_err(ActError::from),
+                    Err(error) => Err(error),
+                })
+            },
+        );
     }
 
     /// Makes a change request anew on top of its base, since it cannot be merged as it is.
@@ -219,7 +238,7 @@ impl Engine {
         // Not what an earlier try has left: that is what cannot be merged.
         job.order.retried = false;
         tracing::info!(pipeline = %key, promotion = name, "making a change request anew that conflicts with its base");
-        self.spawn(key, job, |e| Ended::Delivery(Err(e)), deliver);
+        self.spawn_delivery(key, job);
     }
 
     fn follow(&mut self, key: &PipelineKey, name: &str) {
@@ -293,7 +312,7 @@ impl Engine {
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let shut_out = match error {
             ActError::NoSecret(_) => true,
-            ActError::Secret(_) | ActError::Died(_) => false,
+            ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => false,
             ActError::Delivery(error) => {
                 matches!(DeliveryError::retry(error), Retry::OnChange)
                     || matches!(
@@ -389,10 +408,6 @@ impl Job {
     }
 }
 
-async fn deliver(delivery: Delivery, order: Order) -> Ended {
-    Ended::Delivery(delivery.deliver(&order).await.map_err(ActError::from))
-}
-
 fn delivered(delivered: Delivered, by: &Strategy) -> Change {
     match delivered {
         Delivered::Proposed { request, merged: false } => {
@@ -415,6 +430,21 @@ fn delivered(delivered: Delivered, by: &Strategy) -> Change {
             message: format!(
                 "every marked value was set already at {commit}; waits for the targets to run it"
             ),
+            commit: None,
+            request: None,
+        },
+        Delivered::Notified { to } => Change::Delivered {
+            reason: "Notified",
+            message: match to {
+                Some(to) => format!("announced, also to {to}; waits for the targets to run it"),
+                None => "announced by an event; waits for the targets to run it".into(),
+            },
+            commit: None,
+            request: None,
+        },
+        Delivered::Called { to, status } => Change::Delivered {
+            reason: "Called",
+            message: format!("{to} took it (status {status}); waits for the targets to run it"),
             commit: None,
             request: None,
         },
@@ -468,7 +498,7 @@ fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
     let pause = (FIRST_PAUSE * 2u32.saturating_pow(attempts.min(10))).min(LONGEST_PAUSE);
     let soon = now.checked_add(pause).unwrap_or(now);
     let again = match error {
-        ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) => Some(soon),
+        ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => Some(soon),
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => Some(soon),
             Retry::At(at) => Some(at.max(soon)),

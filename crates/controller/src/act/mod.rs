@@ -2,6 +2,7 @@
 //! For one environment of a pipeline only one thing is under way at a time.
 
 pub mod jobs;
+pub mod notification;
 pub mod order;
 pub mod polling;
 
@@ -48,7 +49,10 @@ pub enum ActError {
     /// A fault in Sluice itself.
     #[error("Sluice itself failed ({0}): please report it with the controller's log; it is tried again")]
     Died(String),
-    /// Anything on the way to git or the forge.
+    /// The event that announces a promotion could not be written.
+    #[error("the event that announces this promotion cannot be written: {0}")]
+    Event(String),
+    /// Anything on the way to git, the forge or others.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
 }
@@ -59,6 +63,7 @@ impl ActError {
         match self {
             ActError::NoSecret(_) | ActError::Secret(_) => "SecretUnreadable",
             ActError::Died(_) => "InternalError",
+            ActError::Event(_) => "EventNotWritten",
             ActError::Delivery(error) => error.reason(),
         }
     }

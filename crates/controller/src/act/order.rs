@@ -2,13 +2,18 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use sluice_api::pipeline::{Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy};
+use sluice_api::pipeline::{
+    Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy, Target as ApiTarget,
+};
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
 use sluice_core::Revision;
 use sluice_core::model::Repository;
-use sluice_delivery::{ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy};
+use sluice_delivery::notification::UNANSWERED;
+use sluice_delivery::{About, ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy, Target};
 
 use super::ActError;
+use crate::observe::facts::ClusterKey;
+use crate::translate;
 use crate::watch::connect;
 
 /// The state of a change request that Sluice closed.
@@ -23,7 +28,7 @@ pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a Promo
 
 /// The strategy as delivery knows it, and the Secret it needs. `None` for one that this version
 /// cannot carry out; `core` refuses those before.
-pub fn strategy(asked: &ApiStrategy) -> Option<(Strategy, Option<String>)> {
+pub fn strategy(asked: &ApiStrategy, about: About) -> Option<(Strategy, Option<String>)> {
     if let Some(s) = &asked.pull_request {
         let forge = match s.forge.as_str() {
             "github" => ForgeKind::GitHub,
@@ -33,9 +38,42 @@ pub fn strategy(asked: &ApiStrategy) -> Option<(Strategy, Option<String>)> {
         let strategy = Strategy::PullRequest { forge, url: s.url.clone(), base: s.base_branch.clone() };
         return Some((strategy, Some(s.secret_ref.name.clone())));
     }
-    let commit = asked.commit.as_ref()?;
-    let strategy = Strategy::Commit { url: commit.url.clone(), branch: commit.branch.clone() };
-    Some((strategy, commit.secret_ref.as_ref().map(|s| s.name.clone())))
+    if let Some(s) = &asked.commit {
+        let strategy = Strategy::Commit { url: s.url.clone(), branch: s.branch.clone() };
+        return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
+    }
+    if let Some(s) = &asked.webhook {
+        let strategy = Strategy::Webhook { url: s.url.clone(), about: Box::new(about) };
+        return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
+    }
+    asked.notification.as_ref().map(|_| (Strategy::Notification(Box::new(about)), None))
+}
+
+/// What others are told of a promotion that they are to carry out.
+fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
+    let status = promotion.status.clone().unwrap_or_default();
+    let namespace = pipeline.namespace().unwrap_or_default();
+    let of = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
+    let targets = of.map_or(&[][..], |e| &e.targets);
+    let target = |(target, name): (&ApiTarget, String)| Target {
+        name,
+        namespace: target.namespace.clone(),
+        cluster: match translate::cluster_of(target, &namespace) {
+            ClusterKey::Local => None,
+            ClusterKey::Remote { namespace, name } => Some((namespace, name)),
+        },
+    };
+    let evidence = promotion.spec.evidence.iter();
+    About {
+        uid: promotion.uid().unwrap_or_default(),
+        round: status.round,
+        attempt: status.attempts + 1,
+        in_doubt: !first && (status.attempts == 0 || status.reason == UNANSWERED),
+        pipeline_uid: pipeline.uid().unwrap_or_default(),
+        pipeline_version: pipeline.resource_version().unwrap_or_default(),
+        targets: targets.iter().zip(translate::target_names(targets)).map(target).collect(),
+        evidence: evidence.map(|e| (e.environment.clone(), e.target.clone(), e.at.clone())).collect(),
+    }
 }
 
 /// The strategy that the pipeline names for the environment of a promotion.
@@ -88,7 +126,7 @@ pub fn order(
     first: bool,
 ) -> Option<(Order, Option<String>)> {
     let spec = &promotion.spec;
-    let (strategy, secret) = strategy(by)?;
+    let (strategy, secret) = strategy(by, about(pipeline, promotion, first))?;
     let namespace = pipeline.namespace().unwrap_or_default();
     let status = promotion.status.clone().unwrap_or_default();
     let evidence =
@@ -128,7 +166,8 @@ pub async fn credentials(
     match secrets.get(&name).await {
         Ok(secret) => Ok(Credentials::from_secret(&connect::data(secret))),
         Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
-            "there is no Secret {name} in namespace {namespace}: create it with the keys username, password and token"
+            "there is no Secret {name} in namespace {namespace}: create it with the keys that the strategy needs, \
+             such as username, password and token"
         ))),
         Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::NoSecret(format!(
             "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"

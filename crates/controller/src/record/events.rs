@@ -104,8 +104,9 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
         {
             Some((EventType::Normal, "Proposed", format!("{} waits to be merged", request.url)))
         }
-        Change::Delivered { reason: "Committed", message, .. } => {
-            Some((EventType::Normal, "Committed", message.clone()))
+        // That of a notification is the event by which it is delivered.
+        Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
+            Some((EventType::Normal, reason, message.clone()))
         }
         Change::Failed { reason, message, .. } | Change::Trouble { reason, message }
             if before.message != *message =>

@@ -189,7 +189,10 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
             if to.to == sluice_core::model::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
-                status.times.remove("Delivered");
+                // Others who have been told of it once must not take this for a repetition.
+                if status.times.remove("Delivered").is_some() {
+                    status.round += 1;
+                }
             }
             if to.answers.is_some() {
                 status.retried.clone_from(&to.answers);

@@ -99,6 +99,8 @@ async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
         poll_interval: Duration::from_secs(30),
         history_limit: 20,
         delivery_timeout: Duration::from_secs(60),
+        events_addr: None,
+        webhooks: sluice_controller::Allowed::default(),
     };
     let client = cluster.client().await?;
     let task = tokio::spawn(async move { sluice_controller::run(options, client).await.unwrap() });

@@ -85,6 +85,27 @@ fn another_try_starts_over_and_needs_another_approval() {
 }
 
 #[test]
+fn only_what_was_delivered_is_another_round_when_it_is_begun_anew() {
+    let delivered =
+        Change::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
+    let failure = |again| Change::Failed { reason: "Unreachable", message: "gone".into(), again };
+    let again = moved(At::Pending, "Retried", false);
+    let superseded = moved(At::Superseded, "Superseded", false);
+    let late = moved(At::Failed, "Unhealthy", false);
+    let rounds = |changes: &[&Change]| {
+        after(&changes.iter().map(|change| (*change).clone()).collect::<Vec<_>>()).round
+    };
+    let (soon, never) = (failure(Some(now())), failure(None));
+    assert_eq!(rounds(&[&delivered]), 0);
+    assert_eq!(rounds(&[&soon, &soon, &again]), 0, "it may have arrived: the same key");
+    assert_eq!(rounds(&[&never, &again]), 0);
+    assert_eq!(rounds(&[&superseded, &moved(At::Pending, "Resumed", false)]), 0);
+    assert_eq!(rounds(&[&delivered, &late, &again]), 1);
+    assert_eq!(rounds(&[&delivered, &late, &again, &never, &again]), 1);
+    assert_eq!(rounds(&[&delivered, &late, &again, &delivered, &superseded, &again]), 2);
+}
+
+#[test]
 fn what_sluice_closes_is_withdrawn_and_what_people_close_is_rejected() {
     let proposed = Change::Proposed(request("open"));
     let withdrawn = after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), Change::Withdrawn]);

@@ -361,11 +361,12 @@ fn label(method: &Method) -> &'static str {
 }
 
 /// `Retry-After`, in seconds or as a date.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = headers.get("retry-after")?.to_str().ok()?.trim();
     match text.parse::<i64>() {
         Ok(seconds) => now.saturating_add(SignedDuration::from_secs(seconds)).ok(),
-        Err(_) => jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp()),
+        // What is written in Go often says UTC, where the rule is GMT.
+        Err(_) => jiff::fmt::rfc2822::parse(&text.replace(" UTC", " GMT")).ok().map(|date| date.timestamp()),
     }
 }
 
@@ -389,6 +390,7 @@ mod tests {
         };
         assert_eq!(read("60").as_deref(), Some("2026-01-02T03:05:05Z"));
         assert_eq!(read("Wed, 21 Oct 2026 07:28:00 GMT").as_deref(), Some("2026-10-21T07:28:00Z"));
+        assert_eq!(read("Wed, 21 Oct 2026 07:28:00 UTC").as_deref(), Some("2026-10-21T07:28:00Z"));
         assert_eq!(read("soon"), None);
     }
 }

@@ -6,7 +6,7 @@ mod gitea;
 mod github;
 mod http;
 mod pulls;
-mod tls;
+pub(crate) mod tls;
 
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind};
 pub use error::ForgeError;
-pub(crate) use http::Shared;
+pub(crate) use http::{Shared, retry_after};
 
 /// A change request as a forge shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// A client that trusts what the system trusts, and the certificates of a caFile.
-pub(super) fn client(ca_file: Option<&[u8]>, deadline: Duration) -> Result<reqwest::Client, String> {
+/// Trusts what the system trusts, and the certificates of a caFile.
+pub(crate) fn trust(ca_file: Option<&[u8]>) -> Result<rustls::ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for certificate in rustls_native_certs::load_native_certs().certs {
         // One that cannot be read is one that is not trusted.
@@ -26,11 +26,17 @@ pub(super) fn client(ca_file: Option<&[u8]>, deadline: Duration) -> Result<reqwe
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    Ok(tls)
+}
+
+/// The client for forges.
+pub(super) fn client(ca_file: Option<&[u8]>, deadline: Duration) -> Result<reqwest::Client, String> {
+    let mut tls = trust(ca_file)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)

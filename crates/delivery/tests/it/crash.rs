@@ -21,6 +21,7 @@ fn command(cache: &Path, order: &Order, fault: &str) -> Command {
     let strategy = match &order.strategy {
         Strategy::Commit { url, .. } => format!("commit {url}"),
         Strategy::PullRequest { forge, url, .. } => format!("{} {url}", forge.name()),
+        Strategy::Notification(_) | Strategy::Webhook { .. } => panic!("no delivery to a repository"),
     };
     let version = order.promotion.rsplit('-').next().unwrap();
     let order = format!("{strategy} {version} {} {}", order.created, order.retried);

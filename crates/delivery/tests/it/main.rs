@@ -1,5 +1,5 @@
 //! Deliveries against real git over HTTP and SSH, real Gitea, and stand-ins that speak as GitHub and Gitea do
-//! where a forge must fail on demand.
+//! where a forge must fail on demand; and against a receiver of webhooks and events.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,10 @@ mod crash;
 mod fixture;
 mod forge_trouble;
 mod git_trouble;
+mod notification;
+mod receiver;
 mod ssh;
 mod standin;
 mod tls;
+mod webhook;
 mod world;

@@ -17,7 +17,7 @@ use crate::fixture::{FILE, bench, yaml};
 use crate::world::World;
 
 /// Takes TLS off and passes on to a server; returns its port and the certificate of its authority.
-async fn terminate(upstream: String) -> (u16, Vec<u8>) {
+pub async fn terminate(upstream: String) -> (u16, Vec<u8>) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));

@@ -18,6 +18,7 @@ mod process;
 mod releases;
 mod rows;
 mod story;
+mod strategies;
 mod trouble;
 
 /// Runs a test on a runtime of its own, with a deadline.

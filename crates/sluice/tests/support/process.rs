@@ -31,7 +31,8 @@ impl Controller {
         Ok(controller)
     }
 
-    fn log(&self) -> PathBuf {
+    /// The file that it logs to.
+    pub fn log(&self) -> PathBuf {
         self.scratch.path().join("log")
     }
 

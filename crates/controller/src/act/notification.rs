@@ -1,0 +1,98 @@
+//! The event by which a promotion is announced in the cluster: the delivery of the notification
+//! strategy. Its name follows from the promotion, so that a second try finds the first one's.
+
+use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use sha2::{Digest, Sha256};
+use sluice_api::FIELD_MANAGER;
+use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::Promotion;
+use sluice_delivery::{Order, Strategy, fault, notification};
+
+use super::ActError;
+use crate::metrics::Metrics;
+use crate::record;
+
+/// The longest note that an event may have, in bytes.
+const LONGEST: usize = 1000;
+/// The longest name.
+const NAME: usize = 253;
+
+/// The event for an order, where that is to be announced. In the form of events.k8s.io/v1; the API
+/// server shows the same object as core/v1.
+pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Timestamp) -> Option<Event> {
+    let Strategy::Notification(about) = &order.strategy else { return None };
+    let mut note = notification::message(order);
+    record::cut(&mut note, LONGEST);
+    let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    Some(Event {
+        metadata: ObjectMeta {
+            name: Some(name(&promotion.name_any(), &about.identity())),
+            namespace: pipeline.namespace(),
+            annotations: Some(notification::metadata(order, about)),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(now)),
+        type_: Some("Normal".into()),
+        reason: Some(notification::REASON.into()),
+        note: Some(note),
+        action: Some("Announce".into()),
+        regarding: Some(pipeline.object_ref(&())),
+        related: Some(promotion.object_ref(&())),
+        reporting_controller: Some(FIELD_MANAGER.into()),
+        reporting_instance: Some(instance.unwrap_or_else(|| FIELD_MANAGER.into())),
+        ..Event::default()
+    })
+}
+
+/// A name of its own for each promotion, and for each time that it was begun anew.
+fn name(promotion: &str, identity: &str) -> String {
+    let digest: String =
+        Sha256::digest(identity.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let prefix: String = promotion.chars().take(NAME - digest.len() - 1).collect();
+    format!("{}.{digest}", prefix.trim_end_matches(['.', '-']))
+}
+
+/// Writes it, or finds that it was written.
+pub(super) async fn announce(
+    client: Client,
+    metrics: &Metrics,
+    order: &Order,
+    event: Option<Event>,
+) -> Result<(), ActError> {
+    let Some(event) = event else { return Ok(()) };
+    order.permit.check()?;
+    fault::point("before-event");
+    let api: Api<Event> = Api::namespaced(client, &order.namespace);
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+    let written = api.create(&params, &event).await;
+    fault::point("after-event");
+    match written {
+        Ok(_) => metrics.wrote("Event"),
+        Err(kube::Error::Api(e)) if e.code == 409 => {}
+        Err(kube::Error::Api(e)) if e.code == 403 => {
+            let why =
+                format!("grant the controller the verb create on events of events.k8s.io ({})", e.message);
+            return Err(ActError::Event(why));
+        }
+        Err(error) => return Err(ActError::Event(error.to_string())),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_enough_and_apart() {
+        assert_eq!(name("podinfo-prod-0123456789", "u"), name("podinfo-prod-0123456789", "u"));
+        assert_ne!(name("podinfo-prod-0123456789", "u"), name("podinfo-prod-0123456789", "u.1"));
+        let long = name(&"a".repeat(253), "u");
+        assert!(long.len() <= NAME && long.starts_with("aaa"), "{long}");
+        assert!(!name("a-", "u").contains("-."));
+    }
+}

@@ -1,0 +1,186 @@
+//! Delivery by notification: what is said of a promotion in the words of Flux, and its way to Flux's
+//! notification-controller. The event in the cluster itself is the controller's to write: it holds
+//! the client.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde::Serialize;
+
+use crate::deliver::Inner;
+use crate::error::{DeliveryError, Retry};
+use crate::fault;
+use crate::order::{About, Delivered, Order};
+use crate::outward::{self, Silence};
+use crate::webhook::seconds;
+
+/// The reason that events of promotions have, and no others.
+pub const REASON: &str = "Promote";
+/// Why a promotion is tried again whose event may have arrived; the status keeps this word.
+pub const UNANSWERED: &str = "EventUnanswered";
+/// Who says it.
+const REPORTER: &str = "sluice";
+/// notification-controller passes on those keys that begin with the group of the object, without it.
+const PREFIX: &str = "pipelines.weave.works/";
+const API_VERSION: &str = "pipelines.weave.works/v1alpha1";
+
+/// Why an event did not arrive where the controller sends events.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum NotificationError {
+    #[error("the place that --events-addr names cannot be called: {says}")]
+    BadAddress { says: String },
+
+    #[error(
+        "{to}: cannot be reached: {says}; look whether notification-controller runs, and at --events-addr"
+    )]
+    Unreachable { to: String, says: String },
+
+    #[error("{to}: the event was sent and no answer came ({says}); it is sent again")]
+    Unanswered { to: String, says: String },
+
+    #[error("{to}: asks to send the event again after {until}")]
+    RateLimited { to: String, until: Timestamp },
+
+    #[error("{to}: refused the event with status {status}: {says}; look at --events-addr")]
+    Refused { to: String, status: u16, says: String },
+}
+
+impl NotificationError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            NotificationError::BadAddress { .. } | NotificationError::Refused { .. } => "EventsRefused",
+            NotificationError::Unreachable { .. } => "Unreachable",
+            NotificationError::Unanswered { .. } => "EventUnanswered",
+            NotificationError::RateLimited { .. } => "RateLimited",
+        }
+    }
+
+    /// When it is worth another try: always, since nobody tells when it is mended.
+    pub fn retry(&self) -> Retry {
+        match self {
+            NotificationError::RateLimited { until, .. } => Retry::At(*until),
+            _ => Retry::Soon,
+        }
+    }
+}
+
+/// The sentence of an event; the predecessor's, which receivers take apart.
+pub fn message(order: &Order) -> String {
+    let Order { namespace, pipeline, environment, revision, .. } = order;
+    format!("Promote pipeline {namespace}/{pipeline} to {environment} with version {revision}")
+}
+
+/// What an event says beside its sentence, by keys that notification-controller passes on.
+pub fn metadata(order: &Order, about: &About) -> BTreeMap<String, String> {
+    let revision = order.revision.to_string();
+    let (_, promotion) = order.promotion.split_once('/').unwrap_or_default();
+    let said = [
+        ("environment", order.environment.as_str()),
+        ("pipeline", order.pipeline.as_str()),
+        ("promotion", promotion),
+        ("replaces", order.replaces.as_str()),
+        ("revision", &revision),
+        ("version", &revision),
+        ("id", &about.identity()),
+        // By this notification-controller tells repetitions of this very promotion; it keeps it.
+        ("token", &about.identity()),
+    ];
+    let said = said.into_iter().filter(|(_, value)| !value.is_empty());
+    said.map(|(key, value)| (format!("{PREFIX}{key}"), value.to_string())).collect()
+}
+
+/// An event as Flux's controllers send it (`event.toolkit.fluxcd.io`, v1beta1 and v1).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    involved_object: Involved<'a>,
+    severity: &'static str,
+    timestamp: String,
+    message: String,
+    reason: &'static str,
+    metadata: BTreeMap<String, String>,
+    reporting_controller: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reporting_instance: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Involved<'a> {
+    kind: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    api_version: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+}
+
+/// The bytes of an event.
+fn bytes(order: &Order, about: &About, now: Timestamp) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&Event {
+        involved_object: Involved {
+            kind: "Pipeline",
+            namespace: &order.namespace,
+            name: &order.pipeline,
+            uid: &about.pipeline_uid,
+            api_version: API_VERSION,
+            resource_version: &about.pipeline_version,
+        },
+        severity: "info",
+        timestamp: seconds(now),
+        message: message(order),
+        reason: REASON,
+        metadata: metadata(order, about),
+        reporting_controller: REPORTER,
+        reporting_instance: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
+    })
+}
+
+/// Sends the event, where there is a place to send it to.
+pub(crate) async fn deliver(inner: &Inner, order: &Order, about: &About) -> Result<Delivered, DeliveryError> {
+    let Some(address) = &inner.options.events_addr else { return Ok(Delivered::Notified { to: None }) };
+    let bad = |says: String| NotificationError::BadAddress { says };
+    let url = reqwest::Url::parse(address).map_err(|e| bad(e.to_string()))?;
+    let to = url.host_str().unwrap_or_default().to_string();
+    let body = bytes(order, about, Timestamp::now()).map_err(|e| bad(e.to_string()))?;
+    let client = inner.outward.client(None, false).map_err(bad)?;
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    order.permit.check()?;
+    fault::point("before-call");
+    let answer = outward::post(&client, url, headers, body).await;
+    fault::point("after-call");
+    inner.counters.forge_call("notification", "POST", answer.as_ref().map_or(0, |a| a.status));
+    let answer = answer.map_err(|silence| silent(silence, to.clone(), inner.outward.deadline))?;
+    let (status, says) = (answer.status, answer.says(str::to_string));
+    Err(match status {
+        200..300 => return Ok(Delivered::Notified { to: Some(to) }),
+        // So it answers to what it has had already, for five minutes. Where no try can have arrived,
+        // somebody else on the way says so, and means something else by it.
+        429 if about.in_doubt => return Ok(Delivered::Notified { to: Some(to) }),
+        429 | 503 if let Some(until) = answer.until => NotificationError::RateLimited { to, until },
+        408 | 425 | 429 | 500.. => {
+            NotificationError::Unreachable { to, says: format!("status {status}: {says}") }
+        }
+        _ => NotificationError::Refused { to, status, says },
+    }
+    .into())
+}
+
+/// Why no answer came, and whether the event may have arrived all the same.
+fn silent(silence: Silence, to: String, after: Duration) -> NotificationError {
+    match silence {
+        Silence::Timeout => NotificationError::Unanswered { to, says: format!("within {after:?}") },
+        Silence::Broken(says) => NotificationError::Unanswered { to, says },
+        Silence::NoConnection(says) | Silence::Certificate(says) => {
+            NotificationError::Unreachable { to, says }
+        }
+        Silence::LeadsInside => {
+            NotificationError::Unreachable { to, says: "its name leads elsewhere".into() }
+        }
+    }
+}

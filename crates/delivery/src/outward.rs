@@ -1,0 +1,161 @@
+//! Calls of others than forges: one POST, its answer bounded in time and size, nothing followed, no
+//! connection kept and nothing sent a second time by the client itself.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Response, Url};
+
+use crate::forge::{retry_after, tls};
+use crate::git::hex_hash;
+use crate::webhook::{PublicOnly, leads_inside};
+
+/// How long a call may take, where the deadline of deliveries leaves so much.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How long the words of a refusal are waited for.
+const LISTENING: Duration = Duration::from_secs(2);
+/// So much of a refusal is read.
+const READ: usize = 4096;
+/// So much of it is told.
+const TOLD: usize = 300;
+/// So many clients are kept: each has an authority of its own.
+const KEPT: usize = 256;
+
+/// How others are called.
+#[derive(Debug)]
+pub(crate) struct Outward {
+    pub(crate) deadline: Duration,
+    clients: Mutex<HashMap<String, Client>>,
+}
+
+/// An answer: its status, when to call again if it says so, and what it says if it is no success.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) until: Option<Timestamp>,
+    body: String,
+}
+
+/// Why no answer came.
+#[derive(Debug)]
+pub(crate) enum Silence {
+    Timeout,
+    /// The connection was never made: nothing can have arrived.
+    NoConnection(String),
+    Broken(String),
+    Certificate(String),
+    LeadsInside,
+}
+
+impl Outward {
+    pub(crate) fn new(deadline: Duration) -> Self {
+        Outward { deadline: deadline.min(PATIENCE), clients: Mutex::default() }
+    }
+
+    /// A client that trusts the certificates of a caFile too. A guarded one finds public addresses only.
+    pub(crate) fn client(&self, ca_file: Option<&[u8]>, guarded: bool) -> Result<Client, String> {
+        let key = format!("{guarded} {}", ca_file.map(hex_hash).unwrap_or_default());
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let mut tls = tls::trust(ca_file)?;
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut builder = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            // A proxy would resolve the name, and call what it likes.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .pool_max_idle_per_host(0)
+            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(self.deadline.min(CONNECTING))
+            .timeout(self.deadline);
+        if guarded {
+            builder = builder.dns_resolver(Arc::new(PublicOnly));
+        }
+        let client = builder.build().map_err(|e| e.to_string())?;
+        if clients.len() >= KEPT {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+/// Sends one body.
+pub(crate) async fn post(
+    client: &Client,
+    url: Url,
+    headers: HeaderMap,
+    body: Vec<u8>,
+) -> Result<Answer, Silence> {
+    let response = match client.post(url).headers(headers).body(body).send().await {
+        Ok(response) => response,
+        Err(error) => return Err(silence(error)),
+    };
+    let status = response.status().as_u16();
+    let until = later(response.headers());
+    // Success needs no words: what follows its head changes nothing.
+    let body = if (200..300).contains(&status) { String::new() } else { listen(response).await };
+    Ok(Answer { status, until, body })
+}
+
+impl Answer {
+    /// Its first line, without what must not be repeated.
+    pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {
+        let line = self.body.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let line: String = without(line).chars().filter(|c| !c.is_control()).take(TOLD).collect();
+        if line.is_empty() { "it says nothing".into() } else { line }
+    }
+}
+
+async fn listen(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            bytes.extend_from_slice(&chunk[..chunk.len().min(READ - bytes.len())]);
+            if bytes.len() >= READ {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LISTENING, reading).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// When to call again, as the answer says: not at once, and not in a day.
+fn later(headers: &HeaderMap) -> Option<Timestamp> {
+    let now = Timestamp::now();
+    let after = |duration| now.saturating_add(duration).unwrap_or(now);
+    let until = retry_after(headers, now)?;
+    Some(until.clamp(after(SignedDuration::from_secs(1)), after(SignedDuration::from_hours(2))))
+}
+
+fn silence(error: reqwest::Error) -> Silence {
+    if leads_inside(&error) {
+        return Silence::LeadsInside;
+    }
+    let connecting = error.is_connect();
+    if error.is_timeout() && !connecting {
+        return Silence::Timeout;
+    }
+    // The address may be secret; the cause at the end of the chain says it best.
+    let error = error.without_url();
+    let mut cause: &dyn Error = &error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let says: String = cause.to_string().chars().filter(|c| !c.is_control()).take(TOLD).collect();
+    match connecting {
+        _ if says.contains("certificate") => Silence::Certificate(says),
+        true => Silence::NoConnection(says),
+        false => Silence::Broken(says),
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a webhook was not delivered, and what to do about it. The other side is named by its host
+//! alone: the rest of an address is often a key to it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::error::Retry;
+
+/// Why a webhook was not delivered.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum WebhookError {
+    #[error(
+        "{place} is no address that can be called: write https://host/path, without user, password and fragment"
+    )]
+    InvalidAddress { place: &'static str },
+
+    #[error(
+        "{to}: is to be called without encryption: write https://, or run the controller with \
+         --insecure-webhook-http"
+    )]
+    Unencrypted { to: String },
+
+    #[error(
+        "{to}: leads to a private, loopback or link-local address: name a public one, or run the controller \
+         with --insecure-webhook-private-addresses"
+    )]
+    NotPublic { to: String },
+
+    #[error("the Secret of the webhook cannot be used: {what}")]
+    BadSecret { what: String },
+
+    #[error("{to}: refused with status {status}: {says}; mend that, then sluice retry")]
+    Refused { to: String, status: u16, says: String },
+
+    #[error("{to}: cannot take it now: status {status}: {says}")]
+    Unavailable { to: String, status: u16, says: String },
+
+    #[error("{to}: asks to call again after {until}")]
+    RateLimited { to: String, until: Timestamp },
+
+    #[error("{to}: sends on to another address (status {status}), which is not followed; name that address")]
+    Redirected { to: String, status: u16 },
+
+    #[error("{to}: cannot be reached: {says}")]
+    Unreachable { to: String, says: String },
+
+    #[error("{to}: did not answer within {after:?}")]
+    Timeout { to: String, after: Duration },
+
+    #[error(
+        "{to}: the server's certificate is not trusted ({says}); put the certificate of its authority into \
+         the Secret as ca.crt"
+    )]
+    Certificate { to: String, says: String },
+}
+
+impl WebhookError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            WebhookError::InvalidAddress { .. } => "InvalidAddress",
+            WebhookError::Unencrypted { .. } | WebhookError::NotPublic { .. } => "AddressRefused",
+            WebhookError::BadSecret { .. } => "SecretInvalid",
+            WebhookError::Refused { .. } => "WebhookRefused",
+            WebhookError::Unavailable { .. } | WebhookError::Unreachable { .. } => "Unreachable",
+            WebhookError::RateLimited { .. } => "RateLimited",
+            WebhookError::Redirected { .. } => "Redirected",
+            WebhookError::Timeout { .. } => "Timeout",
+            WebhookError::Certificate { .. } => "CertificateInvalid",
+        }
+    }
+
+    /// When it is worth another try.
+    pub fn retry(&self) -> Retry {
+        match self {
+            WebhookError::InvalidAddress { .. }
+            | WebhookError::Unencrypted { .. }
+            | WebhookError::NotPublic { .. }
+            | WebhookError::Refused { .. }
+            | WebhookError::Redirected { .. } => Retry::OnChange,
+            WebhookError::RateLimited { until, .. } => Retry::At(*until),
+            WebhookError::BadSecret { .. }
+            | WebhookError::Unavailable { .. }
+            | WebhookError::Unreachable { .. }
+            | WebhookError::Timeout { .. }
+            | WebhookError::Certificate { .. } => Retry::Soon,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Events in Flux's form: what is sent to the place that `--events-addr` names, and what its answers
+//! mean. The shape is that of Flux's own event type; the keys are those that pass its
+//! notification-controller.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::json;
+use sluice_delivery::{About, Credentials, Delivered, Order, Retry, Strategy, notification};
+
+use crate::fixture::{self, Bench, bench, bench_with};
+use crate::receiver::{Receiver, Reply};
+use crate::webhook::about;
+
+fn order(about: About) -> Order {
+    Order {
+        promotion: "apps/podinfo-prod-0123456789".into(),
+        credentials: Credentials::default(),
+        ..fixture::order(Strategy::Notification(Box::new(about)), "6.1.8")
+    }
+}
+
+fn sending_to(receiver: &Receiver) -> Bench {
+    bench_with(|o| {
+        o.events_addr = Some(format!("http://{}/", receiver.host));
+        o.deadline = Duration::from_secs(2);
+    })
+}
+
+#[tokio::test]
+async fn without_a_place_to_send_it_to_the_clusters_event_is_all() {
+    let done = bench().delivery.deliver(&order(about())).await.unwrap();
+    assert_eq!(done, Delivered::Notified { to: None });
+}
+
+#[tokio::test]
+async fn the_event_has_the_shape_of_flux() {
+    let receiver = Receiver::start().await;
+    let done = sending_to(&receiver).delivery.deliver(&order(about())).await.unwrap();
+    assert_eq!(done, Delivered::Notified { to: Some("127.0.0.1".into()) });
+    let call = receiver.calls().remove(0);
+    assert_eq!((&call.method, call.path.as_str()), (&Method::POST, "/"));
+    assert_eq!(call.header("content-type"), Some("application/json"));
+    let mut event = call.json();
+    let at = event["timestamp"].take();
+    let at = at.as_str().unwrap();
+    assert!(at.len() == "2026-11-20T10:15:45Z".len() && at.ends_with('Z'), "{at}: whole seconds, UTC");
+    event.as_object_mut().unwrap().remove("reportingInstance");
+    let id = about().uid;
+    assert_eq!(
+        event,
+        json!({
+            "involvedObject": {
+                "kind": "Pipeline",
+                "namespace": "apps",
+                "name": "podinfo",
+                "uid": about().pipeline_uid,
+                "apiVersion": "pipelines.weave.works/v1alpha1",
+                "resourceVersion": "42",
+            },
+            "severity": "info",
+            "timestamp": null,
+            "message": "Promote pipeline apps/podinfo to prod with version 6.1.8",
+            "reason": "Promote",
+            "metadata": {
+                "pipelines.weave.works/environment": "prod",
+                "pipelines.weave.works/id": id,
+                "pipelines.weave.works/pipeline": "podinfo",
+                "pipelines.weave.works/promotion": "podinfo-prod-0123456789",
+                "pipelines.weave.works/replaces": "6.1.5",
+                "pipelines.weave.works/revision": "6.1.8",
+                "pipelines.weave.works/token": id,
+                "pipelines.weave.works/version": "6.1.8",
+            },
+            "reportingController": "sluice",
+        })
+    );
+    // In the order in which Go writes it: some receivers sign or compare what they pass on.
+    let text = String::from_utf8(call.body.to_vec()).unwrap();
+    let places: Vec<_> =
+        ["involvedObject", "severity", "timestamp", "message", "reason", "metadata", "reportingController"]
+            .iter()
+            .map(|key| text.find(&format!("\"{key}\":")).unwrap())
+            .collect();
+    assert!(places.is_sorted(), "{text}");
+}
+
+/// What notification-controller makes of metadata: keys with the group of the object or its own, and
+/// without them; some it keeps for itself.
+fn passed_on(order: &Order, about: &About) -> Vec<String> {
+    let kept = ["checksum", "digest", "token"];
+    let keys = notification::metadata(order, about).into_keys();
+    let bare = keys.filter_map(|key| key.strip_prefix("pipelines.weave.works/").map(str::to_string));
+    bare.filter(|key| !kept.contains(&key.as_str())).collect()
+}
+
+#[test]
+fn what_receivers_need_passes_notification_controller() {
+    let keys = passed_on(&order(about()), &about());
+    assert_eq!(keys, ["environment", "id", "pipeline", "promotion", "replaces", "revision", "version"]);
+}
+
+#[tokio::test]
+async fn answers_mean_what_they_mean_to_flux() {
+    let receiver = Receiver::start().await;
+    let bench = sending_to(&receiver);
+    let sure = about();
+    let doubtful = About { in_doubt: true, ..about() };
+    let text = || String::from("no, says it\nmore");
+    let cases = [
+        (200, &sure, None),
+        (202, &sure, None),
+        (204, &sure, None),
+        // It has had this very event; or somebody on the way has had enough.
+        (429, &doubtful, None),
+        (429, &sure, Some("Unreachable")),
+        (500, &sure, Some("Unreachable")),
+        (500, &doubtful, Some("Unreachable")),
+        (503, &sure, Some("Unreachable")),
+        (408, &sure, Some("Unreachable")),
+        (302, &sure, Some("EventsRefused")),
+        (400, &sure, Some("EventsRefused")),
+        (404, &sure, Some("EventsRefused")),
+        (413, &doubtful, Some("EventsRefused")),
+    ];
+    for (status, about, reason) in cases {
+        receiver.reply(Reply::With(status, vec![], text()));
+        let done = bench.delivery.deliver(&order(about.clone())).await;
+        match (&done, reason) {
+            (Ok(Delivered::Notified { to: Some(_) }), None) => {}
+            (Err(error), Some(reason)) => {
+                assert_eq!((error.reason(), error.retry()), (reason, Retry::Soon), "{status}");
+                assert!(error.to_string().contains("no, says it") && !error.to_string().contains("more"));
+            }
+            _ => panic!("{status}: {done:?}"),
+        }
+    }
+    receiver.reply(Reply::With(429, vec![("retry-after", "300".into())], text()));
+    let error = bench.delivery.deliver(&order(sure.clone())).await.unwrap_err();
+    assert!(matches!(error.retry(), Retry::At(_)) && error.reason() == "RateLimited", "{error}");
+}
+
+#[tokio::test]
+async fn what_may_have_arrived_is_told_apart_from_what_cannot_have() {
+    let receiver = Receiver::start().await;
+    let bench = sending_to(&receiver);
+    for reply in [Reply::Hang, Reply::Broken] {
+        receiver.reply(reply);
+        let error = bench.delivery.deliver(&order(about())).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), (notification::UNANSWERED, Retry::Soon), "{error}");
+    }
+    let gone = bench_with(|o| o.events_addr = Some("http://127.0.0.1:9/".into()));
+    let error = gone.delivery.deliver(&order(about())).await.unwrap_err();
+    assert_eq!(error.reason(), "Unreachable", "{error}");
+}
