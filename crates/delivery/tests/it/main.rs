@@ -1,5 +1,5 @@
-//! Deliveries against real git over HTTP and SSH, real Gitea, and stand-ins that speak as GitHub and Gitea do
-//! where a forge must fail on demand.
+//! Deliveries against real git over HTTP and SSH, real Gitea, and a stand-in that speaks as
+//! each forge does, where one must fail on demand or cannot be had.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@ mod contract;
 mod crash;
 mod fixture;
 mod forge_trouble;
+mod forge_words;
 mod git_trouble;
 mod ssh;
 mod standin;
