@@ -11,6 +11,7 @@ use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request};
 use sluice_core::revision::Revision;
 use sluice_core::world::Health;
+use sluice_delivery::ForgeKind;
 
 use crate::act::order;
 use crate::observe::facts::ClusterKey;
@@ -115,11 +116,15 @@ fn refused(strategy: &Strategy) -> Option<String> {
         return Some("this version of Sluice has no webhook strategy yet: use pull-request or commit".into());
     }
     match &strategy.pull_request {
-        Some(s) if !matches!(s.forge.as_str(), "github" | "gitea") => Some(format!(
-            "this version of Sluice cannot open change requests on {} yet: use type github or gitea, or the \
-             commit strategy",
-            s.forge
-        )),
+        Some(s) if ForgeKind::from_name(&s.forge).is_none() => {
+            let known: Vec<&str> = ForgeKind::ALL.iter().map(|kind| kind.name()).collect();
+            Some(format!(
+                "this version of Sluice cannot open change requests on {} yet: use one of the types {}, or the \
+                 commit strategy",
+                s.forge,
+                known.join(", ")
+            ))
+        }
         _ => None,
     }
 }
