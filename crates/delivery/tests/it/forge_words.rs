@@ -17,6 +17,9 @@ const BRANCH: &str = "sluice/apps/podinfo/prod";
 /// Status, body, reason, and words of the message.
 type Refusal = (u16, &'static str, &'static str, &'static str);
 
+/// Forge, status, headers, body, and the seconds that it asks for.
+type Limit = (ForgeKind, u16, Vec<(&'static str, &'static str)>, &'static str, i64);
+
 /// How each forge refuses to open one: no valid token, not enough of a right, nothing to be seen, not as
 /// it is, and broken.
 fn refusals(forge: ForgeKind) -> [Refusal; 5] {
@@ -192,7 +195,7 @@ async fn limits_are_obeyed() {
     let secondary = r#"{"message":"You have exceeded a secondary rate limit"}"#;
     let blocked = r#"{"$id":"1","message":"TF400733: The request has been canceled: Request was blocked"}"#;
     // `@300` is the time by the clock in 300 seconds.
-    let limits: [(ForgeKind, u16, Vec<(&'static str, &str)>, &'static str, i64); 10] = [
+    let limits: [Limit; 10] = [
         (GitHub, 429, vec![("retry-after", "120")], "{}", 120),
         (GitHub, 403, vec![("retry-after", "60")], secondary, 60),
         (GitHub, 403, vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "@300")], "{}", 300),
