@@ -267,9 +267,11 @@ pub struct Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PullRequestStrategy {
-    /// The kind of forge.
+    /// The kind of forge. `bitbucket` is Bitbucket Cloud, `bitbucket-server` Bitbucket Data Center.
     #[serde(rename = "type")]
-    #[schemars(extend("enum" = ["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure-devops"]))]
+    #[schemars(extend("enum" = [
+        "github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server", "azure-devops"
+    ]))]
     pub forge: String,
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]

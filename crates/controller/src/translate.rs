@@ -11,6 +11,7 @@ use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request};
 use sluice_core::revision::Revision;
 use sluice_core::world::Health;
+use sluice_delivery::ForgeKind;
 
 use crate::act::order;
 use crate::observe::facts::ClusterKey;
@@ -107,11 +108,15 @@ fn writes_to(strategy: &Strategy) -> Option<Repository> {
 /// What this version cannot do yet, said before anybody waits for it.
 fn refused(strategy: &Strategy) -> Option<String> {
     match &strategy.pull_request {
-        Some(s) if !matches!(s.forge.as_str(), "github" | "gitea") => Some(format!(
-            "this version of Sluice cannot open change requests on {} yet: use type github or gitea, or the \
-             commit strategy",
-            s.forge
-        )),
+        Some(s) if ForgeKind::from_name(&s.forge).is_none() => {
+            let known: Vec<&str> = ForgeKind::ALL.iter().map(|kind| kind.name()).collect();
+            Some(format!(
+                "this version of Sluice cannot open change requests on {} yet: use one of the types {}, or the \
+                 commit strategy",
+                s.forge,
+                known.join(", ")
+            ))
+        }
         _ => None,
     }
 }

@@ -72,7 +72,8 @@ pub struct Repository {
 
 impl Repository {
     /// Whether two addresses are the same branch of the same repository, however they are written:
-    /// by https or ssh, with or without `.git`, user or port of the scheme.
+    /// by https or ssh, with or without `.git`, user or port of the scheme, and in each form that its
+    /// forge has for it.
     pub fn is_same(&self, other: &Repository) -> bool {
         self.branch == other.branch && bare_address(&self.url) == bare_address(&other.url)
     }
@@ -87,9 +88,37 @@ fn bare_address(url: &str) -> String {
     match rest.split_once('/') {
         Some((host, path)) => {
             let host = host.trim_end_matches(":443").trim_end_matches(":22").trim_end_matches(":80");
-            format!("{host}/{path}")
+            usual_address(host, path)
         }
         None => rest,
+    }
+}
+
+/// The one address for all that Azure DevOps and Bitbucket Data Center have for a repository.
+fn usual_address(host: &str, path: &str) -> String {
+    let azure = |organization: &str, project: &str, name: &str| {
+        format!("dev.azure.com/{organization}/{project}/_git/{name}")
+    };
+    let parts: Vec<&str> = path.split('/').collect();
+    let organization = host.strip_suffix(".visualstudio.com");
+    match (host, parts.as_slice()) {
+        ("ssh.dev.azure.com" | "vs-ssh.visualstudio.com", ["v3", organization, project, name]) => {
+            azure(organization, project, name)
+        }
+        ("dev.azure.com", [organization, "_git", name]) => azure(organization, name, name),
+        (_, ["defaultcollection", "_git", name] | ["_git", name]) if organization.is_some() => {
+            azure(organization.unwrap_or_default(), name, name)
+        }
+        (_, ["defaultcollection", project, "_git", name] | [project, "_git", name])
+            if organization.is_some() =>
+        {
+            azure(organization.unwrap_or_default(), project, name)
+        }
+        // Its port for ssh, and the path that it has only by https.
+        (_, [.., "scm", project, name]) => {
+            format!("{}/{project}/{name}", host.split(':').next().unwrap_or(host))
+        }
+        _ => format!("{}/{path}", host.trim_end_matches(":7999")),
     }
 }
 
@@ -278,6 +307,22 @@ mod tests {
             assert!(one.is_same(&at(same)), "{same}");
         }
         assert!(!one.is_same(&at("https://github.com/org/fleet2")));
+        let azure = at("https://dev.azure.com/acme/platform/_git/fleet");
+        for same in [
+            "https://acme@dev.azure.com/acme/platform/_git/fleet",
+            "git@ssh.dev.azure.com:v3/acme/platform/fleet",
+            "ssh://git@ssh.dev.azure.com/v3/acme/platform/fleet",
+            "https://acme.visualstudio.com/platform/_git/fleet",
+            "https://acme.visualstudio.com/DefaultCollection/platform/_git/fleet",
+            "acme@vs-ssh.visualstudio.com:v3/acme/platform/fleet",
+        ] {
+            assert!(azure.is_same(&at(same)), "{same}");
+        }
+        assert!(at("https://dev.azure.com/acme/_git/a").is_same(&at("https://acme.visualstudio.com/_git/a")));
+        assert!(!azure.is_same(&at("git@ssh.dev.azure.com:v3/acme/other/fleet")));
+        let server = at("https://git.example.com:8443/bitbucket/scm/ACME/fleet.git");
+        assert!(server.is_same(&at("ssh://git@git.example.com:7999/acme/fleet.git")));
+        assert!(!server.is_same(&at("ssh://git@git.example.com:7999/~acme/fleet.git")));
         assert!(!one.is_same(&Repository { branch: "dev".into(), ..one.clone() }));
     }
 

@@ -18,6 +18,16 @@ pub enum AddressError {
     /// It has no owner and name, which forges need.
     #[error("{0} has no owner and name: write https://host/owner/repository")]
     NoOwner(String),
+    /// It is a repository's, but not in a form that this forge has.
+    #[error("{address} is not the address of a repository at {forge}: write {write}")]
+    NotOf {
+        /// What was written.
+        address: String,
+        /// The forge, as people name it.
+        forge: &'static str,
+        /// What to write instead.
+        write: &'static str,
+    },
 }
 
 impl AddressError {
@@ -84,11 +94,26 @@ impl Address {
         if owner.is_empty() || name.is_empty() { Err(none()) } else { Ok((prefix, owner, name)) }
     }
 
+    /// The parts of the path, as they were meant: `%20` is a space.
+    pub(crate) fn parts(&self) -> Vec<String> {
+        let plain = |part: &str| {
+            // Only `%` is special in a path; the other two are in a form.
+            let form = format!("={}", part.replace('+', "%2B").replace('&', "%26"));
+            url::form_urlencoded::parse(form.as_bytes()).map(|(_, v)| v.into_owned()).collect::<String>()
+        };
+        self.path.split('/').filter(|part| !part.is_empty()).map(plain).collect()
+    }
+
+    /// The host without its port.
+    pub(crate) fn host_name(&self) -> &str {
+        self.host.split(':').next().unwrap_or_default()
+    }
+
     /// Where the forge's pages are: scheme and host; SSH addresses mean HTTPS at the same host.
     pub(crate) fn origin(&self) -> String {
         match self.scheme.as_str() {
             "http" => format!("http://{}", self.host),
-            "ssh" => format!("https://{}", self.host.split(':').next().unwrap_or(&self.host)),
+            "ssh" => format!("https://{}", self.host_name()),
             _ => format!("https://{}", self.host),
         }
     }

@@ -4,7 +4,7 @@
 use sluice_core::setters::SetValue;
 
 use crate::git::TRAILER;
-use crate::order::Order;
+use crate::order::{ForgeKind, Order};
 
 /// So many changed values are listed one by one.
 const LISTED: usize = 50;
@@ -47,8 +47,57 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
     text
 }
 
-/// The body of a change request, in Markdown. Ends with the mark by which it is found again.
-pub(crate) fn body(order: &Order, values: &[(String, SetValue)]) -> String {
+/// How a forge takes bodies.
+struct Form {
+    /// The most that it takes, in UTF-16 units: what .NET and Java count, and never less than characters.
+    most: usize,
+    /// Whether it hides comments of HTML, or shows them to everybody.
+    hides_comments: bool,
+}
+
+/// GitHub takes 65,536 characters, GitLab 1,048,576 (docs.gitlab.com/administration/instance_limits), Azure
+/// DevOps 4,000 (learn.microsoft.com, "Pull Requests - Update"), Bitbucket Data Center 32,768 (Renovate, which
+/// opens change requests at each of these, stays below 30,000 there and below 50,000 at Bitbucket Cloud).
+/// Both Bitbuckets escape HTML, so that a comment would be seen; a link's definition that nothing refers to
+/// is not (github.com/terraform-docs/terraform-docs/issues/463).
+fn form(forge: ForgeKind) -> Form {
+    let (most, hides_comments) = match forge {
+        ForgeKind::GitHub | ForgeKind::Gitea | ForgeKind::Forgejo => (65_000, true),
+        ForgeKind::GitLab => (1_000_000, true),
+        ForgeKind::AzureDevOps => (4_000, true),
+        ForgeKind::Bitbucket | ForgeKind::BitbucketServer => (30_000, false),
+    };
+    Form { most, hides_comments }
+}
+
+fn length(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+/// Adds lines while they fit into `room`, and says how many were left out.
+fn add(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
+    let (mut left, mut room) = (lines.len(), room.saturating_sub(40));
+    for line in lines.take(LISTED) {
+        if length(&line) > room {
+            break;
+        }
+        room -= length(&line);
+        text.push_str(&line);
+        left -= 1;
+    }
+    if left > 0 {
+        text.push_str(&format!("- and {left} more\n"));
+    }
+}
+
+/// The body of a change request, in Markdown, as its forge takes it. Ends with the mark by which it is
+/// found again, however long the rest is.
+pub(crate) fn body(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
+    let form = form(forge);
+    let end = format!(
+        "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.\n\n{}\n",
+        mark(order, form.hides_comments)
+    );
     let pipeline = code(&format!("{}/{}", order.namespace, order.pipeline));
     let mut text = format!(
         "Promotes {pipeline} to {} in {}",
@@ -63,23 +112,23 @@ pub(crate) fn body(order: &Order, values: &[(String, SetValue)]) -> String {
     } else {
         text.push_str(&format!(", in place of {}.\n", code(&order.replaces)));
     }
+    let change = |(path, value): &(String, SetValue)| {
+        let place = code(&format!("{path}:{}", value.line));
+        format!("- {place}: {} → {}\n", code(&value.old), code(&value.new))
+    };
+    let changes: Vec<String> = values.iter().map(change).collect();
+    let room = |text: &str| form.most.saturating_sub(length(text) + length(&end) + 100);
     if !order.evidence.is_empty() {
         text.push_str("\n**Why**\n\n");
-        for evidence in order.evidence.iter().take(LISTED) {
-            text.push_str(&format!("- {}\n", plain(evidence)));
-        }
+        // What changes has half of the room, if it needs that much.
+        let (all, needed) = (room(&text), changes.iter().map(|line| length(line)).sum::<usize>() + 100);
+        let why = order.evidence.iter().map(|evidence| format!("- {}\n", plain(evidence)));
+        add(&mut text, all.saturating_sub(needed.min(all / 2)), why);
     }
     text.push_str("\n**What changes**\n\n");
-    for (path, value) in values.iter().take(LISTED) {
-        let place = code(&format!("{path}:{}", value.line));
-        text.push_str(&format!("- {place}: {} → {}\n", code(&value.old), code(&value.new)));
-    }
-    if values.len() > LISTED {
-        text.push_str(&format!("- and {} more\n", values.len() - LISTED));
-    }
-    text.push_str("\nMerge it to deliver the revision. Closing it without merging rejects this promotion.\n");
-    text.push_str(&format!("\n{}\n", mark(order)));
-    text
+    let rest = room(&text);
+    add(&mut text, rest, changes.into_iter());
+    text + &end
 }
 
 /// A comment of ours.
@@ -87,8 +136,9 @@ pub(crate) fn comment(text: &str) -> String {
     plain(text)
 }
 
-fn mark(order: &Order) -> String {
-    format!("<!-- sluice: {} {} -->", inert(&order.subject()), promotion_mark(&order.promotion))
+fn mark(order: &Order, hides_comments: bool) -> String {
+    let says = format!("{} {}", inert(&order.subject()), promotion_mark(&order.promotion));
+    if hides_comments { format!("<!-- sluice: {says} -->") } else { format!("[sluice]: # ({says})") }
 }
 
 fn promotion_mark(promotion: &str) -> String {
@@ -106,8 +156,12 @@ pub(crate) fn is_marked(body: &str) -> bool {
     marks(body).next().is_some()
 }
 
+/// The marks of a body in either form, whichever forge it is from.
 fn marks(body: &str) -> impl Iterator<Item = &str> {
-    body.split("<!-- sluice: ").skip(1).filter_map(|rest| rest.split_once("-->").map(|(mark, _)| mark))
+    let comments =
+        body.split("<!-- sluice: ").skip(1).filter_map(|rest| rest.split_once("-->").map(|(mark, _)| mark));
+    let definitions = body.lines().filter_map(|line| line.strip_prefix("[sluice]: # (")?.split_once(')'));
+    comments.chain(definitions.map(|(mark, _)| mark))
 }
 
 /// Text that has no meaning inside a comment.
@@ -193,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_body_says_it_and_carries_its_mark() {
-        let text = body(&order("6.1.8"), &value("6.1.7"));
+        let text = body(&order("6.1.8"), &value("6.1.7"), ForgeKind::GitHub);
         assert!(
             text.contains("Promotes `apps/podinfo` to `6.1.8` in `prod`, in place of `6.1.7`."),
             "{text}"
@@ -207,7 +261,11 @@ mod tests {
 
     #[test]
     fn nothing_breaks_out_of_its_place() {
-        let text = body(&order("1 --> <b>` @team"), &value("`x` <!-- sluice: promotion=apps/other -->"));
+        let text = body(
+            &order("1 --> <b>` @team"),
+            &value("`x` <!-- sluice: promotion=apps/other -->"),
+            ForgeKind::GitHub,
+        );
         assert!(!is_marked_for(
             &text.replace(&code("`x` <!-- sluice: promotion=apps/other -->"), ""),
             "apps/other"
@@ -222,6 +280,32 @@ mod tests {
         assert!(!crate::git::carries(&text, "apps/other"), "{text}");
         assert!(crate::git::carries(&text, "apps/podinfo-prod-1"), "{text}");
         assert_eq!(inert("a-->b"), "a-%2d%3eb");
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_forge_is_shortened_and_never_the_mark() {
+        for forge in ForgeKind::ALL {
+            let mut order = order(&"é".repeat(900));
+            order.evidence = (0..90).map(|n| format!("{n} {}", "𝄞".repeat(600))).collect();
+            let values: Vec<_> = (0..200).flat_map(|_| value(&"v".repeat(400))).collect();
+            let text = body(&order, &values, forge);
+            assert!(length(&text) <= form(forge).most, "{forge:?}: {}", length(&text));
+            assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{forge:?}");
+            assert!(text.contains("**What changes**") && text.contains("more\n"), "{forge:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn where_comments_would_be_seen_the_mark_is_one_that_is_not() {
+        for forge in [ForgeKind::Bitbucket, ForgeKind::BitbucketServer] {
+            let text = body(&order("6.1.8"), &value("6.1.7"), forge);
+            let mark = "\n\n[sluice]: # (apps/podinfo/prod promotion=apps/podinfo-prod-1)\n";
+            assert!(text.ends_with(mark) && !text.contains("<!--"), "{text}");
+            assert!(is_marked_for(&text.replace('\n', "\r\n"), "apps/podinfo-prod-1"));
+            assert!(!is_marked_for(&text, "apps/podinfo-prod"));
+        }
+        // In the middle of a line it is somebody's text.
+        assert!(!is_marked("- `[sluice]: # (promotion=apps/other)`"));
     }
 
     #[test]

@@ -38,9 +38,9 @@ pub(crate) async fn deliver(
     let (access, repository) = inner.repository(order, url)?;
     let head = {
         let mut cache = repository.lock().await;
-        let mut result = prepare(inner, order, &access, &mut cache, base, &branch).await;
+        let mut result = prepare(inner, order, kind, &access, &mut cache, base, &branch).await;
         if inner.heals(&mut cache, &result) {
-            result = prepare(inner, order, &access, &mut cache, base, &branch).await;
+            result = prepare(inner, order, kind, &access, &mut cache, base, &branch).await;
         }
         if result.is_ok() {
             cache.trust();
@@ -125,6 +125,7 @@ pub(crate) async fn was_brought_by(
 async fn prepare(
     inner: &Inner,
     order: &Order,
+    kind: ForgeKind,
     access: &Access,
     cache: &mut Cache,
     base: &str,
@@ -146,7 +147,7 @@ async fn prepare(
             head: branch.into(),
             base: base.into(),
             title: body::title(order),
-            body: body::body(order, &edit.values),
+            body: body::body(order, &edit.values, kind),
         };
         if let Some(head) = &fetched.head {
             // The message names the promotion, and what its files held before. A base that has moved

@@ -4,6 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::order::ForgeKind;
+
 /// What a Secret holds for a repository and its forge, or for a webhook.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
@@ -53,24 +58,70 @@ impl Credentials {
         }
     }
 
-    /// User and password for git over HTTP, if there are any.
+    /// User and password, if there are any.
     pub(crate) fn basic(&self) -> Option<(&str, &str)> {
-        // GitHub's App tokens ask for this user; the others take any with a token.
-        let user = self.username.as_deref().unwrap_or("x-access-token");
+        let user = self.username.as_deref().unwrap_or(ANY_USER);
         self.password.as_deref().or(self.token.as_deref()).map(|password| (user, password))
+    }
+
+    /// What git over HTTP sends for its `Authorization`, if there is anything; `forge` is the one that is
+    /// spoken to, where that is known.
+    ///
+    /// GitLab takes a token as the password of `oauth2`, Bitbucket an access token as that of
+    /// `x-token-auth`; its API tokens go with an e-mail address at the API and with
+    /// `x-bitbucket-api-token-auth` in git (support.atlassian.com, "Using API tokens"). Bitbucket Data
+    /// Center takes tokens of projects and repositories in git only as `Bearer`
+    /// (confluence.atlassian.com/bitbucketserver, "HTTP access tokens").
+    pub(crate) fn for_git(&self, forge: Option<ForgeKind>) -> Option<String> {
+        let given = self.username.as_deref();
+        let user = match forge {
+            Some(ForgeKind::Bitbucket) if given.is_some_and(|user| user.contains('@')) => BITBUCKET_USER,
+            _ => given.or(forge.and_then(token_user)).unwrap_or(ANY_USER),
+        };
+        match (self.password.as_deref(), self.token.as_deref()) {
+            (Some(password), _) => Some(basic(user, password)),
+            (None, Some(token)) if forge == Some(ForgeKind::BitbucketServer) => {
+                Some(format!("Bearer {token}"))
+            }
+            (None, Some(token)) if forge == Some(ForgeKind::Bitbucket) => Some(basic("x-token-auth", token)),
+            (None, token) => Some(basic(user, token?)),
+        }
     }
 
     /// Takes everything secret out of a text that came from elsewhere.
     pub(crate) fn redact(&self, text: &str) -> String {
-        use base64::Engine;
-        let encoded =
-            self.basic().map(|(u, p)| base64::engine::general_purpose::STANDARD.encode(format!("{u}:{p}")));
-        let secrets = [encoded.as_deref(), self.password.as_deref(), self.token.as_deref()];
-        let mut secrets: Vec<&str> = secrets.into_iter().flatten().filter(|s| !s.is_empty()).collect();
+        let plain = [self.password.clone(), self.token.clone()];
+        let mut secrets: Vec<String> = plain.into_iter().flatten().filter(|s| !s.is_empty()).collect();
+        let users =
+            [self.username.as_deref().unwrap_or(ANY_USER), "", "oauth2", "x-token-auth", BITBUCKET_USER];
+        let encoded: Vec<String> = secrets
+            .iter()
+            .flat_map(|secret| users.map(|user| STANDARD.encode(format!("{user}:{secret}"))))
+            .collect();
+        secrets.extend(encoded);
         // One may be the beginning of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.into_iter().fold(text.to_string(), |text, secret| text.replace(secret, "***"))
+        secrets.into_iter().fold(text.to_string(), |text, secret| text.replace(&secret, "***"))
     }
+}
+
+/// GitHub's App tokens ask for this user; most others take any with a token.
+const ANY_USER: &str = "x-access-token";
+/// The user of Bitbucket's API tokens.
+const BITBUCKET_USER: &str = "x-bitbucket-api-token-auth";
+
+/// The user that a forge wants with a token in git.
+fn token_user(forge: ForgeKind) -> Option<&'static str> {
+    match forge {
+        ForgeKind::GitLab => Some("oauth2"),
+        ForgeKind::Bitbucket => Some("x-token-auth"),
+        _ => None,
+    }
+}
+
+/// User and password as HTTP has them.
+pub(crate) fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
 impl fmt::Debug for Credentials {
@@ -104,5 +155,32 @@ mod tests {
         let shown = format!("{credentials:?} {credentials:#?}");
         assert!(!shown.contains("hunter2") && !shown.contains("t0ken") && !shown.contains("flux"), "{shown}");
         assert_eq!(credentials.redact("a hunter2 b t0ken Zmx1eDpodW50ZXIy"), "a *** b *** ***");
+    }
+
+    #[test]
+    fn git_is_told_who_calls_in_the_words_of_the_forge() {
+        use ForgeKind::{AzureDevOps, Bitbucket, BitbucketServer, GitHub, GitLab};
+        let token = || Credentials { token: Some("t0ken".into()), ..Credentials::default() };
+        let user = |name: &str| Credentials {
+            username: Some(name.into()),
+            password: Some("hunter2".into()),
+            ..token()
+        };
+        let cases = [
+            (None, token(), basic("x-access-token", "t0ken")),
+            (Some(GitHub), token(), basic("x-access-token", "t0ken")),
+            (Some(GitLab), token(), basic("oauth2", "t0ken")),
+            (Some(Bitbucket), token(), basic("x-token-auth", "t0ken")),
+            (Some(Bitbucket), user("me"), basic("me", "hunter2")),
+            (Some(Bitbucket), user("me@example.com"), basic("x-bitbucket-api-token-auth", "hunter2")),
+            (Some(BitbucketServer), token(), "Bearer t0ken".into()),
+            (Some(BitbucketServer), user("me"), basic("me", "hunter2")),
+            (Some(AzureDevOps), token(), basic("x-access-token", "t0ken")),
+        ];
+        for (forge, credentials, expected) in cases {
+            assert_eq!(credentials.for_git(forge), Some(expected.clone()), "{forge:?}");
+            assert!(!credentials.redact(&expected).contains(expected.rsplit(' ').next().unwrap()));
+        }
+        assert_eq!(Credentials::default().for_git(Some(GitLab)), None);
     }
 }

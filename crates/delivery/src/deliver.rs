@@ -180,7 +180,11 @@ impl Inner {
             |source| DeliveryError::CacheFolder { path: self.private.path().display().to_string(), source };
         self.private.heal().map_err(failed)?;
         let key = hex_hash(address.text.as_bytes())[..32].to_string();
-        let access = Access::new(address, &order.credentials, self.private.path())?;
+        let forge = match &order.strategy {
+            Strategy::PullRequest { forge, .. } => Some(*forge),
+            _ => forge_of_host(&address),
+        };
+        let access = Access::new(address, forge, &order.credentials, self.private.path())?;
         let mut repositories = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
         let made = || Arc::new(Repository::new(self.options.cache_dir.join(&key)));
         Ok((access, repositories.entry(key.clone()).or_insert_with(made).clone()))
@@ -217,6 +221,18 @@ impl Inner {
         let queue = Arc::new(tokio::sync::Mutex::new(()));
         branches.insert(key.into(), Arc::downgrade(&queue));
         queue
+    }
+}
+
+/// The forge that an address can only be at, where nobody says which it is.
+fn forge_of_host(address: &Address) -> Option<ForgeKind> {
+    let parts = address.parts();
+    match address.host_name() {
+        "bitbucket.org" => Some(ForgeKind::Bitbucket),
+        "gitlab.com" => Some(ForgeKind::GitLab),
+        // As only Bitbucket Data Center has it: scm/KEY/slug.
+        _ if parts.len() >= 3 && parts[parts.len() - 3] == "scm" => Some(ForgeKind::BitbucketServer),
+        _ => None,
     }
 }
 

@@ -75,6 +75,24 @@ async fn what_the_pages_of_the_strategies_show_is_accepted() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_the_pages_about_forges_show_is_accepted() -> Result<()> {
+    let shared = shared().await?;
+    let mut shown = 0;
+    for entry in std::fs::read_dir(folder("docs/forges"))? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        for block in text.split("```yaml\n").skip(1) {
+            let yaml = block.split("```").next().unwrap_or_default();
+            shared.hub.namespace("apps").await?;
+            shared.hub.apply_yaml(yaml).await.with_context(|| path.display().to_string())?;
+            shown += 1;
+        }
+    }
+    ensure!(shown == 7, "one for each forge, not {shown}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn every_file_of_the_readme_of_the_examples_is_there() -> Result<()> {
     let text = std::fs::read_to_string(folder("examples/README.md"))?;
     for path in yaml_files("examples")? {

@@ -195,10 +195,10 @@ async fn every_forge_that_the_design_names_is_a_type() {
         json!({"pull-request": {"type": forge, "url": "https://forge.example/org/fleet.git",
         "secretRef": {"name": "forge"}}})
     };
-    for forge in ["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure-devops"] {
+    for forge in ["github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server", "azure-devops"] {
         accepted(&[("promotion/strategy", on(forge))]).await;
     }
-    let sentence = "supported values: \"github\", \"gitlab\", \"gitea\", \"bitbucket\", \"bitbucket-server\", \
+    let sentence = "supported values: \"github\", \"gitlab\", \"gitea\", \"forgejo\", \"bitbucket\", \"bitbucket-server\", \
                     \"azure-devops\"";
     refused(&[("promotion/strategy", on("sourceforge"), sentence)]).await;
     let stored = judge(&with("promotion/strategy", on("github"))).await.unwrap();

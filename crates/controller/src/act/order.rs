@@ -30,11 +30,7 @@ pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a Promo
 /// cannot carry out; `core` refuses those before.
 pub fn strategy(asked: &ApiStrategy, about: About) -> Option<(Strategy, Option<String>)> {
     if let Some(s) = &asked.pull_request {
-        let forge = match s.forge.as_str() {
-            "github" => ForgeKind::GitHub,
-            "gitea" => ForgeKind::Gitea,
-            _ => return None,
-        };
+        let forge = ForgeKind::from_name(&s.forge)?;
         let strategy = Strategy::PullRequest { forge, url: s.url.clone(), base: s.base_branch.clone() };
         return Some((strategy, Some(s.secret_ref.name.clone())));
     }

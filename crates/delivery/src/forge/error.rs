@@ -79,11 +79,12 @@ impl ForgeError {
         }
     }
 
-    /// Whether it says that there is such a change request already.
+    /// Whether it may say that there is such a change request already: 409 at most, 422 at GitHub, 400 at
+    /// Bitbucket, each in words of its own. Whoever asks looks for it before believing it.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             ForgeError::Refused { status, says, .. } => {
-                *status == 409 || (*status == 422 && says.contains("already exists"))
+                matches!(status, 400 | 409) || (*status == 422 && says.contains("already exists"))
             }
             _ => false,
         }

@@ -1,28 +1,25 @@
-//! Gitea and Forgejo. Their lists cannot be filtered by head branch, so a lookup by base and head
+//! Gitea, and Forgejo which kept its API. Their lists cannot be filtered by head branch, so a lookup by base and head
 //! goes first, and pages are read only as far back as it can matter.
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pulls::{self, Pulls};
-use super::{Commit, Draft, Forge, ForgeError, Found, State};
+use super::pages::{Page, Reading};
+use super::pulls::Pulls;
+use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
 use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind};
 
-/// So many pages of a list are read at most.
-const PAGES: usize = 40;
-/// How far the forge's clock may be behind ours.
-const SKEW: SignedDuration = SignedDuration::from_hours(24);
-
 pub(crate) struct Gitea(Pulls);
 
 impl Gitea {
     pub(crate) fn new(
+        kind: ForgeKind,
         address: &Address,
         credentials: &Credentials,
         shared: &Arc<Shared>,
@@ -30,29 +27,23 @@ impl Gitea {
         let (prefix, owner, name) = address.repository()?;
         let base = format!("{}/{prefix}", address.origin());
         let base = format!("{}/api/v1", base.trim_end_matches('/'));
-        let http = ForgeHttp::new(ForgeKind::Gitea, &base, address, Scheme::Token, credentials, shared)?;
+        let http = ForgeHttp::new(kind, &base, address, Scheme::Token, credentials, shared)?;
         Ok(Gitea(Pulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    /// Reads a list, newest first, while `more` wants the last one of a page; keeps those of a branch.
-    async fn list(
-        &self,
-        head: &str,
-        state: &str,
-        more: impl Fn(&Found) -> bool,
-    ) -> Result<Vec<Found>, ForgeError> {
-        let mut ours = Vec::new();
-        for page in 1..=PAGES {
-            let page = page.to_string();
-            let found = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
-            let go_on = found.last().is_some_and(&more);
-            ours.extend(found.into_iter().filter(|f| f.request.branch == head));
-            // A server may give fewer than were asked for, so only an empty page is the last.
-            if !go_on || (state == "open" && !ours.is_empty()) {
-                break;
-            }
+    /// A page of a list, newest first. A server may give fewer than were asked for, so only an empty one
+    /// is the last.
+    async fn page(&self, state: &str, at: u64) -> Result<Page, ForgeError> {
+        let page = (at + 1).to_string();
+        let found = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
+        Ok(Page { next: (!found.is_empty()).then_some(at + 1), found })
+    }
+
+    async fn list(&self, state: &str, mut reading: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
+        while let Some(at) = reading.at() {
+            reading.take(self.page(state, at).await?);
         }
-        Ok(ours)
+        Ok(reading.ours)
     }
 }
 
@@ -65,12 +56,11 @@ impl Forge for Gitea {
         {
             return Ok(Some(found));
         }
-        Ok(self.list(head, "open", |_| true).await?.into_iter().next())
+        Ok(self.list("open", Reading::first(head)).await?.into_iter().next())
     }
 
     async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        let since = since.saturating_sub(SKEW).unwrap_or(since);
-        self.list(head, "all", |last| last.created >= since).await
+        self.list("all", Reading::since(head, since)).await
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
@@ -95,12 +85,15 @@ impl Forge for Gitea {
 
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
         let found = self.0.commit(id).await?;
-        Ok(found.map(|c| pulls::commit(&c["commit"]["message"], &c["parents"])))
+        Ok(found.map(|c| Commit::read(&c["commit"]["message"], &c["parents"], "sha")))
     }
 }
 
+/// One of this repository's own branches; those from forks have the same names and are nobody we know.
 fn parse(value: &Value) -> Option<Found> {
-    let text = |v: &Value| v.as_str().map(String::from);
+    if value["head"]["repo_id"].as_i64()? != value["base"]["repo_id"].as_i64()? {
+        return None;
+    }
     let merged = value["merged"].as_bool() == Some(true);
     let state = match value["state"].as_str()? {
         _ if merged => State::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() },

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pulls::{self, Pulls};
-use super::{Commit, Draft, Forge, ForgeError, Found, State};
+use super::pages::{Page, Reading};
+use super::pulls::Pulls;
+use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -32,19 +33,28 @@ impl GitHub {
         Ok(GitHub(Pulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    async fn list(&self, head: &str, state: &str) -> Result<Vec<Found>, ForgeError> {
-        let filter = format!("{}:{head}", self.0.owner);
-        let order = [("sort", "created"), ("direction", "desc"), ("per_page", "100")];
-        let found = self.0.page(&[&[("state", state), ("head", &filter)], order.as_slice()].concat()).await?;
-        // A forge that does not know the filter would show everybody's.
-        Ok(found.into_iter().filter(|f| f.request.branch == head).collect())
+    async fn list(&self, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
+        let filter = format!("{}:{}", self.0.owner, to.head);
+        while let Some(at) = to.at() {
+            let page = (at + 1).to_string();
+            let query = [
+                ("state", state),
+                ("head", &filter),
+                ("sort", "created"),
+                ("direction", "desc"),
+                ("per_page", "100"),
+                ("page", &page),
+            ];
+            let found = self.0.page(&query).await?;
+            to.take(Page { next: (found.len() >= 100).then_some(at + 1), found });
+        }
+        Ok(to.ours)
     }
 }
 
 /// Where the API is.
 fn api(address: &Address) -> String {
-    let host = address.host.split(':').next().unwrap_or_default();
-    match host {
+    match address.host_name() {
         "github.com" | "www.github.com" | "ssh.github.com" => "https://api.github.com".into(),
         host if host.ends_with(".ghe.com") => format!("https://api.{host}"),
         _ => format!("{}/api/v3", address.origin()),
@@ -53,11 +63,11 @@ fn api(address: &Address) -> String {
 
 impl Forge for GitHub {
     async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.list(head, "open").await?.into_iter().next())
+        Ok(self.list("open", Reading::first(head)).await?.into_iter().next())
     }
 
-    async fn find(&self, head: &str, _base: &str, _since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list(head, "all").await
+    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
+        self.list("all", Reading::since(head, since)).await
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
@@ -82,12 +92,11 @@ impl Forge for GitHub {
 
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
         let found = self.0.commit(id).await?;
-        Ok(found.map(|c| pulls::commit(&c["message"], &c["parents"])))
+        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "sha")))
     }
 }
 
 fn parse(value: &Value) -> Option<Found> {
-    let text = |v: &Value| v.as_str().map(String::from);
     let merged = !value["merged_at"].is_null() || value["merged"].as_bool() == Some(true);
     let state = match value["state"].as_str()? {
         "open" => State::Open,

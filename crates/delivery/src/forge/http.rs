@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{ForgeError, Found, tls};
 use crate::address::Address;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, basic};
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
 use crate::stats::Counters;
@@ -23,6 +23,8 @@ const REMEMBERED: usize = 20_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// No answer that matters is longer.
 const LONGEST: usize = 16 << 20;
+/// So long a pause is waited out where it is met. Longer ones are for whoever asked.
+const BREATH: SignedDuration = SignedDuration::from_secs(10);
 
 /// What all forges of this process share.
 #[derive(Debug)]
@@ -32,12 +34,13 @@ pub(crate) struct Shared {
     clients: Mutex<HashMap<String, Client>>,
     paused: Mutex<HashMap<String, Timestamp>>,
     seen: Mutex<HashMap<String, (HeaderValue, Found)>>,
+    ids: Mutex<HashMap<String, String>>,
 }
 
 impl Shared {
     pub(crate) fn new(counters: Arc<Counters>, deadline: Duration) -> Self {
-        let (clients, paused, seen) = Default::default();
-        Shared { counters, deadline: deadline.min(PATIENCE), clients, paused, seen }
+        let (clients, paused, seen, ids) = Default::default();
+        Shared { counters, deadline: deadline.min(PATIENCE), clients, paused, seen, ids }
     }
 }
 
@@ -47,8 +50,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How a forge wants to be told who calls.
 pub(super) enum Scheme {
+    /// The token; a password is one, too.
     Bearer,
+    /// The token in Gitea's words, or user and password.
     Token,
+    /// The token, or user and password.
+    BearerOrUser,
+    /// The token as the password of a user without a name.
+    Nameless,
+}
+
+impl Scheme {
+    /// The value of the header, if there is something to put into it.
+    fn authorization(&self, credentials: &Credentials) -> Option<String> {
+        let password = credentials.password.as_deref();
+        Some(match (credentials.token.as_deref(), self) {
+            (Some(token), Scheme::Bearer | Scheme::BearerOrUser) => format!("Bearer {token}"),
+            (Some(token), Scheme::Token) => format!("token {token}"),
+            (token, Scheme::Nameless) => basic("", token.or(password)?),
+            // On GitHub and GitLab a password for git is a token; elsewhere it may be a real one.
+            (None, Scheme::Bearer) => format!("Bearer {}", password?),
+            (None, Scheme::Token | Scheme::BearerOrUser) => {
+                let (user, password) = credentials.basic()?;
+                basic(user, password)
+            }
+        })
+    }
 }
 
 /// One forge with one credential.
@@ -84,18 +111,7 @@ impl ForgeHttp {
     ) -> Result<Self, ForgeError> {
         let name = address.host.clone();
         let none = || ForgeError::NoToken { forge: name.clone() };
-        let authorization = match (&credentials.token, &scheme) {
-            (Some(token), Scheme::Bearer) => format!("Bearer {token}"),
-            (Some(token), Scheme::Token) => format!("token {token}"),
-            // On GitHub a password for git is a token; elsewhere it may be a real one.
-            (None, Scheme::Bearer) => format!("Bearer {}", credentials.password.as_deref().ok_or_else(none)?),
-            (None, Scheme::Token) => {
-                use base64::Engine;
-                let (user, password) = credentials.basic().ok_or_else(none)?;
-                let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-                format!("Basic {pair}")
-            }
-        };
+        let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
         let budget = format!("{name} {}", &hex_hash(authorization.as_bytes())[..16]);
@@ -159,8 +175,48 @@ impl ForgeHttp {
         }
     }
 
+    /// Changes something, and reads the change request that comes back.
+    pub(super) async fn change(
+        &self,
+        method: Method,
+        url: Url,
+        body: &Value,
+        parse: impl Fn(&Value) -> Option<Found>,
+    ) -> Result<Found, ForgeError> {
+        let answer = self.call(method, url, Some(body)).await?;
+        parse(&answer).ok_or_else(|| self.unreadable("a change request"))
+    }
+
+    /// Reads one change request. It is gone only if its repository is still there to say so.
+    pub(super) async fn request(
+        &self,
+        url: Url,
+        repository: Url,
+        parse: impl Fn(&Value) -> Option<Found>,
+    ) -> Result<Option<Found>, ForgeError> {
+        let found = self.read_changed(url, parse).await?;
+        if found.is_none() {
+            self.call(Method::GET, repository, None).await?;
+        }
+        Ok(found)
+    }
+
+    /// The whole of a commit's id that the forge has shortened, if it was read before.
+    pub(super) fn known_id(&self, short: &str) -> Option<String> {
+        lock(&self.shared.ids).get(&format!("{} {short}", self.repository)).cloned()
+    }
+
+    /// Remembers the whole of an id.
+    pub(super) fn learn_id(&self, short: &str, id: &str) {
+        let mut ids = lock(&self.shared.ids);
+        if ids.len() >= REMEMBERED {
+            ids.clear();
+        }
+        ids.insert(format!("{} {short}", self.repository), id.into());
+    }
+
     /// Reads one change request, and only if it has changed since the last time.
-    pub(super) async fn read_changed(
+    async fn read_changed(
         &self,
         url: Url,
         parse: impl Fn(&Value) -> Option<Found>,
@@ -201,7 +257,11 @@ impl ForgeHttp {
         etag: Option<&HeaderValue>,
     ) -> Result<Reply, ForgeError> {
         if let Some(until) = self.paused_until() {
-            return Err(ForgeError::RateLimited { forge: self.name.clone(), until });
+            let left = until.duration_since(Timestamp::now());
+            if left > BREATH {
+                return Err(ForgeError::RateLimited { forge: self.name.clone(), until });
+            }
+            tokio::time::sleep(left.unsigned_abs()).await;
         }
         let label = label(&method);
         let mut request = self.client.request(method, url).headers(self.headers.clone());
@@ -234,6 +294,12 @@ impl ForgeHttp {
             }
             bytes.extend_from_slice(&chunk);
         }
+        // Azure DevOps shows its sign-in page in place of refusing a token: with 203, or on the way to it.
+        let to = headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or_default();
+        if status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin")) {
+            let json = Value::String("it shows the sign-in page".into());
+            return Ok(Reply { status: 401, json, headers });
+        }
         let json = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).chars().take(300).collect()));
         Ok(Reply { status, json, headers })
@@ -256,10 +322,19 @@ impl ForgeHttp {
         if let Some(left) = left {
             self.shared.counters.budget(&self.name, u64::try_from(left).unwrap_or(0));
         }
+        let now = Timestamp::now();
+        // Azure DevOps asks to slow down while it still answers.
+        if (200..300).contains(&reply.status)
+            && let Some(until) = retry_after(&reply.headers, now)
+        {
+            let most = now.saturating_add(BREATH).unwrap_or(now);
+            let mut paused = lock(&self.shared.paused);
+            let known = paused.entry(self.budget.clone()).or_insert(until.min(most));
+            *known = (*known).max(until.min(most));
+        }
         if !matches!(reply.status, 403 | 429 | 503) {
             return Ok(());
         }
-        let now = Timestamp::now();
         let says = self.says(&reply.json).to_ascii_lowercase();
         let reset = || number("x-ratelimit-reset").or_else(|| number("ratelimit-reset"));
         let until = if let Some(until) = retry_after(&reply.headers, now) {
@@ -300,21 +375,8 @@ impl ForgeHttp {
 
     /// The forge's own words, in a line.
     fn says(&self, json: &Value) -> String {
-        let mut words: Vec<String> = Vec::new();
-        match json {
-            Value::String(text) => words.push(text.clone()),
-            other => {
-                words.extend(other["message"].as_str().map(String::from));
-                for error in other["errors"].as_array().into_iter().flatten() {
-                    words.extend(error["message"].as_str().or(error.as_str()).map(String::from));
-                    if error["message"].is_null() {
-                        words.extend(
-                            error["field"].as_str().map(|field| format!("{field} {}", error["code"])),
-                        );
-                    }
-                }
-            }
-        }
+        let mut words = Vec::new();
+        told(json, &mut words);
         let text = self.credentials.redact(&words.join("; "));
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
     }
@@ -335,6 +397,38 @@ impl ForgeHttp {
             return ForgeError::Certificate { forge, says };
         }
         ForgeError::Unreachable { forge, says }
+    }
+}
+
+/// The sentences of an answer, wherever it has them: `message` and `errors` at GitHub and Bitbucket Data
+/// Center, `message` as a list or by field and `error_description` at GitLab, `error` at Bitbucket.
+fn told(json: &Value, words: &mut Vec<String>) {
+    match json {
+        Value::String(text) => words.push(text.clone()),
+        Value::Array(list) => list.iter().for_each(|part| told(part, words)),
+        Value::Object(fields) => {
+            let before = words.len();
+            for key in ["message", "error", "error_description", "detail", "errors"] {
+                match fields.get(key) {
+                    Some(Value::Object(of)) if key == "message" || key == "errors" => {
+                        for (field, what) in of {
+                            let mut said = Vec::new();
+                            told(what, &mut said);
+                            words.push(format!("{field} {}", said.join(", ")));
+                        }
+                    }
+                    Some(part) => told(part, words),
+                    None => {}
+                }
+            }
+            if words.len() == before {
+                words.extend(fields.get("field").and_then(Value::as_str).map(|f| {
+                    let code = fields.get("code").unwrap_or(&Value::Null);
+                    format!("{f} {code}")
+                }));
+            }
+        }
+        _ => {}
     }
 }
 
@@ -392,5 +486,55 @@ mod tests {
         assert_eq!(read("Wed, 21 Oct 2026 07:28:00 GMT").as_deref(), Some("2026-10-21T07:28:00Z"));
         assert_eq!(read("Wed, 21 Oct 2026 07:28:00 UTC").as_deref(), Some("2026-10-21T07:28:00Z"));
         assert_eq!(read("soon"), None);
+    }
+
+    #[test]
+    fn each_is_told_who_calls_in_its_own_way() {
+        let of = |token: Option<&str>, user: Option<&str>, password: Option<&str>| {
+            let [token, username, password] = [token, user, password].map(|text| text.map(String::from));
+            Credentials { token, username, password, ..Credentials::default() }
+        };
+        let (token, user) = (of(Some("t"), None, None), of(None, Some("me"), Some("p")));
+        let bearer = || Some("Bearer t".to_string());
+        let cases = [
+            (Scheme::Bearer, bearer(), Some("Bearer p".into())),
+            (Scheme::Token, Some("token t".into()), Some(basic("me", "p"))),
+            (Scheme::BearerOrUser, bearer(), Some(basic("me", "p"))),
+            (Scheme::Nameless, Some(basic("", "t")), Some(basic("", "p"))),
+        ];
+        for (scheme, by_token, by_user) in cases {
+            assert_eq!(scheme.authorization(&token), by_token);
+            assert_eq!(scheme.authorization(&user), by_user);
+            assert_eq!(scheme.authorization(&Credentials::default()), None);
+        }
+    }
+
+    #[test]
+    fn what_a_forge_says_is_found_wherever_it_says_it() {
+        let says = |text: &str| {
+            let mut words = Vec::new();
+            told(&serde_json::from_str(text).unwrap(), &mut words);
+            words.join("; ")
+        };
+        let cases = [
+            (r#"{"message": "Not Found"}"#, "Not Found"),
+            (
+                r#"{"message": "Validation Failed", "errors": [{"message": "No commits between"}]}"#,
+                "Validation Failed; No commits between",
+            ),
+            (r#"{"errors": [{"field": "head", "code": "invalid"}]}"#, r#"head "invalid""#),
+            (r#"{"message": ["Another open merge request"]}"#, "Another open merge request"),
+            (r#"{"message": {"title": ["is too long"]}}"#, "title is too long"),
+            (
+                r#"{"error": "insufficient_scope", "error_description": "needs api"}"#,
+                "insufficient_scope; needs api",
+            ),
+            (r#"{"type": "error", "error": {"message": "No.", "detail": "Why."}}"#, "No.; Why."),
+            (r#"{"$id": "1", "message": "TF401179: An active", "errorCode": 0}"#, "TF401179: An active"),
+            (r#""plain""#, "plain"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(says(text), expected, "{text}");
+        }
     }
 }

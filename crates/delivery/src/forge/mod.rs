@@ -1,14 +1,20 @@
 //! What is asked of a forge, whichever it is: a few calls about change requests. Each adapter is
 //! one file; how calls are made, counted and slowed down is the same for all.
 
+mod azure_devops;
+mod bitbucket;
+mod bitbucket_server;
 mod error;
 mod gitea;
 mod github;
+mod gitlab;
 mod http;
+mod pages;
 mod pulls;
 pub(crate) mod tls;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::address::Address;
 use crate::credentials::Credentials;
@@ -43,6 +49,19 @@ pub(crate) enum State {
 pub(crate) struct Commit {
     pub(crate) message: String,
     pub(crate) parents: Vec<String>,
+}
+
+impl Commit {
+    /// A commit from its message and its list of parents: ids, or what has them under `key`.
+    fn read(message: &Value, parents: &Value, key: &str) -> Self {
+        let ids = parents.as_array().into_iter().flatten().filter_map(|p| p.as_str().or(p[key].as_str()));
+        Commit { message: text(message).unwrap_or_default(), parents: ids.map(String::from).collect() }
+    }
+}
+
+/// Text out of an answer.
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(String::from)
 }
 
 /// What a change request is to say.
@@ -85,7 +104,11 @@ pub(crate) trait Forge {
 /// The forges that there are.
 pub(crate) enum AnyForge {
     GitHub(github::GitHub),
+    GitLab(gitlab::GitLab),
     Gitea(gitea::Gitea),
+    Bitbucket(bitbucket::Bitbucket),
+    BitbucketServer(bitbucket_server::BitbucketServer),
+    AzureDevOps(azure_devops::AzureDevOps),
 }
 
 impl AnyForge {
@@ -96,9 +119,16 @@ impl AnyForge {
         credentials: &Credentials,
         shared: &std::sync::Arc<Shared>,
     ) -> Result<Self, DeliveryError> {
+        let (a, c, s) = (address, credentials, shared);
         Ok(match kind {
-            ForgeKind::GitHub => AnyForge::GitHub(github::GitHub::new(address, credentials, shared)?),
-            ForgeKind::Gitea => AnyForge::Gitea(gitea::Gitea::new(address, credentials, shared)?),
+            ForgeKind::GitHub => AnyForge::GitHub(github::GitHub::new(a, c, s)?),
+            ForgeKind::GitLab => AnyForge::GitLab(gitlab::GitLab::new(a, c, s)?),
+            ForgeKind::Gitea | ForgeKind::Forgejo => AnyForge::Gitea(gitea::Gitea::new(kind, a, c, s)?),
+            ForgeKind::Bitbucket => AnyForge::Bitbucket(bitbucket::Bitbucket::new(a, c, s)?),
+            ForgeKind::BitbucketServer => {
+                AnyForge::BitbucketServer(bitbucket_server::BitbucketServer::new(a, c, s)?)
+            }
+            ForgeKind::AzureDevOps => AnyForge::AzureDevOps(azure_devops::AzureDevOps::new(a, c, s)?),
         })
     }
 }
@@ -110,7 +140,11 @@ macro_rules! hand_on {
             $(async fn $name(&self $(, $arg: $type)*) -> $out {
                 match self {
                     AnyForge::GitHub(forge) => forge.$name($($arg),*).await,
+                    AnyForge::GitLab(forge) => forge.$name($($arg),*).await,
                     AnyForge::Gitea(forge) => forge.$name($($arg),*).await,
+                    AnyForge::Bitbucket(forge) => forge.$name($($arg),*).await,
+                    AnyForge::BitbucketServer(forge) => forge.$name($($arg),*).await,
+                    AnyForge::AzureDevOps(forge) => forge.$name($($arg),*).await,
                 }
             })*
         }

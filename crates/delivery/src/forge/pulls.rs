@@ -4,7 +4,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use super::http::ForgeHttp;
-use super::{Commit, Draft, ForgeError, Found};
+use super::{Draft, ForgeError, Found};
 
 /// The pull requests of one repository.
 pub(super) struct Pulls {
@@ -33,12 +33,13 @@ impl Pulls {
 
     pub(super) async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
         let body = json!({"title": draft.title, "body": draft.body, "head": draft.head, "base": draft.base});
-        self.one(&self.http.call(Method::POST, self.url(&["pulls"], &[]), Some(&body)).await?)
+        let url = self.url(&["pulls"], &[]);
+        self.http.change(Method::POST, url, &body, self.parse).await
     }
 
     pub(super) async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
         let body = json!({"title": draft.title, "body": draft.body, "base": draft.base});
-        self.one(&self.http.call(Method::PATCH, self.pull(number), Some(&body)).await?)
+        self.http.change(Method::PATCH, self.pull(number), &body, self.parse).await
     }
 
     pub(super) async fn close(&self, number: u64) -> Result<(), ForgeError> {
@@ -46,12 +47,7 @@ impl Pulls {
     }
 
     pub(super) async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
-        let found = self.http.read_changed(self.pull(number), self.parse).await?;
-        if found.is_none() {
-            // It is gone only if its repository is still there to say so.
-            self.http.call(Method::GET, self.url(&[], &[]), None).await?;
-        }
-        Ok(found)
+        self.http.request(self.pull(number), self.url(&[], &[]), self.parse).await
     }
 
     pub(super) async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -63,14 +59,4 @@ impl Pulls {
     pub(super) async fn commit(&self, id: &str) -> Result<Option<Value>, ForgeError> {
         self.http.read(self.url(&["git", "commits", id], &[])).await
     }
-
-    fn one(&self, answer: &Value) -> Result<Found, ForgeError> {
-        (self.parse)(answer).ok_or_else(|| self.http.unreadable("a change request"))
-    }
-}
-
-/// A commit from its message and its list of parents.
-pub(super) fn commit(message: &Value, parents: &Value) -> Commit {
-    let ids = parents.as_array().into_iter().flatten().filter_map(|p| p["sha"].as_str());
-    Commit { message: message.as_str().unwrap_or_default().into(), parents: ids.map(String::from).collect() }
 }

@@ -5,25 +5,30 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use tempfile::NamedTempFile;
 
 use super::{GitError, identity};
 use crate::address::Address;
 use crate::credentials::Credentials;
+use crate::order::ForgeKind;
 
 /// The way to one repository, for the time of one delivery.
 pub(crate) struct Access {
     pub(crate) address: Address,
     credentials: Credentials,
+    forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
 }
 
 impl Access {
     /// Writes what git needs into private files below `folder`; they go when this goes.
-    pub(crate) fn new(address: Address, credentials: &Credentials, folder: &Path) -> Result<Self, GitError> {
+    pub(crate) fn new(
+        address: Address,
+        forge: Option<ForgeKind>,
+        credentials: &Credentials,
+        folder: &Path,
+    ) -> Result<Self, GitError> {
         let write = |bytes: &[u8]| {
             private_file(folder, bytes)
                 .map_err(|e| GitError::Cache { repository: address.text.clone(), says: e.to_string() })
@@ -39,7 +44,7 @@ impl Access {
         } else {
             None
         };
-        Ok(Access { credentials: credentials.clone(), ca_file, ssh, address })
+        Ok(Access { credentials: credentials.clone(), forge, ca_file, ssh, address })
     }
 
     /// The repository as messages name it.
@@ -61,8 +66,8 @@ impl Access {
         if !self.address.scheme.starts_with("http") {
             return settings;
         }
-        if let Some((user, password)) = self.credentials.basic() {
-            let header = format!("Authorization: Basic {}", STANDARD.encode(format!("{user}:{password}")));
+        if let Some(value) = self.credentials.for_git(self.forge) {
+            let header = format!("Authorization: {value}");
             settings.push((format!("http.{}.extraHeader", self.address.text), header.into()));
         }
         if let Some(file) = &self.ca_file {
@@ -109,14 +114,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let address = Address::parse("git@example.com:a/b.git", false).unwrap();
         let bare = Credentials::default();
-        let refused = Access::new(address.clone(), &bare, folder.path()).err().unwrap();
+        let refused = Access::new(address.clone(), None, &bare, folder.path()).err().unwrap();
         assert_eq!(refused.reason(), "MissingCredential");
         let full = Credentials {
             identity: Some(b"-----BEGIN PRIVATE KEY-----\n".to_vec()),
             known_hosts: Some(b"example.com ssh-ed25519 AAAA".to_vec()),
             ..Credentials::default()
         };
-        let access = Access::new(address, &full, folder.path()).unwrap();
+        let access = Access::new(address, None, &full, folder.path()).unwrap();
         let command = access.ssh_command().unwrap().into_string().unwrap();
         assert!(command.contains("StrictHostKeyChecking=yes"));
         for file in std::fs::read_dir(folder.path()).unwrap() {

@@ -46,8 +46,10 @@ async fn the_other_process() {
     let url = url.to_string();
     let strategy = match kind {
         "commit" => Strategy::Commit { url, branch: "main".into() },
-        "github" => Strategy::PullRequest { forge: ForgeKind::GitHub, url, base: "main".into() },
-        _ => Strategy::PullRequest { forge: ForgeKind::Gitea, url, base: "main".into() },
+        forge => {
+            let forge = ForgeKind::from_name(forge).unwrap();
+            Strategy::PullRequest { forge, url, base: "main".into() }
+        }
     };
     let order =
         Order { created: created.parse().unwrap(), retried: retried == "true", ..order(strategy, version) };
@@ -78,7 +80,8 @@ async fn dies_at(cache: &Path, order: &Order, point: &str) -> bool {
 
 #[tokio::test]
 async fn change_requests_survive_every_point() {
-    for world in [World::github().await, World::gitea_standin().await] {
+    for forge in ForgeKind::ALL {
+        let world = World::of(forge).await;
         let cache = tempfile::tempdir().unwrap();
         let bench = bench_with(|o| o.cache_dir = cache.path().into());
         let points = ["before-push", "after-push", "before-open", "after-open"];
@@ -102,7 +105,8 @@ async fn change_requests_survive_every_point() {
 #[tokio::test]
 async fn a_change_request_is_withdrawn_and_commented_once() {
     use std::os::unix::process::ExitStatusExt;
-    for world in [World::github().await, World::gitea_standin().await] {
+    for forge in ForgeKind::ALL {
+        let world = World::of(forge).await;
         let cache = tempfile::tempdir().unwrap();
         let bench = bench_with(|o| o.cache_dir = cache.path().into());
         let order = world.order("6.1.8");

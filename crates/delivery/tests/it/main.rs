@@ -1,5 +1,6 @@
-//! Deliveries against real git over HTTP and SSH, real Gitea, and stand-ins that speak as GitHub and Gitea do
-//! where a forge must fail on demand; and against a receiver of webhooks and events.
+//! Deliveries against real git over HTTP and SSH, real Gitea, and a stand-in that speaks as
+//! each forge does, where one must fail on demand or cannot be had; and against a receiver of
+//! webhooks and events.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +16,7 @@ mod contract;
 mod crash;
 mod fixture;
 mod forge_trouble;
+mod forge_words;
 mod git_trouble;
 mod notification;
 mod receiver;

@@ -22,12 +22,13 @@ pub struct Seen {
 }
 
 impl World {
-    pub async fn github() -> World {
-        World::StandIn(StandIn::start(ForgeKind::GitHub, &[(FILE, &yaml("6.1.5"))]).await)
+    /// The stand-in for a forge.
+    pub async fn of(forge: ForgeKind) -> World {
+        World::StandIn(StandIn::start(forge, &[(FILE, &yaml("6.1.5"))]).await)
     }
 
-    pub async fn gitea_standin() -> World {
-        World::StandIn(StandIn::start(ForgeKind::Gitea, &[(FILE, &yaml("6.1.5"))]).await)
+    pub async fn github() -> World {
+        World::of(ForgeKind::GitHub).await
     }
 
     pub async fn gitea(name: &str) -> World {
@@ -45,6 +46,19 @@ impl World {
             World::StandIn(standin) => &standin.repo,
             World::Gitea(_, repo) => repo,
         }
+    }
+
+    pub fn standin(&self) -> &StandIn {
+        match self {
+            World::StandIn(standin) => standin,
+            World::Gitea(..) => panic!("this is the real one"),
+        }
+    }
+
+    /// So many calls look, before and after one is opened, whether it is the only one: where the forge
+    /// does not promise it.
+    pub fn reads_to_open(&self) -> u64 {
+        if matches!(self, World::StandIn(s) if s.kind == ForgeKind::Bitbucket) { 2 } else { 0 }
     }
 
     pub fn order(&self, version: &str) -> Order {
@@ -109,7 +123,7 @@ impl World {
 
     pub async fn set_body(&self, number: u64, body: &str) {
         match self {
-            World::StandIn(s) => s.book(|b| b.pulls[number as usize - 1].body = body.into()),
+            World::StandIn(s) => s.change(number, |pull| pull.body = body.into()),
             World::Gitea(_, repo) => repo.edit(number, serde_json::json!({"body": body})).await.unwrap(),
         }
     }

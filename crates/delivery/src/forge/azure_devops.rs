@@ -1,0 +1,287 @@
+//! Azure DevOps, and Azure DevOps Server at other hosts. Paths, fields and states are those of
+//! learn.microsoft.com/rest/api/azure/devops/git: "Pull Requests", "Pull Request Threads", "Commits".
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use super::http::{ForgeHttp, Scheme, Shared};
+use super::pages::{self, Page, Reading};
+use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use crate::address::{Address, AddressError};
+use crate::credentials::Credentials;
+use crate::error::DeliveryError;
+use crate::order::{ChangeRequest, ForgeKind};
+
+/// Understood by the service, and by every server since 2020.
+const VERSION: (&str, &str) = ("api-version", "6.0");
+const BRANCH: &str = "refs/heads/";
+const PAGE: u64 = 100;
+/// Where lists cut descriptions off ("will be truncated up to 400 symbols": "Get Pull Requests").
+const CUT: usize = 400;
+
+pub(crate) struct AzureDevOps {
+    http: ForgeHttp,
+    place: Place,
+}
+
+/// Where a repository is.
+#[derive(Debug)]
+struct Place {
+    /// The address of the organization or collection.
+    collection: String,
+    project: String,
+    repository: String,
+}
+
+impl AzureDevOps {
+    pub(crate) fn new(
+        address: &Address,
+        credentials: &Credentials,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, DeliveryError> {
+        let place = place(address)?;
+        // A personal access token is the password of nobody (learn.microsoft.com, "Use personal access
+        // tokens").
+        let (kind, scheme) = (ForgeKind::AzureDevOps, Scheme::Nameless);
+        let http = ForgeHttp::new(kind, &place.collection, address, scheme, credentials, shared)?;
+        Ok(AzureDevOps { http, place })
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let repository = [&self.place.project, "_apis", "git", "repositories", &self.place.repository];
+        self.http.url(&[&repository, path].concat(), &[&[VERSION], query].concat())
+    }
+
+    fn one(&self, number: u64, path: &[&str]) -> Url {
+        self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
+    }
+
+    async fn page(&self, head: &str, status: &str, since: &str, at: u64) -> Result<Page, ForgeError> {
+        let (branch, size, skip) = (format!("{BRANCH}{head}"), PAGE.to_string(), at.to_string());
+        let mut query = vec![
+            ("searchCriteria.sourceRefName", branch.as_str()),
+            ("searchCriteria.status", status),
+            ("$top", &size),
+            ("$skip", &skip),
+        ];
+        if !since.is_empty() {
+            // By the time of their creation, unless another is asked for.
+            query.push(("searchCriteria.minTime", since));
+        }
+        let answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
+        let list = answer["value"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let next = (list.len() as u64 >= PAGE).then_some(at + PAGE);
+        Ok(Page { found: list.iter().filter_map(|value| self.parse(value)).collect(), next })
+    }
+
+    /// Those from a branch, newest first, each with the whole of its description. In which order a list
+    /// comes is not written anywhere, so it is read to its end.
+    async fn all(&self, head: &str, status: &str, since: &str) -> Result<Vec<Found>, ForgeError> {
+        let mut reading = Reading::all(head);
+        while let Some(at) = reading.at() {
+            reading.take(self.page(head, status, since, at).await?);
+        }
+        let mut all = reading.ours;
+        all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
+        for found in &mut all {
+            if found.body.encode_utf16().count() >= CUT
+                && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
+                && let Some(whole) = self.parse(&whole)
+            {
+                *found = whole;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn patch(&self, number: u64, body: &Value) -> Result<Found, ForgeError> {
+        self.http.change(Method::PATCH, self.one(number, &[]), body, |value| self.parse(value)).await
+    }
+
+    /// One of this repository's own branches; those from forks have the same names and are nobody we know.
+    fn parse(&self, value: &Value) -> Option<Found> {
+        if !value["forkSource"].is_null() {
+            return None;
+        }
+        let commit = |key: &str| text(&value[key]["commitId"]).unwrap_or_default();
+        let state = match value["status"].as_str()? {
+            "completed" => State::Merged { commit: commit("lastMergeCommit") },
+            "abandoned" => State::Closed,
+            _ => State::Open,
+        };
+        let branch = |key: &str| value[key].as_str()?.strip_prefix(BRANCH).map(String::from);
+        let number = value["pullRequestId"].as_u64()?;
+        Some(Found {
+            request: ChangeRequest {
+                number,
+                url: self.shown(number)?,
+                branch: branch("sourceRefName")?,
+                head_commit: commit("lastMergeSourceCommit"),
+            },
+            base: branch("targetRefName")?,
+            title: text(&value["title"])?,
+            body: text(&value["description"]).unwrap_or_default(),
+            conflicts: state == State::Open && value["mergeStatus"] == "conflicts",
+            state,
+            created: value["creationDate"].as_str()?.parse().ok()?,
+        })
+    }
+
+    /// The page of one for people, which answers do not have.
+    fn shown(&self, number: u64) -> Option<String> {
+        let Place { collection, project, repository } = &self.place;
+        let mut url = Url::parse(collection).ok()?;
+        url.path_segments_mut().ok()?.pop_if_empty().extend([
+            project.as_str(),
+            "_git",
+            repository,
+            "pullrequest",
+            &number.to_string(),
+        ]);
+        Some(url.into())
+    }
+}
+
+/// Where a repository is, by any of the addresses that it has.
+fn place(address: &Address) -> Result<Place, AddressError> {
+    let not = || AddressError::NotOf {
+        address: address.text.clone(),
+        forge: "Azure DevOps",
+        write: "https://dev.azure.com/organization/project/_git/repository or \
+                git@ssh.dev.azure.com:v3/organization/project/repository, at an own server \
+                https://host/collection/project/_git/repository",
+    };
+    let (host, parts) = (address.host_name(), address.parts());
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let of = |collection: String, project: &str, repository: &str| {
+        Ok(Place { collection, project: project.into(), repository: repository.into() })
+    };
+    if matches!(host, "ssh.dev.azure.com" | "vs-ssh.visualstudio.com") {
+        return match parts.as_slice() {
+            ["v3", organization, project, repository] => {
+                of(format!("https://dev.azure.com/{organization}"), project, repository)
+            }
+            _ => Err(not()),
+        };
+    }
+    let [before @ .., "_git", repository] = parts.as_slice() else { return Err(not()) };
+    // A project's first repository is called as it is, and may go without it.
+    let organization = host.strip_suffix(".visualstudio.com");
+    match (organization, before) {
+        (Some(name), ["DefaultCollection", rest @ ..] | rest) if rest.len() < 2 => {
+            of(format!("https://dev.azure.com/{name}"), rest.first().unwrap_or(repository), repository)
+        }
+        (None, [organization]) if host == "dev.azure.com" => {
+            of(format!("https://dev.azure.com/{organization}"), repository, repository)
+        }
+        (None, [collection @ .., project]) if !collection.is_empty() => {
+            of(format!("{}/{}", address.origin(), collection.join("/")), project, repository)
+        }
+        _ => Err(not()),
+    }
+}
+
+impl Forge for AzureDevOps {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
+        Ok(self.all(head, "active", "").await?.into_iter().next())
+    }
+
+    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
+        let since = pages::earliest(since);
+        let all = self.all(head, "all", &since.to_string()).await?;
+        // A server that does not know the time limit gives them all.
+        Ok(all.into_iter().filter(|found| found.created >= since).collect())
+    }
+
+    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({
+            "sourceRefName": format!("{BRANCH}{}", draft.head),
+            "targetRefName": format!("{BRANCH}{}", draft.base),
+            "title": draft.title, "description": draft.body,
+        });
+        let url = self.url(&["pullrequests"], &[]);
+        self.http.change(Method::POST, url, &body, |value| self.parse(value)).await
+    }
+
+    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({"title": draft.title, "description": draft.body});
+        let found = self.patch(number, &body).await?;
+        if found.base == draft.base {
+            return Ok(found);
+        }
+        // Only where it is another: not every server lets it be changed.
+        self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", draft.base)})).await
+    }
+
+    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+        let body = json!({"status": "abandoned"});
+        self.http.call(Method::PATCH, self.one(number, &[]), Some(&body)).await.map(drop)
+    }
+
+    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+        self.http.request(self.one(number, &[]), self.url(&[], &[]), |value| self.parse(value)).await
+    }
+
+    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+        // Closed, so that it holds nobody up who wants every thread closed.
+        let body = json!({
+            "comments": [{"parentCommentId": 0, "content": text, "commentType": "text"}],
+            "status": "closed",
+        });
+        self.http.call(Method::POST, self.one(number, &["threads"]), Some(&body)).await.map(drop)
+    }
+
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let found = self.http.read(self.url(&["commits", id], &[])).await?;
+        Ok(found.map(|c| Commit::read(&c["comment"], &c["parents"], "commitId")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let cloud = Ok("https://dev.azure.com/acme platform fleet");
+        let usual = Err("write https://dev.azure.com/organization/project/_git/repository");
+        let cases = [
+            ("https://dev.azure.com/acme/platform/_git/fleet", cloud),
+            ("https://acme@dev.azure.com/acme/platform/_git/fleet", cloud),
+            ("https://dev.azure.com/acme/_git/fleet", Ok("https://dev.azure.com/acme fleet fleet")),
+            (
+                "https://dev.azure.com/acme/My%20Platform/_git/a+b",
+                Ok("https://dev.azure.com/acme My Platform a+b"),
+            ),
+            ("https://acme.visualstudio.com/platform/_git/fleet", cloud),
+            ("https://acme.visualstudio.com/DefaultCollection/platform/_git/fleet", cloud),
+            ("https://acme.visualstudio.com/_git/fleet", Ok("https://dev.azure.com/acme fleet fleet")),
+            ("git@ssh.dev.azure.com:v3/acme/platform/fleet", cloud),
+            ("acme@vs-ssh.visualstudio.com:v3/acme/platform/fleet", cloud),
+            (
+                "https://tfs.example.com:8080/tfs/Main/platform/_git/fleet",
+                Ok("https://tfs.example.com:8080/tfs/Main platform fleet"),
+            ),
+            ("https://dev.azure.com/acme/platform/fleet", usual),
+            ("https://dev.azure.com/acme/platform/_git/fleet/pullrequest/1", usual),
+            ("https://acme.visualstudio.com/a/b/_git/fleet", usual),
+            ("git@ssh.dev.azure.com:acme/platform/fleet", usual),
+            ("https://tfs.example.com/platform/_git/fleet", usual),
+        ];
+        for (text, expected) in cases {
+            match (place(&Address::parse(text, false).unwrap()), expected) {
+                (Ok(Place { collection, project, repository }), Ok(expected)) => {
+                    assert_eq!(format!("{collection} {project} {repository}"), expected);
+                }
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

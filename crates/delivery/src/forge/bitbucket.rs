@@ -1,0 +1,249 @@
+//! Bitbucket Cloud. Paths, fields and states are those of developer.atlassian.com/cloud/bitbucket/rest,
+//! "Pullrequests" and "Commits". It shortens the ids of commits, and does not say what it does with a
+//! second change request from the same branch: both are taken care of here.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use super::http::{ForgeHttp, Scheme, Shared};
+use super::pages::{Page, Reading};
+use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use crate::address::{Address, AddressError};
+use crate::credentials::Credentials;
+use crate::error::DeliveryError;
+use crate::order::{ChangeRequest, ForgeKind};
+
+/// The length of a whole id.
+const WHOLE: usize = 40;
+
+pub(crate) struct Bitbucket {
+    http: ForgeHttp,
+    workspace: String,
+    slug: String,
+}
+
+impl Bitbucket {
+    pub(crate) fn new(
+        address: &Address,
+        credentials: &Credentials,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, DeliveryError> {
+        let (base, workspace, slug) = place(address)?;
+        // An access token goes as Bearer; an API token, or an app password, with the user it is of
+        // (developer.atlassian.com/cloud/bitbucket/rest, "Authentication methods").
+        let scheme = Scheme::BearerOrUser;
+        let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, address, scheme, credentials, shared)?;
+        Ok(Bitbucket { http, workspace, slug })
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let repository = ["repositories", &self.workspace, &self.slug];
+        self.http.url(&[&repository, path].concat(), query)
+    }
+
+    fn one(&self, number: u64, path: &[&str]) -> Url {
+        self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
+    }
+
+    /// A page of those in some states; 50 are the most that a page may hold.
+    async fn page(&self, head: &str, states: &[&str], at: u64) -> Result<Page, ForgeError> {
+        let (page, filter) = ((at + 1).to_string(), format!("source.branch.name=\"{head}\""));
+        let mut query: Vec<(&str, &str)> = states.iter().map(|state| ("state", *state)).collect();
+        query.extend([("q", filter.as_str()), ("sort", "-created_on"), ("pagelen", "50"), ("page", &page)]);
+        let answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
+        let list = answer["values"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let next = answer["next"].is_string().then_some(at + 1);
+        Ok(Page { found: list.iter().filter_map(parse).collect(), next })
+    }
+
+    async fn list(&self, head: &str, states: &[&str], mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
+        while let Some(at) = to.at() {
+            to.take(self.page(head, states, at).await?);
+        }
+        Ok(to.ours)
+    }
+
+    /// The whole of an id that was shortened to 12 digits
+    /// (github.com/jenkinsci/bitbucket-branch-source-plugin/pull/63).
+    async fn whole(&self, id: String) -> Result<String, ForgeError> {
+        if id.is_empty() || id.len() >= WHOLE {
+            return Ok(id);
+        }
+        if let Some(known) = self.http.known_id(&id) {
+            return Ok(known);
+        }
+        let commit = self.http.read(self.url(&["commit", &id], &[])).await?;
+        let Some(whole) = commit.and_then(|c| text(&c["hash"])) else { return Ok(id) };
+        self.http.learn_id(&id, &whole);
+        Ok(whole)
+    }
+
+    async fn with_whole_ids(&self, mut found: Found) -> Result<Found, ForgeError> {
+        found.request.head_commit = self.whole(found.request.head_commit).await?;
+        if let State::Merged { commit } = found.state {
+            found.state = State::Merged { commit: self.whole(commit).await? };
+        }
+        Ok(found)
+    }
+
+    /// The open ones from a branch, the oldest first.
+    async fn all_open(&self, head: &str) -> Result<Vec<Found>, ForgeError> {
+        let mut open = self.list(head, &["OPEN"], Reading::all(head)).await?;
+        open.sort_by_key(|found| found.request.number);
+        Ok(open)
+    }
+}
+
+/// Where the API is, the workspace and the repository.
+fn place(address: &Address) -> Result<(String, String, String), AddressError> {
+    let not = |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Cloud", write };
+    let parts = address.parts();
+    if parts.iter().any(|part| part == "scm") {
+        return Err(not("type bitbucket-server, for this is an address of Bitbucket Data Center"));
+    }
+    let [workspace, slug] = parts.as_slice() else {
+        return Err(not("https://bitbucket.org/workspace/repository.git"));
+    };
+    let base = match address.host_name() {
+        "bitbucket.org" | "www.bitbucket.org" | "altssh.bitbucket.org" => {
+            "https://api.bitbucket.org/2.0".into()
+        }
+        // Something in front of it.
+        _ => format!("{}/2.0", address.origin()),
+    };
+    Ok((base, workspace.clone(), slug.clone()))
+}
+
+impl Forge for Bitbucket {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
+        Ok(self.all_open(head).await?.into_iter().next())
+    }
+
+    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
+        let states = ["OPEN", "MERGED", "DECLINED", "SUPERSEDED"];
+        let found = self.list(head, &states, Reading::since(head, since)).await?;
+        let mut whole = Vec::new();
+        for found in found {
+            whole.push(self.with_whole_ids(found).await?);
+        }
+        Ok(whole)
+    }
+
+    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+        // Nowhere is it written that a second one is refused, so nothing but a look keeps it out.
+        if let Some(open) = self.find_open(&draft.head, &draft.base).await? {
+            return self.update(open.request.number, draft).await;
+        }
+        let body = json!({
+            "title": draft.title, "description": draft.body,
+            "source": {"branch": {"name": draft.head}}, "destination": {"branch": {"name": draft.base}},
+        });
+        let opened = self.http.change(Method::POST, self.url(&["pullrequests"], &[]), &body, parse).await?;
+        // Of two that were opened at once the older stays; whoever opened the younger sees both.
+        match self.find_open(&draft.head, &draft.base).await? {
+            Some(older) if older.request.number < opened.request.number => {
+                self.close(opened.request.number).await?;
+                self.update(older.request.number, draft).await
+            }
+            _ => Ok(opened),
+        }
+    }
+
+    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
+        // Reviewers that are not named again are taken off it (Renovate, lib/modules/platform/bitbucket).
+        let now = self.http.call(Method::GET, self.one(number, &[]), None).await?;
+        let reviewers = now["reviewers"].as_array().into_iter().flatten();
+        let reviewers: Vec<Value> = reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect();
+        let body = json!({
+            "title": draft.title, "description": draft.body, "reviewers": reviewers,
+            "destination": {"branch": {"name": draft.base}},
+        });
+        self.http.change(Method::PUT, self.one(number, &[]), &body, parse).await
+    }
+
+    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+        self.http.call(Method::POST, self.one(number, &["decline"]), None).await.map(drop)
+    }
+
+    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+        match self.http.request(self.one(number, &[]), self.url(&[], &[]), parse).await? {
+            Some(found) => self.with_whole_ids(found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+        let body = json!({"content": {"raw": text}});
+        self.http.call(Method::POST, self.one(number, &["comments"]), Some(&body)).await.map(drop)
+    }
+
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let found = self.http.read(self.url(&["commit", id], &[])).await?;
+        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "hash")))
+    }
+}
+
+/// One of this repository's own branches; those from forks have the same names and are nobody we know.
+fn parse(value: &Value) -> Option<Found> {
+    let place = |side: &str| value[side]["repository"]["full_name"].as_str();
+    if place("source")? != place("destination")? {
+        return None;
+    }
+    let state = match value["state"].as_str()? {
+        "MERGED" => State::Merged { commit: text(&value["merge_commit"]["hash"]).unwrap_or_default() },
+        "DECLINED" | "SUPERSEDED" => State::Closed,
+        _ => State::Open,
+    };
+    Some(Found {
+        request: ChangeRequest {
+            number: value["id"].as_u64()?,
+            url: text(&value["links"]["html"]["href"])?,
+            branch: text(&value["source"]["branch"]["name"])?,
+            head_commit: text(&value["source"]["commit"]["hash"]).unwrap_or_default(),
+        },
+        base: text(&value["destination"]["branch"]["name"])?,
+        title: text(&value["title"])?,
+        body: text(&value["description"]).unwrap_or_default(),
+        state,
+        // It says so only with the whole difference, which nobody reads each minute.
+        conflicts: false,
+        created: value["created_on"].as_str()?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let cases = [
+            ("https://bitbucket.org/acme/fleet.git", Ok("https://api.bitbucket.org/2.0 acme fleet")),
+            ("https://me@bitbucket.org/acme/fleet", Ok("https://api.bitbucket.org/2.0 acme fleet")),
+            ("git@bitbucket.org:acme/fleet.git", Ok("https://api.bitbucket.org/2.0 acme fleet")),
+            ("ssh://git@altssh.bitbucket.org:443/acme/fleet", Ok("https://api.bitbucket.org/2.0 acme fleet")),
+            ("https://proxy.example.com/acme/fleet", Ok("https://proxy.example.com/2.0 acme fleet")),
+            ("https://bitbucket.org/acme", Err("write https://bitbucket.org/workspace/repository.git")),
+            (
+                "https://bitbucket.org/acme/fleet/src/main",
+                Err("write https://bitbucket.org/workspace/repository.git"),
+            ),
+            ("https://bitbucket.example.com/scm/ACME/fleet.git", Err("write type bitbucket-server")),
+        ];
+        for (text, expected) in cases {
+            match (place(&Address::parse(text, false).unwrap()), expected) {
+                (Ok((base, workspace, slug)), Ok(expected)) => {
+                    assert_eq!(format!("{base} {workspace} {slug}"), expected);
+                }
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

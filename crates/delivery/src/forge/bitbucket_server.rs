@@ -1,0 +1,247 @@
+//! Bitbucket Data Center, and Bitbucket Server before it. Paths, fields and states are those of
+//! developer.atlassian.com/server/bitbucket/rest, "Pull Requests" and "Repository". Each change names the
+//! version that it changes, and is refused where that is not the newest.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use super::http::{ForgeHttp, Scheme, Shared};
+use super::pages::{Page, Reading};
+use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use crate::address::{Address, AddressError};
+use crate::credentials::Credentials;
+use crate::error::DeliveryError;
+use crate::order::{ChangeRequest, ForgeKind};
+
+const BRANCH: &str = "refs/heads/";
+/// How often a change is tried where others change the same.
+const TRIES: u32 = 3;
+
+pub(crate) struct BitbucketServer {
+    http: ForgeHttp,
+    /// The key of the project, `~user` for that of a user.
+    project: String,
+    slug: String,
+}
+
+impl BitbucketServer {
+    pub(crate) fn new(
+        address: &Address,
+        credentials: &Credentials,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, DeliveryError> {
+        let (server, project, slug) = place(address)?;
+        let base = format!("{server}/rest/api/1.0");
+        // HTTP access tokens go as Bearer (confluence.atlassian.com/bitbucketserver, "HTTP access tokens").
+        let (kind, scheme) = (ForgeKind::BitbucketServer, Scheme::BearerOrUser);
+        let http = ForgeHttp::new(kind, &base, address, scheme, credentials, shared)?
+            // Without it a change is taken for one that a foreign page had a browser make.
+            .with_header("x-atlassian-token", "no-check");
+        Ok(BitbucketServer { http, project, slug })
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        self.http.url(&[&["projects", &self.project, "repos", &self.slug], path].concat(), query)
+    }
+
+    fn one(&self, number: u64, path: &[&str], query: &[(&str, &str)]) -> Url {
+        self.url(&[&["pull-requests", &number.to_string()], path].concat(), query)
+    }
+
+    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page, ForgeError> {
+        let (branch, start) = (format!("{BRANCH}{head}"), at.to_string());
+        let query = [
+            ("at", branch.as_str()),
+            ("direction", "OUTGOING"),
+            ("state", state),
+            ("order", "NEWEST"),
+            ("limit", "100"),
+            ("start", start.as_str()),
+        ];
+        let answer = self.http.call(Method::GET, self.url(&["pull-requests"], &query), None).await?;
+        let list = answer["values"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let last = answer["isLastPage"].as_bool() != Some(false);
+        let next = if last { None } else { answer["nextPageStart"].as_u64() };
+        Ok(Page { found: list.iter().filter_map(parse).collect(), next })
+    }
+
+    fn branch(&self, name: &str) -> Value {
+        let repository = json!({"slug": self.slug, "project": {"key": self.project}});
+        json!({"id": format!("{BRANCH}{name}"), "repository": repository})
+    }
+
+    /// Changes one as it is now; if others have changed it in between, as it is then.
+    async fn change(&self, number: u64, change: Change<'_>) -> Result<Value, ForgeError> {
+        let mut tries = 1;
+        loop {
+            let now = self.http.call(Method::GET, self.one(number, &[], &[]), None).await?;
+            match self.change_version(number, &now, &change).await {
+                Err(ForgeError::Refused { status: 409, .. }) if tries < TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn change_version(&self, number: u64, now: &Value, to: &Change<'_>) -> Result<Value, ForgeError> {
+        let Change::Say(draft) = to else {
+            let version = now["version"].to_string();
+            let url = self.one(number, &["decline"], &[("version", &version)]);
+            return self.http.call(Method::POST, url, Some(&json!({}))).await;
+        };
+        // Reviewers that are not named again are taken off it.
+        let reviewers = now["reviewers"].as_array().into_iter().flatten();
+        let reviewers: Vec<Value> = reviewers.map(|r| json!({"user": {"name": r["user"]["name"]}})).collect();
+        let body = json!({
+            "version": now["version"], "title": draft.title, "description": draft.body,
+            "reviewers": reviewers, "toRef": self.branch(&draft.base),
+        });
+        self.http.call(Method::PUT, self.one(number, &[], &[]), Some(&body)).await
+    }
+
+    async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
+        while let Some(at) = to.at() {
+            to.take(self.page(head, state, at).await?);
+        }
+        Ok(to.ours)
+    }
+}
+
+/// What is to become of a change request.
+enum Change<'a> {
+    Say(&'a Draft),
+    Decline,
+}
+
+/// The address of the server, the project's key and the repository's name.
+fn place(address: &Address) -> Result<(String, String, String), AddressError> {
+    let not =
+        |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Data Center", write };
+    if address.host_name() == "bitbucket.org" {
+        return Err(not("type bitbucket, for bitbucket.org is Bitbucket Cloud"));
+    }
+    let usual = "https://host/scm/KEY/repository.git, after the server's context path if it has one, or \
+                 ssh://git@host:7999/KEY/repository.git";
+    let parts = address.parts();
+    let [context @ .., project, slug] = parts.as_slice() else { return Err(not(usual)) };
+    let context = match (address.scheme.as_str(), context) {
+        ("ssh", []) => &[],
+        ("ssh", _) | (_, []) => return Err(not(usual)),
+        (_, [context @ .., scm]) if scm == "scm" => context,
+        _ => return Err(not(usual)),
+    };
+    let server = [&[address.origin()], context].concat().join("/");
+    Ok((server, project.clone(), slug.clone()))
+}
+
+impl Forge for BitbucketServer {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
+        Ok(self.list(head, "OPEN", Reading::first(head)).await?.into_iter().next())
+    }
+
+    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
+        self.list(head, "ALL", Reading::since(head, since)).await
+    }
+
+    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+        let body = json!({
+            "title": draft.title, "description": draft.body,
+            "fromRef": self.branch(&draft.head), "toRef": self.branch(&draft.base),
+        });
+        self.http.change(Method::POST, self.url(&["pull-requests"], &[]), &body, parse).await
+    }
+
+    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
+        let answer = self.change(number, Change::Say(draft)).await?;
+        parse(&answer).ok_or_else(|| self.http.unreadable("a change request"))
+    }
+
+    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+        self.change(number, Change::Decline).await.map(drop)
+    }
+
+    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+        self.http.request(self.one(number, &[], &[]), self.url(&[], &[]), parse).await
+    }
+
+    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+        let url = self.one(number, &["comments"], &[]);
+        self.http.call(Method::POST, url, Some(&json!({"text": text}))).await.map(drop)
+    }
+
+    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let found = self.http.read(self.url(&["commits", id], &[])).await?;
+        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "id")))
+    }
+}
+
+/// One of this repository's own branches; those from forks have the same names and are nobody we know.
+fn parse(value: &Value) -> Option<Found> {
+    let place = |side: &str| {
+        let repository = &value[side]["repository"];
+        Some((repository["slug"].as_str()?, repository["project"]["key"].as_str()?))
+    };
+    if place("fromRef")? != place("toRef")? {
+        return None;
+    }
+    let properties = &value["properties"];
+    let state = match value["state"].as_str()? {
+        "OPEN" => State::Open,
+        "MERGED" => State::Merged { commit: text(&properties["mergeCommit"]["id"]).unwrap_or_default() },
+        _ => State::Closed,
+    };
+    let branch = |side: &str| value[side]["id"].as_str()?.strip_prefix(BRANCH).map(String::from);
+    Some(Found {
+        request: ChangeRequest {
+            number: value["id"].as_u64()?,
+            url: text(&value["links"]["self"][0]["href"])?,
+            branch: branch("fromRef")?,
+            head_commit: text(&value["fromRef"]["latestCommit"])?,
+        },
+        base: branch("toRef")?,
+        title: text(&value["title"])?,
+        body: text(&value["description"]).unwrap_or_default(),
+        conflicts: state == State::Open && properties["mergeResult"]["outcome"] == "CONFLICTED",
+        state,
+        created: Timestamp::from_millisecond(value["createdDate"].as_i64()?).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let usual = "write https://host/scm/KEY/repository.git";
+        let cases = [
+            ("https://git.example.com/scm/ACME/fleet.git", Ok("https://git.example.com ACME fleet")),
+            (
+                "https://example.com:7990/bitbucket/scm/acme/fleet",
+                Ok("https://example.com:7990/bitbucket acme fleet"),
+            ),
+            ("https://git.example.com/scm/~jane/fleet.git", Ok("https://git.example.com ~jane fleet")),
+            ("ssh://git@git.example.com:7999/acme/fleet.git", Ok("https://git.example.com acme fleet")),
+            ("ssh://git@git.example.com:7999/~jane/fleet.git", Ok("https://git.example.com ~jane fleet")),
+            ("git@git.example.com:acme/fleet.git", Ok("https://git.example.com acme fleet")),
+            ("https://git.example.com/projects/ACME/repos/fleet", Err(usual)),
+            ("https://git.example.com/acme/fleet.git", Err(usual)),
+            ("https://git.example.com/fleet.git", Err(usual)),
+            ("https://bitbucket.org/acme/fleet.git", Err("write type bitbucket,")),
+        ];
+        for (text, expected) in cases {
+            match (place(&Address::parse(text, false).unwrap()), expected) {
+                (Ok((server, project, slug)), Ok(expected)) => {
+                    assert_eq!(format!("{server} {project} {slug}"), expected);
+                }
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! What forges say in words of their own: refusals, limits, conflicts, who is allowed in, and what of a
+//! long text they keep.
+
+use std::time::{Duration, Instant};
+
+use axum::http::header::RETRY_AFTER;
+use sluice_delivery::{Credentials, Delivered, Followed, ForgeKind, Retry};
+
+use crate::contract::proposed;
+use crate::fixture::{again, bench};
+use crate::forge_trouble::everywhere;
+use crate::standin::{Call, Pull, TOKEN, Trouble};
+use crate::world::World;
+
+const BRANCH: &str = "sluice/apps/podinfo/prod";
+
+/// Status, body, reason, and words of the message.
+type Refusal = (u16, &'static str, &'static str, &'static str);
+
+/// Forge, status, headers, body, and the seconds that it asks for.
+type Limit = (ForgeKind, u16, Vec<(&'static str, &'static str)>, &'static str, i64);
+
+/// How each forge refuses to open one: no valid token, not enough of a right, nothing to be seen, not as
+/// it is, and broken.
+fn refusals(forge: ForgeKind) -> [Refusal; 5] {
+    match forge {
+        ForgeKind::GitHub => [
+            (401, r#"{"message":"Bad credentials"}"#, "AuthenticationFailed", "Bad credentials"),
+            (
+                403,
+                r#"{"message":"Resource not accessible by integration"}"#,
+                "PermissionDenied",
+                "not accessible",
+            ),
+            (404, r#"{"message":"Not Found"}"#, "RepositoryNotFound", "check the address"),
+            (
+                422,
+                r#"{"message":"Validation Failed","errors":[{"message":"No commits between"}]}"#,
+                "ForgeRefused",
+                "No commits",
+            ),
+            (502, "bad gateway", "Unreachable", "bad gateway"),
+        ],
+        ForgeKind::GitLab => [
+            (401, r#"{"message":"401 Unauthorized"}"#, "AuthenticationFailed", "401 Unauthorized"),
+            (
+                403,
+                r#"{"error":"insufficient_scope","error_description":"The request requires higher privileges than provided by the access token.","scope":"api"}"#,
+                "PermissionDenied",
+                "higher privileges",
+            ),
+            (404, r#"{"message":"404 Project Not Found"}"#, "RepositoryNotFound", "check the address"),
+            (
+                422,
+                r#"{"message":{"title":["is too long (maximum is 255 characters)"]}}"#,
+                "ForgeRefused",
+                "title is too long",
+            ),
+            (500, r#"{"message":"500 Internal Server Error"}"#, "Unreachable", "500 Internal"),
+        ],
+        ForgeKind::Gitea | ForgeKind::Forgejo => [
+            (
+                401,
+                r#"{"message":"user does not exist [uid: 0, name: ]"}"#,
+                "AuthenticationFailed",
+                "does not exist",
+            ),
+            (
+                403,
+                r#"{"message":"token does not have at least one of required scope(s): [write:repository]"}"#,
+                "PermissionDenied",
+                "required scope",
+            ),
+            (
+                404,
+                r#"{"message":"The target couldn't be found."}"#,
+                "RepositoryNotFound",
+                "check the address",
+            ),
+            (422, r#"{"message":"Invalid PullRequest: There are no changes"}"#, "ForgeRefused", "no changes"),
+            (500, r#"{"message":"internal"}"#, "Unreachable", "internal"),
+        ],
+        ForgeKind::Bitbucket => [
+            (
+                401,
+                r#"{"type":"error","error":{"message":"Token is invalid"}}"#,
+                "AuthenticationFailed",
+                "Token is invalid",
+            ),
+            (
+                403,
+                r#"{"type":"error","error":{"message":"Your credentials lack one or more required privilege scopes.","detail":{"required":["pullrequest:write"]}}}"#,
+                "PermissionDenied",
+                "lack one or more",
+            ),
+            (
+                404,
+                r#"{"type":"error","error":{"message":"Repository acme/fleet not found"}}"#,
+                "RepositoryNotFound",
+                "check the address",
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"message":"There are no changes to be pulled","fields":{"source":["none"]}}}"#,
+                "ForgeRefused",
+                "no changes to be pulled",
+            ),
+            (503, "<html>down</html>", "Unreachable", "down"),
+        ],
+        ForgeKind::BitbucketServer => [
+            (
+                401,
+                r#"{"errors":[{"context":null,"message":"Authentication failed.","exceptionName":"x"}]}"#,
+                "AuthenticationFailed",
+                "Authentication failed.",
+            ),
+            (
+                403,
+                r#"{"errors":[{"context":null,"message":"You are not permitted to access this resource","exceptionName":"com.atlassian.bitbucket.AuthorisationException"}]}"#,
+                "PermissionDenied",
+                "not permitted",
+            ),
+            (
+                404,
+                r#"{"errors":[{"message":"Repository ACME/fleet does not exist."}]}"#,
+                "RepositoryNotFound",
+                "check the address",
+            ),
+            (
+                409,
+                r#"{"errors":[{"message":"The pull request is up-to-date.","exceptionName":"com.atlassian.bitbucket.pull.EmptyPullRequestException"}]}"#,
+                "ForgeRefused",
+                "up-to-date",
+            ),
+            (500, r#"{"errors":[{"message":"An error occurred"}]}"#, "Unreachable", "An error occurred"),
+        ],
+        ForgeKind::AzureDevOps => [
+            (203, "<html>Sign In</html>", "AuthenticationFailed", "sign-in page"),
+            (
+                403,
+                r#"{"$id":"1","message":"TF401027: You need the Git 'PullRequestContribute' permission"}"#,
+                "PermissionDenied",
+                "TF401027",
+            ),
+            (
+                404,
+                r#"{"$id":"1","message":"TF401019: The Git repository does not exist"}"#,
+                "RepositoryNotFound",
+                "check the address",
+            ),
+            (
+                400,
+                r#"{"$id":"1","message":"Invalid argument value.","typeKey":"InvalidArgumentValueException"}"#,
+                "ForgeRefused",
+                "Invalid argument",
+            ),
+            (
+                500,
+                r#"{"$id":"1","message":"TF400898: An Internal Error Occurred."}"#,
+                "Unreachable",
+                "TF400898",
+            ),
+        ],
+        other => panic!("{other:?} has no table"),
+    }
+}
+
+#[tokio::test]
+async fn each_refuses_in_words_of_its_own() {
+    everywhere(async |world| {
+        for (status, text, reason, words) in refusals(world.standin().kind) {
+            world.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text));
+            let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+            assert_eq!(error.reason(), reason, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert!(world.pulls().await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redirect_to_the_sign_in_page_is_a_token_that_is_not_accepted() {
+    let world = World::of(ForgeKind::AzureDevOps).await;
+    let to =
+        vec![("location", "https://spsprodcus1.vssps.visualstudio.com/_signin?realm=dev.azure.com".into())];
+    world.standin().trouble(Call::Open, Trouble::Answer(302, to, ""));
+    let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+    assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
+}
+
+#[tokio::test]
+async fn limits_are_obeyed() {
+    use ForgeKind::{AzureDevOps, Bitbucket, BitbucketServer, GitHub, GitLab, Gitea};
+    let secondary = r#"{"message":"You have exceeded a secondary rate limit"}"#;
+    let blocked = r#"{"$id":"1","message":"TF400733: The request has been canceled: Request was blocked"}"#;
+    // `@300` is the time by the clock in 300 seconds.
+    let limits: [Limit; 10] = [
+        (GitHub, 429, vec![("retry-after", "120")], "{}", 120),
+        (GitHub, 403, vec![("retry-after", "60")], secondary, 60),
+        (GitHub, 403, vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "@300")], "{}", 300),
+        (Gitea, 429, vec![], "slow down", 60),
+        (
+            GitLab,
+            429,
+            vec![("retry-after", "30"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "@30")],
+            "Retry later",
+            30,
+        ),
+        (GitLab, 429, vec![("ratelimit-remaining", "0"), ("ratelimit-reset", "@90")], "Retry later", 90),
+        (
+            Bitbucket,
+            429,
+            vec![],
+            r#"{"type":"error","error":{"message":"Rate limit for this resource has been exceeded"}}"#,
+            60,
+        ),
+        (BitbucketServer, 429, vec![("retry-after", "15"), ("x-ratelimit-remaining", "0")], "{}", 15),
+        (
+            AzureDevOps,
+            429,
+            vec![("retry-after", "45"), ("x-ratelimit-delay", "1.5"), ("x-ratelimit-remaining", "0")],
+            blocked,
+            45,
+        ),
+        (AzureDevOps, 503, vec![("retry-after", "20")], "{}", 20),
+    ];
+    for (forge, status, headers, text, seconds) in limits {
+        let world = World::of(forge).await;
+        let now = jiff::Timestamp::now();
+        let at = |value: &str| match value.strip_prefix('@') {
+            Some(after) => (now.as_second() + after.parse::<i64>().unwrap()).to_string(),
+            None => value.to_string(),
+        };
+        let headers = headers.into_iter().map(|(name, value)| (name, at(value))).collect();
+        let bench = bench();
+        let order = world.order("6.1.8");
+        world.standin().trouble(Call::Open, Trouble::Answer(status, headers, text));
+        let error = bench.delivery.deliver(&order).await.unwrap_err();
+        assert_eq!(error.reason(), "RateLimited", "{error}");
+        let Retry::At(until) = error.retry() else { panic!("{error:?}") };
+        assert!((until.as_second() - now.as_second() - seconds).abs() <= 5, "{forge:?} {until} {seconds}");
+        // Until then nothing is asked at all.
+        world.standin().calls();
+        let error = bench.delivery.deliver(&again(&order)).await.unwrap_err();
+        assert_eq!(error.retry(), Retry::At(until));
+        assert!(world.standin().calls().is_empty());
+        // Another credential has another budget.
+        let mut other = world.order("6.1.8");
+        other.credentials.token = Some("other".into());
+        assert_eq!(bench.delivery.deliver(&other).await.unwrap_err().reason(), "AuthenticationFailed");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_asks_to_slow_down_is_taken_and_the_next_call_waits() {
+    let world = World::of(ForgeKind::AzureDevOps).await;
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    world.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "2".into())]);
+    let follow = async || {
+        let open = Followed::Open { head: request.head_commit.clone(), conflicts: false };
+        assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
+    };
+    let start = Instant::now();
+    follow().await;
+    assert!(start.elapsed() < Duration::from_millis(1500));
+    follow().await;
+    assert!(start.elapsed() >= Duration::from_millis(1500), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_token_is_enough_for_the_forge_and_for_git() {
+    everywhere(async |world| {
+        let mut order = world.order("6.1.8");
+        order.credentials = Credentials { token: Some(TOKEN.into()), ..Credentials::default() };
+        proposed(&bench().delivery, &order).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_strangers_branch_of_the_same_name_is_not_ours() {
+    everywhere(async |world| {
+        let bench = bench();
+        world.standin().open_from_a_fork(BRANCH);
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        assert_eq!(request.number, 2);
+        world.standin().open_from_a_fork(BRANCH);
+        let order = world.order("6.2.0");
+        assert_eq!(proposed(&bench.delivery, &order).await.number, 2);
+        assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, 2);
+        let pulls = world.pulls().await;
+        assert_eq!((pulls[0].title.as_str(), pulls[2].title.as_str()), ("Mine", "Mine"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn conflicts_are_told_where_the_forge_tells_them() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.standin().change(request.number, |pull| pull.conflicts = true);
+        let conflicts = world.standin().kind != ForgeKind::Bitbucket;
+        let open = Followed::Open { head: request.head_commit.clone(), conflicts };
+        assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_long_text_is_said_once_and_keeps_its_mark() {
+    everywhere(async |world| {
+        let (bench, mut order) = (bench(), world.order("6.1.8"));
+        order.evidence = (0..40).map(|n| format!("{n} {}", "because ".repeat(60))).collect();
+        let request = proposed(&bench.delivery, &order).await;
+        for _ in 0..2 {
+            assert_eq!(proposed(&bench.delivery, &order).await, request);
+            assert_eq!(proposed(&bench.delivery, &again(&order)).await, request);
+        }
+        let stats = bench.delivery.stats();
+        assert_eq!((stats.calls("PUT"), stats.calls("PATCH"), stats.calls("POST")), (0, 0, 1), "{stats:?}");
+        let body = &world.pulls().await[0].body;
+        assert!(body.contains("promotion=apps/podinfo-prod-6.1.8"), "{body}");
+        if world.standin().kind == ForgeKind::AzureDevOps {
+            assert!(body.len() > 2000 && body.chars().count() <= 4000, "{}", body.len());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_are_read_on_until_it_cannot_matter_any_more() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), world.order("6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        let old = order.created - jiff::SignedDuration::from_hours(72);
+        world.standin().book(|b| {
+            let ours = Pull {
+                open: false,
+                body: "<!-- sluice: x promotion=apps/other -->".into(),
+                ..b.pulls[0].clone()
+            };
+            let older = (0..500).map(|_| Pull { created: old, ..ours.clone() });
+            let newer = (0..130).map(|_| ours.clone());
+            let mut all: Vec<Pull> = older.chain([b.pulls[0].clone()]).chain(newer).collect();
+            for (pull, number) in all.iter_mut().zip(1..) {
+                pull.number = number;
+            }
+            b.pulls = all;
+        });
+        world.standin().calls();
+        match bench.delivery.deliver(&again(&order)).await.unwrap() {
+            Delivered::Proposed { request: found, merged: false } => {
+                assert_eq!((found.number, found.head_commit), (501, request.head_commit));
+            }
+            other => panic!("{other:?}"),
+        }
+        let calls = world.standin().calls().len();
+        // Azure DevOps promises no order, so its list is read to the end.
+        let most = if world.standin().kind == ForgeKind::AzureDevOps { 7 } else { 5 };
+        assert!(calls <= most, "{:?}: {calls} calls", world.standin().kind);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_was_asked_to_review_still_is_when_the_text_changes() {
+    for forge in [ForgeKind::Bitbucket, ForgeKind::BitbucketServer] {
+        let (world, bench) = (World::of(forge).await, bench());
+        proposed(&bench.delivery, &world.order("6.1.8")).await;
+        proposed(&bench.delivery, &world.order("6.2.0")).await;
+        let pull = world.standin().pulls().remove(0);
+        assert_eq!((pull.version, pull.reviewers), (1, vec!["jane".to_string()]));
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_somebody_else_has_passed_is_read_again() {
+    let out_of_date = r#"{"errors":[{"message":"You are attempting to modify a pull request based on out-of-date information.","exceptionName":"com.atlassian.bitbucket.pull.PullRequestOutOfDateException","currentVersion":1,"expectedVersion":0}]}"#;
+    let (world, bench) = (World::of(ForgeKind::BitbucketServer).await, bench());
+    let refuse = |call| world.standin().trouble(call, Trouble::Answer(409, vec![], out_of_date));
+    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    refuse(Call::Update);
+    let order = world.order("6.2.0");
+    let second = proposed(&bench.delivery, &order).await;
+    assert_eq!((first.number, world.pulls().await[0].title.contains("6.2.0")), (second.number, true));
+    refuse(Call::Close);
+    bench.delivery.withdraw(&order, &second, "Enough.").await.unwrap();
+    assert!(!world.pulls().await[0].open);
+    // Not for ever.
+    let third = world.order("6.3.0");
+    proposed(&bench.delivery, &third).await;
+    (0..3).for_each(|_| refuse(Call::Update));
+    let error = bench.delivery.deliver(&world.order("6.4.0")).await.unwrap_err();
+    assert_eq!(error.reason(), "ForgeRefused", "{error}");
+    assert!(error.to_string().contains("out-of-date"), "{error}");
+}
+
+#[tokio::test]
+async fn of_two_that_were_opened_at_once_the_older_stays() {
+    let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
+    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    // Both looked before either was there: once for the branch, once more before it is opened.
+    for _ in 0..2 {
+        world.standin().trouble(Call::List, Trouble::Answer(200, vec![], r#"{"values": []}"#));
+    }
+    let second = proposed(&bench.delivery, &world.order("6.2.0")).await;
+    assert_eq!(first.number, second.number);
+    let open: Vec<_> = world.pulls().await.into_iter().filter(|p| p.open).collect();
+    assert_eq!((open.len(), open[0].number), (1, first.number));
+    assert_eq!(open[0].title, "Promote apps/podinfo to 6.2.0 in prod");
+}
+
+#[tokio::test]
+async fn a_fast_forward_tells_whose_it_is() {
+    let (world, bench) = (World::of(ForgeKind::GitLab).await, bench());
+    let order = world.order("6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    // Without a merge commit: what was merged is the head itself.
+    world.standin().change(request.number, |pull| (pull.open, pull.merged) = (false, Some(pull.sha.clone())));
+    let end = bench.delivery.follow(&order, &request).await.unwrap();
+    let (commit, head) = (request.head_commit.clone(), request.head_commit.clone());
+    assert_eq!(end, Followed::Merged { commit, head, ours: true });
+}

@@ -1,0 +1,163 @@
+//! Azure DevOps, as learn.microsoft.com/rest/api/azure/devops/git has it.
+
+use serde_json::{Value, json};
+use sluice_testkit::Commit;
+
+use super::github::message;
+use super::{Answer, Ask, Call, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+
+pub(super) struct Shape;
+
+const BRANCH: &str = "refs/heads/";
+
+impl super::Shape for Shape {
+    fn clone_path(&self) -> &'static str {
+        "/acme/platform/_git/fleet"
+    }
+
+    fn api(&self) -> &'static str {
+        "/acme/platform/_apis/git/repositories/fleet"
+    }
+
+    fn login(&self) -> (&'static str, String) {
+        ("authorization", basic("", TOKEN))
+    }
+
+    fn git_login(&self) -> String {
+        basic("x-access-token", TOKEN)
+    }
+
+    fn etags(&self) -> bool {
+        false
+    }
+
+    fn changes_what_is_closed(&self) -> bool {
+        false
+    }
+
+    fn longest(&self) -> usize {
+        4_000
+    }
+
+    fn status(&self, call: Call) -> u16 {
+        if call == Call::Open { 201 } else { 200 }
+    }
+
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+        if request.query("api-version").is_none() && request.method != "GET" {
+            return Err(Why::Bad("No api-version was supplied for the request."));
+        }
+        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let (method, path) = request.parts();
+        match (method, path.as_slice()) {
+            ("GET", []) => Ok(Ask::Repository),
+            ("GET", ["pullrequests"]) => {
+                let open = match request.query("searchCriteria.status").unwrap_or("active") {
+                    "active" => true,
+                    "all" => false,
+                    _ => return Err(Why::Bad("The status is not one of those that there are.")),
+                };
+                let head = request.query("searchCriteria.sourceRefName");
+                let head = head.map(|h| h.strip_prefix(BRANCH).unwrap_or("?").to_string());
+                let (from, size) = (request.number("$skip", 0), request.number("$top", 100));
+                Ok(Ask::List(Wanted { head, own: false, open, from, size }))
+            }
+            ("POST", ["pullrequests"]) => {
+                request.only(&["sourceRefName", "targetRefName", "title", "description"])?;
+                let branch = |key: &str| {
+                    let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
+                    name.ok_or(Why::Bad("A ref is written out."))
+                };
+                Ok(Ask::Open {
+                    title: request.text("/title").ok_or(Why::Bad("title is missing"))?,
+                    body: request.text("/description").unwrap_or_default(),
+                    head: branch("/sourceRefName")?,
+                    base: branch("/targetRefName")?,
+                })
+            }
+            ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
+            ("PATCH", ["pullrequests", n]) => {
+                request.only(&["title", "description", "targetRefName", "status"])?;
+                if request.text("/status").as_deref() == Some("abandoned") {
+                    return Ok(Ask::Close { number: number(n)?, version: None });
+                }
+                let (title, body) = (request.text("/title"), request.text("/description"));
+                let base = request.text("/targetRefName").map(|r| r.replace(BRANCH, ""));
+                Ok(Ask::Update {
+                    number: number(n)?,
+                    change: Change { title, body, base, ..Change::default() },
+                })
+            }
+            ("POST", ["pullrequests", n, "threads"]) => {
+                request.only(&["comments", "status"])?;
+                let text = request.text("/comments/0/content").ok_or(Why::Bad("a comment is missing"))?;
+                Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["commits", id]) => Ok(Ask::Commit((*id).into())),
+            _ => Err(Why::NoPath),
+        }
+    }
+
+    fn pull(&self, pull: &Pull, listed: bool) -> Value {
+        let status = match (&pull.merged, pull.open) {
+            (Some(_), _) => "completed",
+            (_, true) => "active",
+            _ => "abandoned",
+        };
+        let mut body = pull.body.clone();
+        if listed {
+            body = body.chars().take(400).collect();
+        }
+        let mut value = json!({
+            "pullRequestId": pull.number, "codeReviewId": pull.number, "status": status,
+            "title": pull.title, "description": body,
+            "creationDate": pull.created.to_string().replace('Z', ".6655471Z"),
+            "sourceRefName": format!("{BRANCH}{}", pull.head), "targetRefName": format!("{BRANCH}{}", pull.base),
+            "mergeStatus": if pull.conflicts { "conflicts" } else { "succeeded" },
+            "lastMergeSourceCommit": {"commitId": pull.sha},
+            "lastMergeCommit": {"commitId": pull.merged.clone().unwrap_or("0".repeat(40))},
+            "repository": {"id": "3411ebc1-d5aa-464f-9615-0b527bc66719", "name": "fleet"},
+            "url": format!("http://forge/acme/_apis/git/repositories/3411ebc1/pullRequests/{}", pull.number),
+        });
+        if pull.fork {
+            value["forkSource"] = json!({"name": value["sourceRefName"], "repository": {"id": "9"}});
+        }
+        value
+    }
+
+    fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
+        json!({"count": page.len(), "value": page})
+    }
+
+    fn commit(&self, commit: &Commit) -> Value {
+        json!({"commitId": commit.sha, "comment": message(commit), "parents": commit.parents})
+    }
+
+    fn refuse(&self, why: Why<'_>) -> Answer {
+        let error = |message: &str, key: &str| json!({"$id": "1", "message": message, "typeKey": key});
+        match why {
+            // Its page to sign in, in place of a refusal.
+            Why::Unauthorized => (203, json!("<html>Azure DevOps Services | Sign In</html>")),
+            Why::Exists(_) => {
+                let message =
+                    "TF401179: An active pull request for the source and target branch already exists.";
+                (409, error(message, "GitPullRequestExistsException"))
+            }
+            Why::NoPull => (
+                404,
+                error(
+                    "TF401180: The requested pull request was not found.",
+                    "GitPullRequestNotFoundException",
+                ),
+            ),
+            Why::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
+            _ => (
+                404,
+                error(
+                    "TF401019: It does not exist or you do not have permissions.",
+                    "GitRepositoryNotFoundException",
+                ),
+            ),
+        }
+    }
+}

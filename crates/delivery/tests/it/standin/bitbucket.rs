@@ -1,0 +1,153 @@
+//! Bitbucket Cloud, as developer.atlassian.com/cloud/bitbucket/rest has it. What it does not say, it does in
+//! the way that is worst for us: a second change request from the same branch is opened.
+
+use serde_json::{Value, json};
+use sluice_testkit::Commit;
+
+use super::github::{message, parents};
+use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+
+pub(super) struct Shape;
+
+impl super::Shape for Shape {
+    fn clone_path(&self) -> &'static str {
+        "/acme/fleet"
+    }
+
+    fn api(&self) -> &'static str {
+        "/2.0/repositories/acme/fleet"
+    }
+
+    fn login(&self) -> (&'static str, String) {
+        ("authorization", format!("Bearer {TOKEN}"))
+    }
+
+    fn git_login(&self) -> String {
+        basic("x-token-auth", TOKEN)
+    }
+
+    fn etags(&self) -> bool {
+        false
+    }
+
+    fn changes_what_is_closed(&self) -> bool {
+        false
+    }
+
+    fn refuses_a_second(&self) -> bool {
+        false
+    }
+
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let (method, path) = request.parts();
+        match (method, path.as_slice()) {
+            ("GET", []) => Ok(Ask::Repository),
+            ("GET", ["pullrequests"]) => list(request),
+            ("POST", ["pullrequests"]) => {
+                request.only(&["title", "description", "source", "destination"])?;
+                let text = |key: &str| request.text(key).ok_or(Why::Bad("title or source is missing"));
+                Ok(Ask::Open {
+                    title: text("/title")?,
+                    body: request.text("/description").unwrap_or_default(),
+                    head: text("/source/branch/name")?,
+                    base: text("/destination/branch/name")?,
+                })
+            }
+            ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
+            ("PUT", ["pullrequests", n]) => {
+                request.only(&["title", "description", "destination", "reviewers"])?;
+                // Those that are not named are taken off it.
+                let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
+                let reviewers = reviewers.map(|r| r["uuid"].as_str().unwrap().to_string()).collect();
+                let change = Change {
+                    title: request.text("/title"),
+                    body: request.text("/description"),
+                    base: request.text("/destination/branch/name"),
+                    reviewers: Some(reviewers),
+                    version: None,
+                };
+                Ok(Ask::Update { number: number(n)?, change })
+            }
+            ("POST", ["pullrequests", n, "decline"]) => Ok(Ask::Close { number: number(n)?, version: None }),
+            ("POST", ["pullrequests", n, "comments"]) => {
+                let text = request.text("/content/raw").ok_or(Why::Bad("content.raw is missing"))?;
+                Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["commit", id]) => Ok(Ask::Commit((*id).into())),
+            _ => Err(Why::NoPath),
+        }
+    }
+
+    fn pull(&self, pull: &Pull, listed: bool) -> Value {
+        let state = match (&pull.merged, pull.open) {
+            (Some(_), _) => "MERGED",
+            (_, true) => "OPEN",
+            _ => "DECLINED",
+        };
+        let short = |id: &str| json!({"hash": &id[..12], "type": "commit"});
+        let owner = if pull.fork { "stranger/fleet" } else { "acme/fleet" };
+        let mut value = json!({
+            "type": "pullrequest", "id": pull.number, "title": pull.title, "description": pull.body,
+            "links": {"html": {"href": format!("http://forge/acme/fleet/pull-requests/{}", pull.number)}},
+            "state": state, "created_on": pull.created.to_string().replace('Z', ".000001+00:00"),
+            "source": {
+                "branch": {"name": pull.head}, "commit": short(&pull.sha), "repository": {"full_name": owner},
+            },
+            "destination": {"branch": {"name": pull.base}, "repository": {"full_name": "acme/fleet"}},
+            "merge_commit": pull.merged.as_deref().map(short),
+        });
+        if !listed {
+            // Lists go without them, "for performance reasons".
+            let reviewers: Vec<Value> = pull.reviewers.iter().map(|r| json!({"uuid": r})).collect();
+            value["reviewers"] = reviewers.into();
+        }
+        value
+    }
+
+    fn list(&self, page: Vec<Value>, _from: usize, next: Option<usize>) -> Value {
+        let mut list = json!({"values": page, "pagelen": 50});
+        if next.is_some() {
+            list["next"] = "http://forge/2.0/repositories/acme/fleet/pullrequests?page=2".into();
+        }
+        list
+    }
+
+    fn commit(&self, commit: &Commit) -> Value {
+        json!({"type": "commit", "hash": commit.sha, "message": message(commit), "parents": parents(commit, "hash")})
+    }
+
+    fn refuse(&self, why: Why<'_>) -> Answer {
+        let error = |message: &str| json!({"type": "error", "error": {"message": message}});
+        match why {
+            Why::Unauthorized => {
+                (401, error("Token is invalid, expired, or not supported for this endpoint."))
+            }
+            Why::NotOpen => (400, error("This pull request is already closed.")),
+            Why::NoBranch => (400, error("source: branch not found")),
+            Why::Bad(what) => (400, error(what)),
+            _ => (404, error("Resource not found")),
+        }
+    }
+}
+
+/// By default only the open ones; a filter names the branch, a page holds 50 at most.
+fn list(request: &Request) -> Result<Ask, Why<'static>> {
+    let size = request.number("pagelen", 10);
+    let states: Vec<&str> =
+        request.query.iter().filter(|(key, _)| key == "state").map(|(_, v)| v.as_str()).collect();
+    let known = ["OPEN", "MERGED", "DECLINED", "SUPERSEDED"];
+    if size > 50 || !states.iter().all(|state| known.contains(state)) {
+        return Err(Why::Bad("Invalid pagelen or state"));
+    }
+    let head = match request.query("q") {
+        Some(q) => {
+            let name = q.strip_prefix("source.branch.name=\"").and_then(|rest| rest.strip_suffix('"'));
+            Some(name.ok_or(Why::Bad("Invalid filter"))?.to_string())
+        }
+        None => None,
+    };
+    let from = (request.number("page", 1) - 1) * size;
+    let open = states.is_empty() || states == ["OPEN"];
+    Ok(Ask::List(Wanted { head, own: false, open, from, size }))
+}

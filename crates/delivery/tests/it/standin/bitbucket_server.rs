@@ -1,0 +1,181 @@
+//! Bitbucket Data Center below a context path, as developer.atlassian.com/server/bitbucket/rest has it.
+
+use serde_json::{Value, json};
+use sluice_testkit::Commit;
+
+use super::github::{message, parents};
+use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why};
+
+pub(super) struct Shape;
+
+const BRANCH: &str = "refs/heads/";
+
+impl super::Shape for Shape {
+    fn clone_path(&self) -> &'static str {
+        "/bitbucket/scm/ACME/fleet"
+    }
+
+    fn api(&self) -> &'static str {
+        "/bitbucket/rest/api/1.0/projects/ACME/repos/fleet"
+    }
+
+    fn login(&self) -> (&'static str, String) {
+        ("authorization", format!("Bearer {TOKEN}"))
+    }
+
+    fn git_login(&self) -> String {
+        format!("Bearer {TOKEN}")
+    }
+
+    fn etags(&self) -> bool {
+        false
+    }
+
+    fn changes_what_is_closed(&self) -> bool {
+        false
+    }
+
+    fn longest(&self) -> usize {
+        32_768
+    }
+
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let (method, path) = request.parts();
+        match (method, path.as_slice()) {
+            ("GET", []) => Ok(Ask::Repository),
+            ("GET", ["pull-requests"]) => {
+                // Without a direction they are those that go to the branch.
+                let head = match (request.query("at"), request.query("direction")) {
+                    (Some(at), Some("OUTGOING")) => {
+                        Some(at.strip_prefix(BRANCH).ok_or(Why::Bad("at is no ref"))?.to_string())
+                    }
+                    _ => return Err(Why::Bad("at and direction are asked for here")),
+                };
+                let open = match request.query("state").unwrap_or("OPEN") {
+                    "OPEN" => true,
+                    "ALL" => false,
+                    _ => return Err(Why::Bad("state is not one of those that there are")),
+                };
+                let (from, size) = (request.number("start", 0), request.number("limit", 25));
+                Ok(Ask::List(Wanted { head, own: false, open, from, size }))
+            }
+            ("POST", ["pull-requests"]) => {
+                request.only(&["title", "description", "fromRef", "toRef"])?;
+                let title = request.text("/title").ok_or(Why::Bad("title is missing"))?;
+                let body = request.text("/description").unwrap_or_default();
+                let (head, base) = (branch(request, "fromRef")?, branch(request, "toRef")?);
+                Ok(Ask::Open { title, body, head, base })
+            }
+            ("GET", ["pull-requests", n]) => Ok(Ask::Read(number(n)?)),
+            ("PUT", ["pull-requests", n]) => {
+                request.only(&["version", "title", "description", "toRef", "reviewers"])?;
+                // Those that are not named are taken off it.
+                let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
+                let reviewers = reviewers.map(|r| r["user"]["name"].as_str().unwrap().to_string()).collect();
+                let version = request.body["version"].as_u64().ok_or(Why::Bad("version is missing"))?;
+                let change = Change {
+                    title: request.text("/title"),
+                    body: request.text("/description"),
+                    base: Some(branch(request, "toRef")?),
+                    reviewers: Some(reviewers),
+                    version: Some(version),
+                };
+                Ok(Ask::Update { number: number(n)?, change })
+            }
+            ("POST", ["pull-requests", n, "decline"]) => {
+                // Without a version it is one that none has: -1.
+                let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
+                Ok(Ask::Close { number: number(n)?, version: Some(version) })
+            }
+            ("POST", ["pull-requests", n, "comments"]) => {
+                let text = request.text("/text").ok_or(Why::Bad("text is missing"))?;
+                Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["commits", id]) => Ok(Ask::Commit((*id).into())),
+            _ => Err(Why::NoPath),
+        }
+    }
+
+    fn pull(&self, pull: &Pull, _listed: bool) -> Value {
+        let state = match (&pull.merged, pull.open) {
+            (Some(_), _) => "MERGED",
+            (_, true) => "OPEN",
+            _ => "DECLINED",
+        };
+        let repository = |key: &str| json!({"slug": "fleet", "project": {"key": key}});
+        let outcome = if pull.conflicts { "CONFLICTED" } else { "CLEAN" };
+        let mut properties = json!({"mergeResult": {"outcome": outcome, "current": true}});
+        if let Some(commit) = &pull.merged {
+            properties = json!({"mergeCommit": {"id": commit}});
+        }
+        let reviewers: Vec<Value> =
+            pull.reviewers.iter().map(|r| json!({"user": {"name": r}, "role": "REVIEWER"})).collect();
+        json!({
+            "id": pull.number, "version": pull.version, "title": pull.title, "description": pull.body,
+            "state": state, "open": pull.open, "closed": !pull.open,
+            "createdDate": pull.created.as_millisecond(),
+            "fromRef": {
+                "id": format!("{BRANCH}{}", pull.head), "displayId": pull.head, "latestCommit": pull.sha,
+                "repository": repository(if pull.fork { "~STRANGER" } else { "ACME" }),
+            },
+            "toRef": {
+                "id": format!("{BRANCH}{}", pull.base), "displayId": pull.base,
+                "repository": repository("ACME"),
+            },
+            "reviewers": reviewers, "properties": properties,
+            "links": {"self": [{
+                "href": format!("http://forge/bitbucket/projects/ACME/repos/fleet/pull-requests/{}", pull.number),
+            }]},
+        })
+    }
+
+    fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value {
+        json!({
+            "size": page.len(), "limit": 100, "start": from, "values": page,
+            "isLastPage": next.is_none(), "nextPageStart": next,
+        })
+    }
+
+    fn commit(&self, commit: &Commit) -> Value {
+        json!({
+            "id": commit.sha, "displayId": &commit.sha[..11], "message": message(commit),
+            "parents": parents(commit, "id"),
+        })
+    }
+
+    fn refuse(&self, why: Why<'_>) -> Answer {
+        let error = |message: &str, name: &str| json!({"errors": [{"context": null, "message": message, "exceptionName": name}]});
+        match why {
+            Why::Unauthorized => {
+                let message = "Authentication failed. Please check your credentials and try again.";
+                (401, error(message, "com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException"))
+            }
+            Why::Exists(_) => {
+                let message = "Only one pull request may be open for a given source and target branch";
+                (409, error(message, "com.atlassian.bitbucket.pull.DuplicatePullRequestException"))
+            }
+            Why::OutOfDate => {
+                let message = "You are attempting to modify a pull request based on out-of-date information.";
+                (409, error(message, "com.atlassian.bitbucket.pull.PullRequestOutOfDateException"))
+            }
+            Why::NotOpen => {
+                let message = "The pull request is not open.";
+                (409, error(message, "com.atlassian.bitbucket.pull.IllegalPullRequestStateException"))
+            }
+            Why::Bad(what) => {
+                (400, error(what, "com.atlassian.bitbucket.validation.ArgumentValidationException"))
+            }
+            _ => (404, error("Not found.", "com.atlassian.bitbucket.NoSuchResourceException")),
+        }
+    }
+}
+
+/// A branch of the repository, as it has to be written.
+fn branch(request: &Request, side: &str) -> Result<String, Why<'static>> {
+    let at = |path: &str| request.text(&format!("/{side}/{path}"));
+    let here = at("repository/slug").as_deref() == Some("fleet")
+        && at("repository/project/key").as_deref() == Some("ACME");
+    let id = at("id").filter(|_| here).ok_or(Why::Bad("a ref needs its id and its repository"))?;
+    id.strip_prefix(BRANCH).map(String::from).ok_or(Why::Bad("a ref is written out"))
+}

@@ -1,0 +1,78 @@
+//! Gitea and Forgejo, as their `/api/swagger` has it; real Gitea runs beside it in the contract.
+
+use serde_json::{Value, json};
+use sluice_testkit::Commit;
+
+use super::github::{change, message, open, parents, show};
+use super::{Answer, Ask, Pull, Request, TOKEN, Wanted, Why, basic};
+
+pub(super) struct Shape;
+
+impl super::Shape for Shape {
+    fn clone_path(&self) -> &'static str {
+        "/acme/fleet"
+    }
+
+    fn api(&self) -> &'static str {
+        "/api/v1/repos/acme/fleet"
+    }
+
+    fn login(&self) -> (&'static str, String) {
+        ("authorization", format!("token {TOKEN}"))
+    }
+
+    fn git_login(&self) -> String {
+        basic("x-access-token", TOKEN)
+    }
+
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let (method, path) = request.parts();
+        match (method, path.as_slice()) {
+            ("GET", []) => Ok(Ask::Repository),
+            ("GET", ["pulls"]) => {
+                let size = request.number("limit", 30).min(50);
+                let from = (request.number("page", 1) - 1) * size;
+                let open = request.query("state") != Some("all");
+                Ok(Ask::List(Wanted { open, from, size, ..Wanted::default() }))
+            }
+            ("GET", ["pulls", base, head]) => Ok(Ask::Between { base: (*base).into(), head: (*head).into() }),
+            ("POST", ["pulls"]) => open(request),
+            ("GET", ["pulls", n]) => Ok(Ask::Read(number(n)?)),
+            ("PATCH", ["pulls", n]) => change(request, number(n)?),
+            ("POST", ["issues", n, "comments"]) => {
+                let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
+                Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
+            _ => Err(Why::NoPath),
+        }
+    }
+
+    fn pull(&self, pull: &Pull, _listed: bool) -> Value {
+        let mut value = show(pull);
+        value["base"]["repo_id"] = 1.into();
+        value["head"]["repo_id"] = (1 + u64::from(pull.fork)).into();
+        value
+    }
+
+    fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
+        page.into()
+    }
+
+    fn commit(&self, commit: &Commit) -> Value {
+        json!({"commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
+    }
+
+    fn refuse(&self, why: Why<'_>) -> Answer {
+        match why {
+            Why::Unauthorized => (401, json!({"message": "invalid username, password or token"})),
+            Why::Exists(pull) => {
+                let text = format!("pull request already exists for these targets [id: {}]", pull.number);
+                (409, json!({"message": text}))
+            }
+            Why::Bad(what) => (422, json!({"message": what})),
+            _ => (404, json!({"message": "The target couldn't be found."})),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! GitHub Enterprise Server, as docs.github.com/rest/pulls has it.
+
+use serde_json::{Value, json};
+use sluice_testkit::Commit;
+
+use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+
+pub(super) struct Shape;
+
+impl super::Shape for Shape {
+    fn clone_path(&self) -> &'static str {
+        "/acme/fleet"
+    }
+
+    fn api(&self) -> &'static str {
+        "/api/v3/repos/acme/fleet"
+    }
+
+    fn login(&self) -> (&'static str, String) {
+        ("authorization", format!("Bearer {TOKEN}"))
+    }
+
+    fn git_login(&self) -> String {
+        basic("x-access-token", TOKEN)
+    }
+
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let (method, path) = request.parts();
+        match (method, path.as_slice()) {
+            ("GET", []) => Ok(Ask::Repository),
+            ("GET", ["pulls"]) => {
+                let head = request.query("head").map(|h| h.strip_prefix("acme:").unwrap_or("?").to_string());
+                let size = request.number("per_page", 30).min(100);
+                let from = (request.number("page", 1) - 1) * size;
+                let open = request.query("state") != Some("all");
+                Ok(Ask::List(Wanted { own: head.is_some(), head, open, from, size }))
+            }
+            ("POST", ["pulls"]) => open(request),
+            ("GET", ["pulls", n]) => Ok(Ask::Read(number(n)?)),
+            ("PATCH", ["pulls", n]) => change(request, number(n)?),
+            ("POST", ["issues", n, "comments"]) => {
+                let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
+                Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
+            _ => Err(Why::NoPath),
+        }
+    }
+
+    fn pull(&self, pull: &Pull, _listed: bool) -> Value {
+        let label = if pull.fork { "stranger" } else { "acme" };
+        let mut value = show(pull);
+        value["head"]["label"] = format!("{label}:{}", pull.head).into();
+        value
+    }
+
+    fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
+        page.into()
+    }
+
+    fn commit(&self, commit: &Commit) -> Value {
+        json!({"sha": commit.sha, "message": message(commit), "parents": parents(commit, "sha")})
+    }
+
+    fn refuse(&self, why: Why<'_>) -> Answer {
+        let failed = |error: Value| (422, json!({"message": "Validation Failed", "errors": [error]}));
+        match why {
+            Why::Unauthorized => (401, json!({"message": "Bad credentials"})),
+            Why::Exists(pull) => failed(json!({
+                "resource": "PullRequest", "code": "custom",
+                "message": format!("A pull request already exists for acme:{}.", pull.head),
+            })),
+            Why::NoBranch => failed(json!({"resource": "PullRequest", "field": "head", "code": "invalid"})),
+            Why::Bad(what) => failed(json!({"message": what})),
+            Why::NotOpen => failed(json!({"message": "Cannot change a closed one"})),
+            _ => (404, json!({"message": "Not Found"})),
+        }
+    }
+}
+
+pub(super) fn open(request: &Request) -> Result<Ask, Why<'static>> {
+    request.only(&["title", "body", "head", "base"])?;
+    let text = |key: &str| request.text(key).ok_or(Why::Bad("title, head or base is missing"));
+    let body = request.text("/body").unwrap_or_default();
+    Ok(Ask::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")? })
+}
+
+pub(super) fn change(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
+    request.only(&["title", "body", "base", "state"])?;
+    if request.text("/state").as_deref() == Some("closed") {
+        return Ok(Ask::Close { number, version: None });
+    }
+    let (title, body, base) = (request.text("/title"), request.text("/body"), request.text("/base"));
+    Ok(Ask::Update { number, change: Change { title, body, base, ..Change::default() } })
+}
+
+pub(super) fn show(pull: &Pull) -> Value {
+    json!({
+        "number": pull.number, "title": pull.title, "body": pull.body,
+        "html_url": format!("http://forge/acme/fleet/pulls/{}", pull.number),
+        "state": if pull.open { "open" } else { "closed" },
+        "mergeable": !pull.conflicts,
+        "merged": pull.merged.is_some(), "merge_commit_sha": pull.merged,
+        "merged_at": pull.merged.as_ref().map(|_| "2026-01-02T03:04:05Z"),
+        "created_at": pull.created.to_string(),
+        "head": {"ref": pull.head, "label": pull.head, "sha": pull.sha},
+        "base": {"ref": pull.base, "label": pull.base},
+    })
+}
+
+pub(super) fn message(commit: &Commit) -> String {
+    format!("{}\n\n{}", commit.subject, commit.body)
+}
+
+/// The parents of a commit, each with its id under a key.
+pub(super) fn parents(commit: &Commit, key: &str) -> Vec<Value> {
+    commit.parents.iter().map(|parent| json!({key: parent})).collect()
+}

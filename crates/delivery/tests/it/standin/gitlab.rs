@@ -1,0 +1,130 @@
+//! GitLab, as docs.gitlab.com/api/merge_requests, /api/notes, /api/commits and /api/rest have it.
+
+use serde_json::{Value, json};
+use sluice_testkit::Commit;
+
+use super::github::message;
+use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+
+pub(super) struct Shape;
+
+impl super::Shape for Shape {
+    fn clone_path(&self) -> &'static str {
+        "/acme/team/fleet"
+    }
+
+    fn api(&self) -> &'static str {
+        "/api/v4/projects/acme%2Fteam%2Ffleet"
+    }
+
+    fn login(&self) -> (&'static str, String) {
+        ("authorization", format!("Bearer {TOKEN}"))
+    }
+
+    fn git_login(&self) -> String {
+        basic("oauth2", TOKEN)
+    }
+
+    fn longest(&self) -> usize {
+        1_048_576
+    }
+
+    fn budget(&self) -> &'static str {
+        "ratelimit-remaining"
+    }
+
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let (method, path) = request.parts();
+        match (method, path.as_slice()) {
+            ("GET", []) => Ok(Ask::Repository),
+            ("GET", ["merge_requests"]) => {
+                let state = request.query("state").unwrap_or("all");
+                if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
+                    return Err(Why::Bad("state does not have a valid value"));
+                }
+                let size = request.number("per_page", 20).min(100);
+                Ok(Ask::List(Wanted {
+                    head: request.query("source_branch").map(String::from),
+                    own: false,
+                    open: state == "opened",
+                    from: (request.number("page", 1) - 1) * size,
+                    size,
+                }))
+            }
+            ("POST", ["merge_requests"]) => {
+                request.only(&["source_branch", "target_branch", "title", "description"])?;
+                let text = |key: &str| request.text(key).ok_or(Why::Bad("title is missing"));
+                Ok(Ask::Open {
+                    title: text("/title")?,
+                    body: request.text("/description").unwrap_or_default(),
+                    head: text("/source_branch")?,
+                    base: text("/target_branch")?,
+                })
+            }
+            ("GET", ["merge_requests", n]) => Ok(Ask::Read(number(n)?)),
+            ("PUT", ["merge_requests", n]) => {
+                request.only(&["target_branch", "title", "description", "state_event"])?;
+                match request.text("/state_event").as_deref() {
+                    Some("close") => return Ok(Ask::Close { number: number(n)?, version: None }),
+                    Some(_) => return Err(Why::Bad("state_event does not have a valid value")),
+                    None => {}
+                }
+                let (title, body) = (request.text("/title"), request.text("/description"));
+                let base = request.text("/target_branch");
+                Ok(Ask::Update {
+                    number: number(n)?,
+                    change: Change { title, body, base, ..Change::default() },
+                })
+            }
+            ("POST", ["merge_requests", n, "notes"]) => {
+                let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
+                Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["repository", "commits", id]) => Ok(Ask::Commit((*id).into())),
+            _ => Err(Why::NoPath),
+        }
+    }
+
+    fn pull(&self, pull: &Pull, _listed: bool) -> Value {
+        let state = match (&pull.merged, pull.open) {
+            (Some(_), _) => "merged",
+            (_, true) => "opened",
+            _ => "closed",
+        };
+        json!({
+            "id": 1000 + pull.number, "iid": pull.number, "title": pull.title, "description": pull.body,
+            "web_url": format!("http://forge/acme/team/fleet/-/merge_requests/{}", pull.number),
+            "state": state, "source_branch": pull.head, "target_branch": pull.base, "sha": pull.sha,
+            "merge_commit_sha": pull.merged, "squash_commit_sha": null,
+            "has_conflicts": pull.conflicts,
+            "detailed_merge_status": if pull.conflicts { "conflict" } else { "mergeable" },
+            "project_id": 1, "target_project_id": 1, "source_project_id": 1 + u64::from(pull.fork),
+            "created_at": pull.created.to_string(),
+        })
+    }
+
+    fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
+        page.into()
+    }
+
+    fn commit(&self, commit: &Commit) -> Value {
+        json!({"id": commit.sha, "message": message(commit), "parent_ids": commit.parents})
+    }
+
+    fn refuse(&self, why: Why<'_>) -> Answer {
+        match why {
+            Why::Unauthorized => (401, json!({"message": "401 Unauthorized"})),
+            Why::Exists(pull) => {
+                let text = format!(
+                    "Another open merge request already exists for this source branch: !{}",
+                    pull.number
+                );
+                (409, json!({"message": [text]}))
+            }
+            Why::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
+            Why::Bad(what) => (400, json!({"error": what})),
+            _ => (404, json!({"message": "404 Not found"})),
+        }
+    }
+}

@@ -1,0 +1,556 @@
+//! A forge in front of a real git server that fails on demand. What it keeps, and what a call does to
+//! it, is the same for all and stands here; which paths, fields, states and refusals a forge has stands in
+//! one file each, as its documentation tells it. What is not documented there is refused.
+
+mod azure_devops;
+mod bitbucket;
+mod bitbucket_server;
+mod gitea;
+mod github;
+mod gitlab;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, Response, Uri};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_delivery::ForgeKind;
+use sluice_testkit::{Commit, GitServer, Repo};
+
+/// What is done to a call in place of answering it.
+#[derive(Clone)]
+pub enum Trouble {
+    /// Answer with this, and do nothing.
+    Answer(u16, Vec<(&'static str, String)>, &'static str),
+    /// Do it, and drop the connection.
+    Lose,
+    /// Never answer.
+    Hang,
+    /// Let it pass.
+    None,
+}
+
+#[derive(Clone, Debug)]
+pub struct Pull {
+    pub number: u64,
+    pub title: String,
+    pub body: String,
+    pub head: String,
+    pub base: String,
+    pub sha: String,
+    pub open: bool,
+    pub merged: Option<String>,
+    pub comments: Vec<String>,
+    pub reviewers: Vec<String>,
+    pub conflicts: bool,
+    /// Whether its branch is in somebody's copy of the repository.
+    pub fork: bool,
+    /// Counts its changes.
+    pub version: u64,
+    pub created: Timestamp,
+}
+
+/// What a call is about, whichever words a forge has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    List,
+    Open,
+    Read,
+    Update,
+    Close,
+    Comment,
+    Commit,
+    Repository,
+}
+
+/// What a call asks for, as its shape has read it.
+enum Ask {
+    List(Wanted),
+    Between { base: String, head: String },
+    Open { title: String, body: String, head: String, base: String },
+    Read(u64),
+    Update { number: u64, change: Change },
+    Close { number: u64, version: Option<u64> },
+    Comment { number: u64, text: String },
+    Commit(String),
+    Repository,
+}
+
+impl Ask {
+    fn call(&self) -> Call {
+        match self {
+            Ask::List(_) | Ask::Between { .. } => Call::List,
+            Ask::Open { .. } => Call::Open,
+            Ask::Read(_) => Call::Read,
+            Ask::Update { .. } => Call::Update,
+            Ask::Close { .. } => Call::Close,
+            Ask::Comment { .. } => Call::Comment,
+            Ask::Commit(_) => Call::Commit,
+            Ask::Repository => Call::Repository,
+        }
+    }
+}
+
+/// Which ones a list is to have.
+#[derive(Default)]
+struct Wanted {
+    head: Option<String>,
+    /// Only those whose branch is here.
+    own: bool,
+    open: bool,
+    from: usize,
+    size: usize,
+}
+
+/// What is to be another.
+#[derive(Default)]
+struct Change {
+    title: Option<String>,
+    body: Option<String>,
+    base: Option<String>,
+    reviewers: Option<Vec<String>>,
+    version: Option<u64>,
+}
+
+/// Why a call is refused.
+enum Why<'a> {
+    Unauthorized,
+    NoPath,
+    NoPull,
+    NoCommit,
+    Exists(&'a Pull),
+    NoBranch,
+    OutOfDate,
+    NotOpen,
+    Bad(&'static str),
+}
+
+type Answer = (u16, Value);
+
+/// A call as it came.
+struct Request {
+    method: Method,
+    /// What comes after the repository's place, part by part.
+    path: Vec<String>,
+    query: Vec<(String, String)>,
+    body: Value,
+    headers: HeaderMap,
+}
+
+impl Request {
+    fn parts(&self) -> (&str, Vec<&str>) {
+        (self.method.as_str(), self.path.iter().map(String::as_str).collect())
+    }
+
+    fn query(&self, key: &str) -> Option<&str> {
+        self.query.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+
+    fn number(&self, key: &str, usual: usize) -> usize {
+        self.query(key).map_or(usual, |v| v.parse().unwrap())
+    }
+
+    /// A text of the body.
+    fn text(&self, path: &str) -> Option<String> {
+        self.body.pointer(path)?.as_str().map(String::from)
+    }
+
+    /// Fails where the body has what a forge does not know.
+    fn only(&self, known: &[&str]) -> Result<(), Why<'static>> {
+        let fields = self.body.as_object().ok_or(Why::Bad("the body is no object"))?;
+        match fields.keys().all(|key| known.contains(&key.as_str())) {
+            true => Ok(()),
+            false => Err(Why::Bad("the body has a field that nobody knows")),
+        }
+    }
+}
+
+/// How one forge speaks.
+trait Shape: Send + Sync {
+    /// The path in the repository's address, without `.git`.
+    fn clone_path(&self) -> &'static str;
+    /// The path of the repository in the API.
+    fn api(&self) -> &'static str;
+    /// The header and the value that say who calls.
+    fn login(&self) -> (&'static str, String);
+    /// What git says with nothing but a token.
+    fn git_login(&self) -> String;
+    /// Whether it remembers what it has answered.
+    fn etags(&self) -> bool {
+        true
+    }
+    /// Whether it refuses a second one between the same branches.
+    fn refuses_a_second(&self) -> bool {
+        true
+    }
+    /// Whether one that is not open can still be changed.
+    fn changes_what_is_closed(&self) -> bool {
+        true
+    }
+    /// The longest body that it takes.
+    fn longest(&self) -> usize {
+        65_536
+    }
+    /// The header that says how many calls are left.
+    fn budget(&self) -> &'static str {
+        "x-ratelimit-remaining"
+    }
+    /// What a call asks for.
+    fn read(&self, request: &Request) -> Result<Ask, Why<'static>>;
+    /// A change request, as a list shows it or by itself.
+    fn pull(&self, pull: &Pull, listed: bool) -> Value;
+    /// A page of a list; `next` is where the next one begins.
+    fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value;
+    fn commit(&self, commit: &Commit) -> Value;
+    fn refuse(&self, why: Why<'_>) -> Answer;
+    /// The status of a success.
+    fn status(&self, call: Call) -> u16 {
+        if matches!(call, Call::Open | Call::Comment) { 201 } else { 200 }
+    }
+}
+
+fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
+    match kind {
+        ForgeKind::GitHub => Arc::new(github::Shape),
+        ForgeKind::GitLab => Arc::new(gitlab::Shape),
+        ForgeKind::Gitea | ForgeKind::Forgejo => Arc::new(gitea::Shape),
+        ForgeKind::Bitbucket => Arc::new(bitbucket::Shape),
+        ForgeKind::BitbucketServer => Arc::new(bitbucket_server::Shape),
+        ForgeKind::AzureDevOps => Arc::new(azure_devops::Shape),
+        other => panic!("no stand-in for {other:?}"),
+    }
+}
+
+#[derive(Default)]
+pub struct Book {
+    pub pulls: Vec<Pull>,
+    pub calls: Vec<String>,
+    pub trouble: VecDeque<(Call, Trouble)>,
+    /// Goes with every answer.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+pub struct StandIn {
+    pub kind: ForgeKind,
+    pub repo: Repo,
+    pub url: String,
+    book: Arc<Mutex<Book>>,
+    _git: GitServer,
+}
+
+#[derive(Clone)]
+struct Served {
+    shape: Arc<dyn Shape>,
+    repo: Repo,
+    git: String,
+    book: Arc<Mutex<Book>>,
+}
+
+pub const TOKEN: &str = "t0ken";
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+impl StandIn {
+    pub async fn start(kind: ForgeKind, files: &[(&str, &str)]) -> StandIn {
+        let git = GitServer::start().unwrap();
+        let repo = git.create_repo("fleet", files).unwrap();
+        let book = Arc::new(Mutex::new(Book::default()));
+        let shape = shape(kind);
+        let path = shape.clone_path();
+        let served = Served { shape, repo: repo.clone(), git: git.url(), book: book.clone() };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(served);
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        StandIn { kind, repo, url, book, _git: git }
+    }
+
+    pub fn book<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {
+        look(&mut self.book.lock().unwrap())
+    }
+
+    /// What befalls the next call of this kind.
+    pub fn trouble(&self, call: Call, trouble: Trouble) {
+        self.book(|b| b.trouble.push_back((call, trouble)));
+    }
+
+    pub fn pulls(&self) -> Vec<Pull> {
+        self.book(|b| b.pulls.clone())
+    }
+
+    pub fn calls(&self) -> Vec<String> {
+        self.book(|b| std::mem::take(&mut b.calls))
+    }
+
+    pub fn change(&self, number: u64, change: impl FnOnce(&mut Pull)) {
+        self.book(|b| {
+            let pull = &mut b.pulls[number as usize - 1];
+            change(pull);
+            pull.version += 1;
+        });
+    }
+
+    pub fn merge(&self, number: u64) {
+        let head = self.book(|b| b.pulls[number as usize - 1].head.clone());
+        let commit = self.repo.merge(&head, "main").unwrap();
+        self.change(number, |pull| (pull.open, pull.merged) = (false, Some(commit)));
+    }
+
+    pub fn close(&self, number: u64) {
+        self.change(number, |pull| pull.open = false);
+    }
+
+    /// Somebody opens one from a copy of the repository, out of a branch of this name.
+    pub fn open_from_a_fork(&self, head: &str) {
+        self.book(|b| {
+            let number = b.pulls.len() as u64 + 1;
+            let text = String::from;
+            b.pulls.push(Pull {
+                fork: true,
+                ..Pull::new(number, text("Mine"), text("?"), head.into(), text("main"), "1".repeat(40))
+            });
+        });
+    }
+}
+
+impl Pull {
+    fn new(number: u64, title: String, body: String, head: String, base: String, sha: String) -> Pull {
+        Pull {
+            number,
+            title,
+            body,
+            head,
+            base,
+            sha,
+            open: true,
+            merged: None,
+            comments: vec![],
+            reviewers: vec!["jane".into()],
+            conflicts: false,
+            fork: false,
+            version: 0,
+            created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
+        }
+    }
+}
+
+/// A part of a path or a value of a query, as it was meant.
+fn plain(text: &str) -> String {
+    let form = format!("={}", text.replace('+', "%2B"));
+    url::form_urlencoded::parse(form.as_bytes()).next().map(|(_, v)| v.into_owned()).unwrap_or_default()
+}
+
+async fn answer(
+    State(served): State<Served>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let shape = served.shape.clone();
+    let path = match uri.path().strip_prefix(shape.api()) {
+        Some(path) if path.is_empty() || path.starts_with('/') => path,
+        _ if uri.path().starts_with(shape.clone_path()) => {
+            return pass_on(&served, method, uri, headers, body).await;
+        }
+        _ => {
+            let (status, value) = shape.refuse(Why::NoPath);
+            return reply(&served, status, &value, &headers);
+        }
+    };
+    let query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let request = Request {
+        method: method.clone(),
+        path: path.split('/').filter(|part| !part.is_empty()).map(plain).collect(),
+        query: query.map(|(k, v)| (k.into_owned(), v.into_owned())).collect(),
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+        headers: headers.clone(),
+    };
+    let ask = shape.read(&request);
+    let trouble = {
+        let mut book = served.book.lock().unwrap();
+        book.calls.push(format!("{method} {path}"));
+        let due = ask.as_ref().is_ok_and(|a| book.trouble.front().is_some_and(|(c, _)| *c == a.call()));
+        if due { book.trouble.pop_front().unwrap().1 } else { Trouble::None }
+    };
+    if let Trouble::Answer(status, extra, text) = &trouble {
+        let mut answer = Response::builder().status(*status);
+        for (name, value) in extra {
+            answer = answer.header(*name, value);
+        }
+        return answer.body(Body::from(*text)).unwrap();
+    }
+    if matches!(trouble, Trouble::Hang) {
+        std::future::pending::<()>().await;
+    }
+    let (name, expected) = shape.login();
+    let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
+    let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(Why::Unauthorized) };
+    let (status, value) = done.unwrap_or_else(|why| shape.refuse(why));
+    if matches!(trouble, Trouble::Lose) {
+        // A body that breaks off takes the connection with it.
+        return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
+    }
+    reply(&served, status, &value, &headers)
+}
+
+/// A body that ends before it should.
+fn broken() -> Body {
+    Body::from_stream(futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]))
+}
+
+fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Response<Body> {
+    let text = value.to_string();
+    let etag = format!("\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
+    let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
+    let status = if same { 304 } else { status };
+    let body = if same { Body::empty() } else { Body::from(text) };
+    let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
+    if served.shape.etags() {
+        answer = answer.header("etag", etag);
+    }
+    for (name, value) in &served.book.lock().unwrap().headers {
+        answer = answer.header(*name, value);
+    }
+    answer.body(body).unwrap()
+}
+
+async fn pass_on(
+    served: &Served,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let path = uri.path_and_query().unwrap().as_str().replacen(served.shape.clone_path(), "/fleet", 1);
+    let client = reqwest_client();
+    let mut request = client.request(method, format!("{}{path}", served.git)).body(body);
+    for (name, value) in &headers {
+        if name == "authorization" && value == served.shape.git_login().as_str() {
+            request = request.header(name, basic(GitServer::USER, GitServer::PASSWORD));
+        } else if name != "host" && name != "content-length" && name != "transfer-encoding" {
+            request = request.header(name, value);
+        }
+    }
+    let answer = request.send().await.unwrap();
+    let mut response = Response::builder().status(answer.status());
+    for (name, value) in answer.headers() {
+        if name != "transfer-encoding" && name != "content-length" {
+            response = response.header(name, value);
+        }
+    }
+    response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
+}
+
+fn reqwest_client() -> reqwest::Client {
+    static ONCE: std::sync::OnceLock<()> = std::sync::OnceLock::new();
+    ONCE.get_or_init(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    reqwest::Client::new()
+}
+
+impl Served {
+    fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
+        let (shape, call) = (&self.shape, ask.call());
+        let mut book = self.book.lock().unwrap();
+        for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {
+            pull.sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
+        }
+        let value = match ask {
+            Ask::Repository => json!({"name": "fleet"}),
+            Ask::List(wanted) => self.list(&book, &wanted),
+            Ask::Between { base, head } => {
+                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
+                shape.pull(found.ok_or(Why::NoPull)?, false)
+            }
+            Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
+            Ask::Open { title, body, head, base } => return self.open(&mut book, title, body, head, base),
+            Ask::Update { number, change } => {
+                let pull = pull(&mut book, number)?;
+                if change.version.is_some_and(|version| version != pull.version) {
+                    return Err(Why::OutOfDate);
+                }
+                if !pull.open && !shape.changes_what_is_closed() {
+                    return Err(Why::NotOpen);
+                }
+                if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
+                    return Err(Why::Bad("the description is too long"));
+                }
+                pull.title = change.title.unwrap_or(pull.title.clone());
+                pull.body = change.body.unwrap_or(pull.body.clone());
+                pull.base = change.base.unwrap_or(pull.base.clone());
+                pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
+                pull.version += 1;
+                shape.pull(pull, false)
+            }
+            Ask::Close { number, version } => {
+                let pull = pull(&mut book, number)?;
+                if version.is_some_and(|version| version != pull.version) {
+                    return Err(Why::OutOfDate);
+                }
+                if !pull.open && !shape.changes_what_is_closed() {
+                    return Err(Why::NotOpen);
+                }
+                (pull.open, pull.version) = (false, pull.version + 1);
+                shape.pull(pull, false)
+            }
+            Ask::Comment { number, text } => {
+                pull(&mut book, number)?.comments.push(text);
+                json!({"id": 1})
+            }
+            Ask::Commit(id) => {
+                let heads = book.pulls.iter().flat_map(|p| self.repo.log(&p.head).unwrap_or_default());
+                let mut all = self.repo.log("main").unwrap_or_default().into_iter().chain(heads);
+                let found = all.find(|c| id.len() >= 7 && c.sha.starts_with(&id));
+                shape.commit(&found.ok_or(Why::NoCommit)?)
+            }
+        };
+        Ok((shape.status(call), value))
+    }
+
+    fn list(&self, book: &Book, wanted: &Wanted) -> Value {
+        let fits = |p: &&Pull| {
+            wanted.head.as_ref().is_none_or(|head| *head == p.head)
+                && (p.open || !wanted.open)
+                && !(p.fork && wanted.own)
+        };
+        let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
+        let page = all.iter().skip(wanted.from).take(wanted.size);
+        let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
+        self.shape.list(page.map(|p| self.shape.pull(p, true)).collect(), wanted.from, next)
+    }
+
+    fn open(
+        &self,
+        book: &mut Book,
+        title: String,
+        body: String,
+        head: String,
+        base: String,
+    ) -> Result<Answer, Why<'static>> {
+        let shape = &self.shape;
+        let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
+        if let Some(there) = book.pulls.iter().find(same).filter(|_| shape.refuses_a_second()) {
+            return Ok(shape.refuse(Why::Exists(there)));
+        }
+        if body.chars().count() > shape.longest() || title.chars().count() > 255 {
+            return Err(Why::Bad("the title or the description is too long"));
+        }
+        let sha = self.repo.head(&head).map_err(|_| Why::NoBranch)?;
+        let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
+        book.pulls.push(pull.clone());
+        Ok((shape.status(Call::Open), shape.pull(&pull, false)))
+    }
+}
+
+fn pull(book: &mut Book, number: u64) -> Result<&mut Pull, Why<'static>> {
+    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Why::NoPull)?;
+    book.pulls.get_mut(index).ok_or(Why::NoPull)
+}
