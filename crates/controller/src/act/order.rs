@@ -137,7 +137,7 @@ pub fn order(
         evidence: evidence.collect(),
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         retried: !first,
-        reopen: (status.retried.is_some() && status.retried == spec.retry) || was_withdrawn(&status),
+        reopen: may_reopen(promotion, &status),
         permit: Permit::default(),
         strategy,
         credentials: Credentials::default(),
@@ -146,9 +146,12 @@ pub fn order(
     Some((order, secret))
 }
 
-/// Whether Sluice itself closed the change request: then that is nobody's refusal.
-fn was_withdrawn(status: &PromotionStatus) -> bool {
-    status.change_request.as_ref().is_some_and(|r| r.state == WITHDRAWN)
+/// Whether a closed change request of a promotion is nobody's refusal: Sluice itself closed it, or a
+/// person has asked for another try since. One that was open after that, and is closed now, is.
+fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
+    let state = status.change_request.as_ref().map(|r| r.state.as_str());
+    let retried = status.retried.is_some() && status.retried == promotion.spec.retry;
+    state == Some(WITHDRAWN) || (retried && state != Some("open"))
 }
 
 /// Reads the credentials of an order.

@@ -174,3 +174,31 @@ fn its_name_is_the_promotions_until_that_is_begun_anew() {
     let now = jiff::Timestamp::UNIX_EPOCH;
     assert!(notification::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
 }
+
+/// A request that was open after the retry, and is closed when it is looked for, was refused by a
+/// person once more.
+#[test]
+fn a_retry_opens_again_what_was_closed_before_it_and_nothing_later() {
+    let strategy = json!({"pull-request": {"type": "gitea", "url": "https://git.example.com/a/b",
+        "secretRef": {"name": "git"}}});
+    let request =
+        |state: &str| json!({"number": 7, "url": "u", "state": state, "branch": "b", "headCommit": "c"});
+    let table = [
+        (json!({}), false),
+        (json!({"changeRequest": request("closed")}), false),
+        (json!({"changeRequest": request("open")}), false),
+        (json!({"changeRequest": request("withdrawn")}), true),
+        (json!({"retried": "now"}), true),
+        (json!({"retried": "now", "changeRequest": request("closed")}), true),
+        (json!({"retried": "now", "changeRequest": request("open")}), false),
+        (json!({"retried": "before", "changeRequest": request("closed")}), false),
+    ];
+    for (status, expected) in table {
+        let pipeline = pipeline(&strategy);
+        let by = pipeline.spec.promotion.clone().unwrap().strategy.unwrap();
+        let mut promotion = promotion(&status);
+        promotion.spec.retry = Some("now".into());
+        let (order, _) = order::order(&pipeline, &promotion, &by, false).unwrap();
+        assert_eq!(order.reopen, expected, "{status}");
+    }
+}
