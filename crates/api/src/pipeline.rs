@@ -72,6 +72,20 @@ pub struct PipelineSpec {
     pub promotion: Option<PromotionPolicy>,
 }
 
+impl PipelineSpec {
+    /// How revisions are promoted into an environment: as it says itself, else as the pipeline does.
+    pub fn policy<'a>(&'a self, environment: &'a Environment) -> Option<&'a PromotionPolicy> {
+        environment.promotion.as_deref().or(self.promotion.as_ref())
+    }
+
+    /// The names of the environments whose revisions come into the one at this place in the list.
+    pub fn after(&self, at: usize) -> Vec<&str> {
+        let named = self.environments.get(at).map_or(&[][..], |e| &e.after);
+        let before = at.checked_sub(1).filter(|_| named.is_empty()).and_then(|at| self.environments.get(at));
+        named.iter().map(|name| name.0.as_str()).chain(before.map(|e| e.name.as_str())).collect()
+    }
+}
+
 /// Names a Flux object by kind and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

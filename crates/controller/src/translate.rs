@@ -22,22 +22,12 @@ const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
 /// The pipeline as `core` sees it.
 pub fn pipeline(object: &api::Pipeline) -> Pipeline {
     let spec = &object.spec;
-    let mut before: Option<String> = None;
-    let mut environments = Vec::new();
-    for environment in &spec.environments {
-        let after = match environment.after.is_empty() {
-            false => environment.after.iter().map(|a| a.0.clone()).collect(),
-            true => before.iter().cloned().collect(),
-        };
-        before = Some(environment.name.clone());
-        let asked = environment.promotion.as_deref().or(spec.promotion.as_ref());
-        environments.push(Environment {
-            name: environment.name.clone(),
-            targets: target_names(&environment.targets),
-            after,
-            policy: asked.map(policy),
-        });
-    }
+    let environments = spec.environments.iter().enumerate().map(|(at, environment)| Environment {
+        name: environment.name.clone(),
+        targets: target_names(&environment.targets),
+        after: spec.after(at).into_iter().map(String::from).collect(),
+        policy: spec.policy(environment).map(policy),
+    });
     Pipeline {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
@@ -45,7 +35,7 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
         suspended: spec.suspend,
         // The API server has refused what is no facet.
         tracks: spec.tracks.iter().filter_map(|t| t.parse().ok()).collect(),
-        environments,
+        environments: environments.collect(),
     }
 }
 

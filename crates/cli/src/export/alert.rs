@@ -109,7 +109,7 @@ async fn key(
     pipeline: &Pipeline,
     environment: &Environment,
 ) -> Outcome<String> {
-    let policy = environment.promotion.as_deref().or(pipeline.spec.promotion.as_ref());
+    let policy = pipeline.spec.policy(environment);
     let secret = policy.and_then(|p| p.strategy.as_ref()?.secret_ref.as_ref());
     let Some(secret) = secret else {
         let why =

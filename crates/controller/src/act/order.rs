@@ -21,9 +21,9 @@ pub const WITHDRAWN: &str = "withdrawn";
 
 /// How an environment of a pipeline is promoted into.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
-    let of = pipeline.spec.environments.iter().find(|e| e.name == environment);
-    let own = of.and_then(|e| e.promotion.as_deref());
-    own.or(pipeline.spec.promotion.as_ref())
+    let spec = &pipeline.spec;
+    let of = spec.environments.iter().find(|e| e.name == environment);
+    of.map_or(spec.promotion.as_ref(), |environment| spec.policy(environment))
 }
 
 /// The strategy as delivery knows it, and the Secret it needs. `None` for one that this version

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
-use sluice_api::pipeline::{Environment, Pipeline, PromotionPolicy, Target};
+use sluice_api::pipeline::{Pipeline, PromotionPolicy, Target};
 
 use super::event::{Event, InvolvedObject, Meaning};
 
@@ -80,7 +80,7 @@ impl Answer {
 
 /// The Secrets whose keys calls about an environment may be signed with: that of the environment, and
 /// those of the environments that come after it. Each once.
-pub fn secrets<'a>(pipeline: &'a Pipeline, environment: &str) -> Vec<&'a str> {
+pub fn secrets<'a>(pipeline: &'a Pipeline, environment: &'a str) -> Vec<&'a str> {
     let mut names: Vec<&str> = policies(pipeline, environment)
         .filter_map(|p| p.strategy.as_ref()?.secret_ref.as_ref())
         .map(|s| s.name.as_str())
@@ -95,16 +95,12 @@ pub fn is_open(pipeline: &Pipeline, environment: &str) -> bool {
     policies(pipeline, environment).any(|p| p.strategy.as_ref().is_some_and(|s| s.allow_unsigned))
 }
 
-fn policies<'a>(pipeline: &'a Pipeline, environment: &str) -> impl Iterator<Item = &'a PromotionPolicy> {
-    let all = &pipeline.spec.environments;
-    let of = |e: &'a Environment| e.promotion.as_deref().or(pipeline.spec.promotion.as_ref());
-    let comes_after = move |at: usize, e: &Environment| match e.after.is_empty() {
-        true => at > 0 && all[at - 1].name == environment,
-        false => e.after.iter().any(|a| a.0 == environment),
-    };
+fn policies<'a>(pipeline: &'a Pipeline, environment: &'a str) -> impl Iterator<Item = &'a PromotionPolicy> {
+    let spec = &pipeline.spec;
+    let concerned = spec.environments.iter().enumerate();
     let concerned =
-        all.iter().enumerate().filter(move |(at, e)| e.name == environment || comes_after(*at, e));
-    concerned.filter_map(move |(_, e)| of(e))
+        concerned.filter(move |(at, e)| e.name == environment || spec.after(*at).contains(&environment));
+    concerned.filter_map(move |(_, e)| spec.policy(e))
 }
 
 /// What an event means for an environment of a pipeline.

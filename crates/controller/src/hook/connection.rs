@@ -28,13 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Serves every connection, in plain or with a certificate.
-pub(super) async fn serve(
-    listener: TcpListener,
-    certificate: Option<Arc<Certificate>>,
-    hook: Arc<Hook>,
-) -> std::io::Result<()> {
+pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certificate>>, hook: Arc<Hook>) {
     let room = Arc::new(Semaphore::new(MOST));
-    let acceptor = certificate.clone().map(acceptor).transpose()?;
+    let acceptor = certificate.clone().map(acceptor);
     let watched = async {
         match &certificate {
             Some(certificate) => certificate.keep_up().await,
@@ -70,7 +66,7 @@ pub(super) async fn serve(
             });
         }
     };
-    tokio::select! { () = watched => Ok(()), () = accepted => Ok(()) }
+    tokio::select! { () = watched => {}, () = accepted => {} }
 }
 
 async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, hook: &Hook) {
@@ -87,9 +83,9 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
     let _ = served.await;
 }
 
-fn acceptor(certificate: Arc<Certificate>) -> std::io::Result<TlsAcceptor> {
+fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_cert_resolver(certificate);
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    TlsAcceptor::from(Arc::new(config))
 }
 
 /// A certificate that is read again when its files change: one that is renewed counts without a

@@ -58,5 +58,10 @@ fn carried(message: &str) -> impl Iterator<Item = &str> {
 
 /// SHA-256 of some bytes, in hexadecimal.
 pub(crate) fn hex_hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+    hex(Sha256::digest(bytes))
+}
+
+/// Bytes as lower-case hex.
+pub(crate) fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use sha2::{Digest, Sha256};
+use ring::hmac;
 
 use super::WebhookError;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, basic};
+use crate::git::hex;
 
 /// Headers that say how the body is sent, and to whom: not the Secret's to say.
 const FRAMING: [&str; 11] = [
@@ -35,8 +36,7 @@ pub(super) fn headers(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let (Some(user), Some(password)) = (&credentials.username, &credentials.password) {
-        let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-        headers.insert(AUTHORIZATION, secret_value(format!("Basic {pair}").as_bytes(), "password")?);
+        headers.insert(AUTHORIZATION, secret_value(basic(user, password).as_bytes(), "password")?);
     }
     for (name, value) in from_secret(credentials)? {
         headers.insert(name, value);
@@ -44,7 +44,7 @@ pub(super) fn headers(
     let identity = HeaderValue::from_str(identity).map_err(|_| bad("the promotion has no identity"))?;
     headers.insert(HeaderName::from_static("idempotency-key"), identity);
     if let Some(key) = &credentials.hmac_key {
-        let signature = format!("sha256={}", hex(&hmac_sha256(key, body)));
+        let signature = format!("sha256={}", hex(hmac_sha256(key, body)));
         headers.insert(HeaderName::from_static("x-signature"), secret_value(signature.as_bytes(), "token")?);
     }
     Ok(headers)
@@ -82,21 +82,8 @@ fn bad(what: &str) -> WebhookError {
     WebhookError::BadSecret { what: what.into() }
 }
 
-/// HMAC (RFC 2104) with SHA-256.
-fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
-    const BLOCK: usize = 64;
-    let mut block = [0u8; BLOCK];
-    if key.len() > BLOCK {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let inner = Sha256::new().chain_update(block.map(|b| b ^ 0x36)).chain_update(message).finalize();
-    Sha256::new().chain_update(block.map(|b| b ^ 0x5c)).chain_update(inner).finalize().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+fn hmac_sha256(key: &[u8], message: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message)
 }
 
 /// Everything in a Secret that an answer must not make public, as an answer could repeat it.
@@ -162,7 +149,7 @@ mod tests {
             ),
         ];
         for (key, message, expected) in cases {
-            assert_eq!(hex(&hmac_sha256(key, message)), expected);
+            assert_eq!(hex(hmac_sha256(key, message)), expected);
         }
     }
 
