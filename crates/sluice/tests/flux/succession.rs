@@ -98,11 +98,11 @@ async fn records(fleet: &Fleet) -> Result<()> {
         ensure!(!promotion.spec.evidence.is_empty() && !status.message.is_empty(), "{promotion:?}");
         // One that came with an earlier change request's merge had its own closed as needless.
         let Some(request) = status.change_request.filter(|r| r.state == "merged") else { continue };
-        // What was superseded may have shared its change request with what was merged.
+        // What was superseded may have shared its change request with what was merged, or have been on
+        // its way into it when that was.
         let brought = all.iter().any(|p| {
-            let status = p.status.clone().unwrap_or_default();
-            let same = status.change_request.is_some_and(|r| r.number == request.number);
-            same && status.times.contains_key("Delivered")
+            let theirs = p.status.clone().unwrap_or_default().change_request;
+            p.metadata.name != promotion.metadata.name && theirs.is_some_and(|r| r.number == request.number)
         });
         let itself = status.times.contains_key("Delivered");
         ensure!(itself || status.phase == Phase::Superseded && brought, "{promotion:?}");
