@@ -1,0 +1,252 @@
+//! The `Pipeline`: which environments an application goes through, on which clusters, and how a
+//! revision gets from one to the next. The field shapes of the Go predecessor are kept.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod status;
+mod strategy;
+
+pub use status::*;
+pub use strategy::*;
+
+/// Continuous delivery of one application through an ordered list of environments.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "pipelines.weave.works",
+    version = "v1alpha1",
+    kind = "Pipeline",
+    namespaced,
+    status = "PipelineStatus",
+    shortname = "pl",
+    category = "all",
+    category = "fluxcd",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Pipeline names the environments an application goes through, in order, and how each revision is promoted from one to the next.",
+    printcolumn(name = "Application", type_ = "string", json_path = ".spec.appRef.name"),
+    printcolumn(name = "Environments", type_ = "string", json_path = ".status.summary.environments"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Promoting", type_ = "string", json_path = ".status.summary.promoting"),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
+    printcolumn(name = "Suspended", type_ = "boolean", json_path = ".spec.suspend", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PipelineSpec {
+    /// Pause: the pipeline is still observed and shown, but nothing is started, pushed or opened.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspend: bool,
+    /// The one application of this pipeline, under the same kind and name in every target's
+    /// namespace. The API version is not compared: the version that each cluster serves is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_ref: Option<AppRef>,
+    /// What makes a revision of this pipeline: `chart`, `app`, `images`, `tag`, `digest`, `source`
+    /// or `image:<repository>`. Default: `chart` for a HelmRelease; `tag` for a Kustomization from
+    /// an OCIRepository; `images` for a Kustomization from a GitRepository whose workloads show
+    /// images, and `source` for one whose workloads show none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new("self.all(t, t in ['chart', 'app', 'images', 'tag', 'digest', 'source'] || (t.startsWith('image:') && t.size() > 6))").message("tracks knows chart, app, images, tag, digest, source and image:<repository>"))]
+    pub tracks: Vec<String>,
+    /// The environments, in the order in which a revision goes through them.
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(
+        validation = Rule::new("self.all(e, self.exists_one(x, x.name == e.name))").message("two environments have the same name: give each its own"),
+        // Rules know no index of the element they look at: the places are counted out.
+        validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.size() || !has(self[i].after) || self[i].after.all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j < i && self[j].name == a)))").message("after may only name environments that stand before it in the list: correct the name, move the environment down, or take the name out of after")
+    )]
+    pub environments: Vec<Environment>,
+    /// How to promote into each environment that does not say so itself. Without it here and there,
+    /// the pipeline only shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<PromotionPolicy>,
+}
+
+impl PipelineSpec {
+    /// How revisions are promoted into an environment: as it says itself, else as the pipeline does.
+    pub fn policy<'a>(&'a self, environment: &'a Environment) -> Option<&'a PromotionPolicy> {
+        environment.promotion.as_deref().or(self.promotion.as_ref())
+    }
+
+    /// The names of the environments whose revisions come into the one at this place in the list.
+    pub fn after(&self, at: usize) -> Vec<&str> {
+        let named = self.environments.get(at).map_or(&[][..], |e| &e.after);
+        let before = at.checked_sub(1).filter(|_| named.is_empty()).and_then(|at| self.environments.get(at));
+        named.iter().map(|name| name.0.as_str()).chain(before.map(|e| e.name.as_str())).collect()
+    }
+}
+
+/// Names a Flux object by kind and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppRef {
+    /// API group and version, for example `helm.toolkit.fluxcd.io/v2`. Only the group counts.
+    pub api_version: String,
+    /// `HelmRelease` or `Kustomization`.
+    pub kind: String,
+    /// The object's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// One step on the way of a revision, for example dev or prod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Environment {
+    /// A DNS-1123 label, unique in the pipeline.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("an environment's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
+    pub name: String,
+    /// Where the application runs in this environment.
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = Rule::new("self.all(t, !has(t.name) || self.exists_one(x, has(x.name) && x.name == t.name))").message("two targets of this environment have the same name: give each its own"))]
+    pub targets: Vec<Target>,
+    /// The environments whose revisions come here; default is the one before it in the list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub after: Vec<EnvironmentName>,
+    /// How to promote into this environment; replaces the pipeline's own promotion as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<Box<PromotionPolicy>>,
+}
+
+/// An environment's name where another environment refers to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct EnvironmentName(#[schemars(length(min = 1, max = 63))] pub String);
+
+/// One namespace on one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// Unique in its environment; default is made from the cluster's name and the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a target's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
+    pub name: Option<String>,
+    /// The namespace in which the application's Flux objects are.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a namespace's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
+    pub namespace: String,
+    /// The cluster; absent, it is the cluster that holds the Pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<ClusterRef>,
+    /// Further members of this target, by kind and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub workloads: Vec<WorkloadRef>,
+}
+
+/// Names a GitopsCluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRef {
+    /// Accepted and not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// `GitopsCluster`.
+    #[schemars(extend("enum" = ["GitopsCluster"]))]
+    pub kind: String,
+    /// The GitopsCluster's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its namespace; default is the Pipeline's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Names a member of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRef {
+    /// `Kustomization` or `HelmRelease`.
+    #[schemars(extend("enum" = ["Kustomization", "HelmRelease"]))]
+    pub kind: String,
+    /// The object's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// How revisions are promoted into an environment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.pullRequest)").message("promotion.pullRequest is an older form: write promotion: {strategy: {pull-request: {type: github, url: ..., baseBranch: main, secretRef: {name: ...}}}}"),
+    validation = Rule::new("!has(self.pull__dash__request) && !has(self.notification)").message("the strategy has a level of its own: write promotion: {strategy: {pull-request: {...}}} or promotion: {strategy: {notification: {}}}"),
+    validation = Rule::new("!has(self.webhook)").message("promotion.webhook is an older form: write promotion: {strategy: {webhook: {url: ..., secretRef: {name: ...}}}}"),
+    validation = Rule::new("has(self.strategy) || has(self.pullRequest) || has(self.pull__dash__request) || has(self.notification) || has(self.webhook)").message("promotion needs a strategy: write promotion: {strategy: {pull-request: {...}}} or one of commit, notification, webhook")
+)]
+pub struct PromotionPolicy {
+    /// A person approves each revision before it goes into the environment.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub manual: bool,
+    /// Of each environment it comes after, how many targets must have run the revision healthily:
+    /// a number, or a percentage such as `100%`. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "int_or_percent")]
+    pub min_ready_targets: Option<IntOrPercent>,
+    /// Promote a revision that is older than what the environment runs without asking.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_downgrade: bool,
+    /// How long a delivered revision may take to run healthily before its promotion counts as
+    /// Failed, as a duration such as `30m`. Default 30m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$') && self.matches('[1-9]')").message("timeout is a duration such as 30m or 1h30m: hours, minutes and seconds in this order, and more than none"))]
+    pub timeout: Option<String>,
+    /// How a revision is delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Older form; refused with the form to write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub pull_request: Option<serde_json::Value>,
+    /// Older form; refused with the form to write.
+    #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub pull_request_without_strategy: Option<serde_json::Value>,
+    /// Older form; refused with the form to write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub notification: Option<serde_json::Value>,
+    /// Older form; refused with the form to write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub webhook: Option<serde_json::Value>,
+}
+
+/// A count of targets, absolute or as a percentage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum IntOrPercent {
+    /// So many targets.
+    Count(u32),
+    /// So many percent of the targets, rounded up; ends in `%`.
+    Percent(String),
+}
+
+fn int_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "maxLength": 4,
+        "x-kubernetes-validations": [{
+            "rule": "type(self) == int ? self >= 1 && self <= 128 : self.matches('^(100|[1-9][0-9]?)%$')",
+            "message": "minReadyTargets is a number from 1 to 128, or a percentage from 1% to 100%"
+        }]
+    })
+}
+
+fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}

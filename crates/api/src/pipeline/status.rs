@@ -1,0 +1,228 @@
+//! What a pipeline's status says.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::ClusterRef;
+use crate::promotion::Phase;
+
+/// What runs where, and what is on its way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PipelineStatus {
+    /// The generation of the Pipeline that this status speaks of.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// `Ready`: every target could be read. `Reconciling`, `Stalled` and `PromotionPending` are
+    /// present only when true.
+    #[serde(default, deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// One line each, for `kubectl get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// By environment name. One writer owns all of it: the bookkeeping of who owns which field would
+    /// otherwise be larger than what it is about, in every list and every watch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+    pub environments: BTreeMap<String, EnvironmentStatus>,
+}
+
+/// The pipeline in one line each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Each environment with what it runs, in order.
+    pub environments: String,
+    /// What is being promoted where; empty when nothing is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub promoting: String,
+}
+
+/// What one environment runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentStatus {
+    /// The worst health of its targets.
+    #[serde(default)]
+    pub health: Health,
+    /// The revision, when all targets agree on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Why nothing moves into this environment now, when something could.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// In the order of the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetStatus>,
+    /// The revision that waits for a person's approval; empty when none does.
+    #[serde(default)]
+    pub waiting_approval: WaitingApproval,
+    /// The promotion in hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<PromotionSummary>,
+}
+
+/// Flux's own words for how a workload does. The order is from best to worst.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Health {
+    /// Runs what it should, healthily.
+    Ready,
+    /// On its way.
+    Progressing,
+    /// Flux does not reconcile it: somebody suspended it.
+    Suspended,
+    /// Not looked at by Flux yet.
+    Pending,
+    /// Went wrong.
+    Failed,
+    /// Could not be read; never counts as healthy.
+    #[default]
+    Unknown,
+}
+
+/// What one target runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetStatus {
+    /// The target's name.
+    pub name: String,
+    /// The target's namespace.
+    pub namespace: String,
+    /// The application's object and its cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_app_ref: Option<ClusterAppRef>,
+    /// The worst health of its workloads.
+    #[serde(default)]
+    pub health: Health,
+    /// Since when it is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "date_time")]
+    pub since: Option<String>,
+    /// Whether every member was read and is Ready.
+    #[serde(default)]
+    pub ready: bool,
+    /// What it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Why it could not be read, or what is wrong with it, and what to do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// The members of the target and what they made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<WorkloadStatus>,
+    /// The revisions that this target has run healthily, oldest first: what promotions rest on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verified: Vec<Verified>,
+}
+
+/// A pattern and no format: where a text has a format, the API server lets lists in as well.
+pub(crate) fn date_time(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let pattern =
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$";
+    schemars::json_schema!({ "type": "string", "pattern": pattern })
+}
+
+/// Conditions as far as they can be read: what the API server takes for a time is not always one.
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let all = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(all.into_iter().filter_map(|condition| serde_json::from_value(condition).ok()).collect())
+}
+
+/// An application's object on a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAppRef {
+    /// API version as the Pipeline names it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// Kind as the Pipeline names it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Name as the Pipeline names it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The cluster, unless it is the one that holds the Pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<ClusterRef>,
+}
+
+/// A workload of a target: a Flux object, or what it made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadStatus {
+    /// Kustomization, HelmRelease, Deployment, StatefulSet, DaemonSet or CronJob.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Chart version, tag or revision of a Flux object; the image tags of a Deployment.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// How it does.
+    #[serde(default)]
+    pub health: Health,
+    /// What it says about itself when it is not Ready.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The images it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+}
+
+/// A revision that a target has run healthily.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Verified {
+    /// The revision by its facets: `HelmRelease/podinfo:chart` to `6.1.8`.
+    pub facets: BTreeMap<String, String>,
+    /// Its place in the order in which revisions arrived, over the whole pipeline.
+    pub arrival: u64,
+    /// How many times the target had come back to this revision before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub run: u32,
+    /// When it was first seen healthy.
+    #[schemars(schema_with = "date_time")]
+    pub at: String,
+}
+
+pub(crate) fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// The revision that waits for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitingApproval {
+    /// Empty when none does.
+    #[serde(default)]
+    pub revision: String,
+}
+
+/// The promotion in hand, in short; the Promotion object has the whole story.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromotionSummary {
+    /// The Promotion's name.
+    pub name: String,
+    /// What is promoted.
+    pub revision: String,
+    /// Where it is.
+    pub phase: Phase,
+    /// What it waits for, or what went wrong.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its change request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<PullRequestSummary>,
+}
+
+/// A change request, in short.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PullRequestSummary {
+    /// Where to look at it.
+    pub url: String,
+    /// `open`, `merged`, `closed`, `withdrawn` or `left`, as in the Promotion.
+    pub state: String,
+}
