@@ -49,15 +49,14 @@ pub(crate) async fn deliver(
     };
     match head {
         Head::Ready { commit, existed, draft } => {
-            order.permit.check()?;
             let found = propose(&forge, order, &draft, existed).await?;
             let request = ChangeRequest { head_commit: commit, ..found.request };
             Ok(Delivered::Proposed { request, merged: matches!(found.state, State::Merged { .. }) })
         }
         Head::Needless { base: commit, existed } => {
             if existed && let Some(open) = forge.find_open(&branch, base).await? {
-                order.permit.check()?;
                 let why = "The branch that this goes to has these values already.";
+                order.permit.check()?;
                 close(&forge, open.request.number, why).await?;
             }
             Ok(Delivered::AlreadySet { commit })
@@ -169,22 +168,28 @@ async fn prepare(
 }
 
 /// Has the one open change request from the branch say what it should, or opens it.
-async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, existed: bool) -> Result<Found, ForgeError> {
+async fn propose(
+    forge: &AnyForge,
+    order: &Order,
+    draft: &Draft,
+    existed: bool,
+) -> Result<Found, DeliveryError> {
     // No open change request comes from a branch that was not there.
     if (existed || order.retried)
         && let Some(open) = forge.find_open(&draft.head, &draft.base).await?
     {
-        return adopt(forge, open, draft).await;
+        return adopt(forge, order, open, draft).await;
     }
+    order.permit.check()?;
     fault::point("before-open");
     let opened = match forge.open(draft).await {
         Err(error) if error.is_conflict() || error.may_have_happened() => {
             match forge.find_open(&draft.head, &draft.base).await {
-                Ok(Some(open)) => adopt(forge, open, draft).await,
-                _ => Err(error),
+                Ok(Some(open)) => adopt(forge, order, open, draft).await,
+                _ => Err(error.into()),
             }
         }
-        other => other,
+        other => other.map_err(DeliveryError::from),
     };
     fault::point("after-open");
     opened
@@ -202,6 +207,10 @@ pub(crate) async fn close(forge: &AnyForge, number: u64, why: &str) -> Result<()
     Ok(())
 }
 
-async fn adopt(forge: &AnyForge, open: Found, draft: &Draft) -> Result<Found, ForgeError> {
-    if draft.is_said_by(&open) { Ok(open) } else { forge.update(open.request.number, draft).await }
+async fn adopt(forge: &AnyForge, order: &Order, open: Found, draft: &Draft) -> Result<Found, DeliveryError> {
+    if draft.is_said_by(&open) {
+        return Ok(open);
+    }
+    order.permit.check()?;
+    Ok(forge.update(open.request.number, draft).await?)
 }

@@ -53,7 +53,9 @@ pub enum DeliveryError {
         source: std::io::Error,
     },
     /// The leave to do it was taken back on the way.
-    #[error("stopped on the way: the pipeline was suspended, or wants it no more")]
+    #[error(
+        "stopped on the way: the pipeline was suspended or wants it no more, or another replica acts for it"
+    )]
     Revoked,
     /// Everything together took too long.
     #[error("the delivery did not end within {0:?}")]
