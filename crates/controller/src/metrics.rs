@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
 use crate::record::writer::Written;
+use crate::shard::ShardMetrics;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -74,6 +75,8 @@ pub struct Metrics {
     forge: Family<Call, Gauge>,
     budget: Family<Host, Gauge>,
     due: Gauge,
+    /// Of shards and replicas.
+    pub shards: ShardMetrics,
     begun: Instant,
     last_tick: AtomicU64,
     ready: AtomicBool,
@@ -118,6 +121,7 @@ impl Metrics {
             budget.clone(),
         );
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
+        let shards = ShardMetrics::new(&mut registry);
         Self {
             registry,
             turns,
@@ -133,6 +137,7 @@ impl Metrics {
             forge,
             budget,
             due,
+            shards,
             begun: Instant::now(),
             last_tick: AtomicU64::new(0),
             ready: AtomicBool::new(false),
@@ -155,6 +160,8 @@ impl Metrics {
             Written::Stands(_) => "ok",
             Written::Gone => "gone",
             Written::Failed(_) => "failed",
+            Written::Overtaken(_) => "overtaken",
+            Written::Withheld => return,
         };
         self.writes.get_or_create(&Write { kind: kind.into(), result }).inc();
     }
@@ -206,9 +213,9 @@ impl Metrics {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the hub has been read.
+    /// Whether the hub has been read, and the Leases.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        self.ready.load(Ordering::Relaxed) && self.shards.is_ready()
     }
 
     /// Whether the loop has turned lately.

@@ -45,6 +45,10 @@ impl Controller {
             "--hook-addr=0",
             "--log-encoding=console",
         ]);
+        // One that is killed and comes back would wait for its own Lease to run out.
+        if !self.extra.iter().any(|e| e.starts_with("--leader-elect")) {
+            command.arg("--leader-elect=false");
+        }
         command.args(["--watch-namespace", &self.namespace]);
         if !self.extra.iter().any(|e| e.starts_with("--poll-interval")) {
             command.arg("--poll-interval=500ms");

@@ -1,13 +1,21 @@
 //! INTAKE. Everything that can set the loop in motion, as one kind of value, so that the loop has
-//! one door.
+//! one door; and what it takes from each of the hub's watches.
+
+mod clusters;
+mod pipelines;
+mod promotions;
+mod unreadable;
 
 use std::fmt;
 
+use kube::api::ObjectMeta;
+use kube::{Resource, ResourceExt};
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::Done;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::record::writer::{StatusOf, Written};
+use crate::shard::{Standing, Turnover};
 use crate::watch::stream::Seen;
 
 /// Names a pipeline.
@@ -46,4 +54,30 @@ pub enum Input {
     Created(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
     /// A side effect has ended.
     Done(Box<Done>),
+    /// A shard comes or goes.
+    Shards(Turnover),
+    /// What the last holders of shards have left.
+    Standing(Box<Standing>),
+}
+
+/// The key of a pipeline.
+fn key_of(object: &Pipeline) -> PipelineKey {
+    named(object.meta())
+}
+
+/// The namespace and name that an object has.
+fn named(metadata: &ObjectMeta) -> PipelineKey {
+    let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+    PipelineKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() }
+}
+
+/// The key of a promotion's pipeline.
+fn pipeline_of(object: &Promotion) -> PipelineKey {
+    PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.spec.pipeline.clone() }
+}
+
+/// The version of an object as a number: later ones are greater (KEP-5504 says so of every API
+/// server). 0 where there is none.
+pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
