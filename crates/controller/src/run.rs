@@ -98,7 +98,7 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
 /// Runs the servers, where each is wanted, until one of them fails.
 async fn serve_all(
     (metrics_addr, health_addr): (Option<SocketAddr>, Option<SocketAddr>),
-    hook: Option<(HookOptions, Arc<Hook>)>,
+    hook: Option<(HookOptions, Hook)>,
     metrics: Arc<Metrics>,
 ) -> Result<(), RunError> {
     let numbers = async {
