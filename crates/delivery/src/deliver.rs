@@ -151,7 +151,7 @@ impl Delivery {
 
     /// What has gone out since the start.
     pub fn stats(&self) -> Stats {
-        self.0.counters.snapshot()
+        self.0.counters.snapshot(self.0.forges.budgets.purses())
     }
 }
 

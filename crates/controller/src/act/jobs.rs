@@ -501,7 +501,8 @@ fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
         ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => Some(soon),
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => Some(soon),
-            Retry::At(at) => Some(at.max(soon)),
+            // No fault of this promotion: it is as far ahead in the line as any other.
+            Retry::At(at) => Some(at),
             Retry::OnChange => None,
         },
     };

@@ -24,7 +24,7 @@ pub enum ForgeError {
     )]
     NoRepository { forge: String, repository: String },
 
-    #[error("{forge}: asks to call again after {until}")]
+    #[error("waiting for the budget at {forge} until {}", until.strftime("%H:%M:%S UTC"))]
     RateLimited { forge: String, until: Timestamp },
 
     #[error("{forge}: cannot be reached: {says}")]

@@ -4,6 +4,7 @@
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
+mod budget;
 mod error;
 mod gitea;
 mod github;
