@@ -11,9 +11,10 @@ use reqwest::{Client, Method, Url};
 use serde_json::Value;
 
 use super::budget::{Budget, Budgets, Purpose, Told};
+use super::github_app::Lent;
 use super::{ForgeError, Found, tls};
 use crate::address::Address;
-use crate::credentials::{Credentials, basic};
+use crate::credentials::{App, Credentials, basic};
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
 use crate::stats::Counters;
@@ -32,14 +33,15 @@ pub(crate) struct Shared {
     pub(crate) deadline: Duration,
     clients: Mutex<HashMap<String, Client>>,
     pub(crate) budgets: Budgets,
+    pub(super) lent: Lent,
     seen: Mutex<HashMap<String, (HeaderValue, Found)>>,
     ids: Mutex<HashMap<String, String>>,
 }
 
 impl Shared {
     pub(crate) fn new(counters: Arc<Counters>, deadline: Duration) -> Self {
-        let (clients, budgets, seen, ids) = Default::default();
-        Shared { counters, deadline: deadline.min(PATIENCE), clients, budgets, seen, ids }
+        let (clients, budgets, lent, seen, ids) = Default::default();
+        Shared { counters, deadline: deadline.min(PATIENCE), clients, budgets, lent, seen, ids }
     }
 }
 
@@ -115,7 +117,8 @@ impl ForgeHttp {
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let fingerprint = hex_hash(authorization.as_bytes())[..8].to_string();
+        let payer = credentials.app.as_ref().map_or(authorization, App::payer);
+        let fingerprint = hex_hash(payer.as_bytes())[..8].to_string();
         let budget = shared.budgets.of(&name, &fingerprint);
         // Nothing is begun that could not go on.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };

@@ -8,6 +8,7 @@ mod budget;
 mod error;
 mod gitea;
 mod github;
+pub(crate) mod github_app;
 mod gitlab;
 mod http;
 mod pages;
