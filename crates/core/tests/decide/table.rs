@@ -180,7 +180,7 @@ fn going_back_is_held_and_says_so_until_it_is_let_pass() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
     assert!(
-        sim.note("staging").contains("1.0.0 is older than 1.1.0, which staging runs"),
+        sim.note("staging").contains("1.0.0 is held: it is older than 1.1.0, which staging runs"),
         "{}",
         sim.note("staging")
     );
