@@ -54,8 +54,9 @@ struct Call {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Host {
+struct Purse {
     host: String,
+    credential: String,
 }
 
 /// All metrics, and what liveness and readiness are judged by.
@@ -73,7 +74,9 @@ pub struct Metrics {
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
-    budget: Family<Host, Gauge>,
+    budget: Family<Purse, Gauge>,
+    pause: Family<Purse, Gauge<f64, AtomicU64>>,
+    queue: Family<Purse, Gauge>,
     due: Gauge,
     /// Of shards and replicas.
     pub shards: ShardMetrics,
@@ -89,7 +92,7 @@ impl Metrics {
     /// All of them at zero, and those of delivery as it counts them.
     pub fn new(delivery: Delivery) -> Self {
         let mut registry = Registry::with_prefix("sluice");
-        let turns = Counter::default();
+        let (turns, due) = (Counter::default(), Gauge::default());
         let failures = Family::<Reason, Counter>::default();
         let phases = Family::<Phase, Counter>::default();
         let writes = Family::<Write, Counter>::default();
@@ -99,8 +102,7 @@ impl Metrics {
         let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
-        let budget = Family::<Host, Gauge>::default();
-        let due = Gauge::default();
+        let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
         registry.register("turns", "Turns of pipelines", turns.clone());
         registry.register(
             "promotion_failures",
@@ -120,9 +122,15 @@ impl Metrics {
             "Calls that a forge's host said it would still take",
             budget.clone(),
         );
+        registry.register(
+            "forge_pause_seconds",
+            "How long a forge is not called, since it asked",
+            pause.clone(),
+        );
+        registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
-        let shards = ShardMetrics::new(&mut registry);
         Self {
+            shards: ShardMetrics::new(&mut registry),
             registry,
             turns,
             failures,
@@ -136,8 +144,9 @@ impl Metrics {
             git,
             forge,
             budget,
+            pause,
+            queue,
             due,
-            shards,
             begun: Instant::now(),
             last_tick: AtomicU64::new(0),
             ready: AtomicBool::new(false),
@@ -197,8 +206,13 @@ impl Metrics {
         for ((forge, method, status), n) in &stats.forge_calls {
             self.forge.get_or_create(&Call { forge, method, status: *status }).set(*n as i64);
         }
-        for (host, left) in &stats.forge_budget {
-            self.budget.get_or_create(&Host { host: host.clone() }).set(*left as i64);
+        for purse in &stats.forge_budgets {
+            let of = Purse { host: purse.host.clone(), credential: purse.credential.clone() };
+            if let Some(left) = purse.left {
+                self.budget.get_or_create(&of).set(left as i64);
+            }
+            self.pause.get_or_create(&of).set(purse.pause.as_secs_f64());
+            self.queue.get_or_create(&of).set(purse.waiting as i64);
         }
     }
 

@@ -37,7 +37,7 @@ pub enum DeliveryError {
     Git(#[from] GitError),
     /// The forge.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Forge(ForgeError),
     /// The place that events are sent to.
     #[error(transparent)]
     Notification(#[from] NotificationError),
@@ -60,6 +60,15 @@ pub enum DeliveryError {
     /// Everything together took too long.
     #[error("the delivery did not end within {0:?}")]
     Timeout(Duration),
+}
+
+impl From<ForgeError> for DeliveryError {
+    fn from(error: ForgeError) -> Self {
+        match error {
+            ForgeError::Revoked => DeliveryError::Revoked,
+            error => DeliveryError::Forge(error),
+        }
+    }
 }
 
 impl DeliveryError {

@@ -31,5 +31,5 @@ pub use git::GitError;
 pub use notification::NotificationError;
 pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy, Target};
 pub use permit::{Permit, Term, since_boot};
-pub use stats::Stats;
+pub use stats::{Purse, Stats};
 pub use webhook::{Allowed, WebhookError};

@@ -107,8 +107,9 @@ impl Scene {
         for name in &names {
             releases::runs(self.place.leaf("dev"), &self.place.namespace, name, "1.1.0", true).await?;
         }
+        // Recorded, and begun a moment later: what hangs is fetched from git.
         for name in &names {
-            self.place.until_story(name, "prod", &["1.1.0 Promoting"]).await?;
+            self.place.until_story(name, "prod", &["1.1.0 Pending"]).await?;
         }
         let place = holders[0].strip_prefix("host-").and_then(|rest| rest.get(..1)).context("a host")?;
         Ok((names, holders[0].clone(), place.parse()?))
