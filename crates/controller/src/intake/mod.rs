@@ -76,6 +76,14 @@ fn pipeline_of(object: &Promotion) -> PipelineKey {
     PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.spec.pipeline.clone() }
 }
 
+/// Whether a list is of an earlier time than the one before it: the newest version in each, and that of
+/// the one before, which it replaces. So it is when a server was restored from a backup. Where it is only
+/// that the newest object was removed, what follows does no harm.
+fn went_back<'a>(newest: &mut u64, all: impl Iterator<Item = &'a ObjectMeta>) -> bool {
+    let now = all.map(version_of).max().unwrap_or(*newest);
+    std::mem::replace(newest, now) > now
+}
+
 /// The version of an object as a number: later ones are greater (KEP-5504 says so of every API
 /// server). 0 where there is none.
 pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
 
-use super::{PipelineKey, key_of, named, version_of};
+use super::{PipelineKey, key_of, named, version_of, went_back};
 use crate::engine::{Engine, Entry};
 use crate::record::writer::{StatusOf, spell};
 use crate::translate;
@@ -18,6 +18,9 @@ impl Engine {
                 let there: HashSet<PipelineKey> = objects.iter().map(key_of).collect();
                 let gone: Vec<_> = self.pipelines.keys().filter(|k| !there.contains(*k)).cloned().collect();
                 gone.iter().for_each(|key| self.forget(key));
+                if went_back(&mut self.newest.0, objects.iter().map(|o| &o.metadata)) {
+                    self.pipelines.values_mut().for_each(|entry| entry.version = 0);
+                }
                 objects.into_iter().for_each(|object| self.put_pipeline(object));
                 (self.listed.0, self.moved) = (true, true);
                 self.directory.complete();

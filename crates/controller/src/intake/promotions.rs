@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use sluice_api::promotion::Promotion as ApiPromotion;
 
-use super::{PipelineKey, named, pipeline_of, version_of};
+use super::{PipelineKey, named, pipeline_of, version_of, went_back};
 use crate::engine::{Engine, Record};
 use crate::record::writer::StatusOf;
 use crate::watch::stream::Seen;
@@ -24,6 +24,10 @@ impl Engine {
                     lost.extend((records.len() < before).then(|| key.clone()));
                 }
                 lost.iter().for_each(|key| self.touch(key));
+                if went_back(&mut self.newest.1, objects.iter().map(|o| &o.metadata)) {
+                    let records = self.promotions.values_mut().flat_map(BTreeMap::values_mut);
+                    records.for_each(|record| record.version = 0);
+                }
                 objects.into_iter().for_each(|object| self.put_promotion(object));
                 self.listed.1 = true;
             }
