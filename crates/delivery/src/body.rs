@@ -237,6 +237,7 @@ mod tests {
             reopen: false,
             permit: crate::order::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
+            values: crate::order::Values::Marked,
             credentials: crate::Credentials::default(),
         }
     }

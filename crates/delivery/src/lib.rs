@@ -28,6 +28,8 @@ pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
 pub use notification::NotificationError;
-pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy, Target};
+pub use order::{
+    About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy, Target, Values,
+};
 pub use stats::Stats;
 pub use webhook::{Allowed, WebhookError};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use sluice_core::Revision;
+use sluice_core::setters::{Place, Update};
 
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -38,6 +39,8 @@ pub struct Order {
     pub permit: Permit,
     /// How it is delivered.
     pub strategy: Strategy,
+    /// Which values a delivery to git sets.
+    pub values: Values,
     /// With which rights.
     pub credentials: Credentials,
 }
@@ -66,6 +69,21 @@ impl Default for Permit {
     fn default() -> Self {
         Permit(Arc::new(AtomicBool::new(true)))
     }
+}
+
+/// Which values a delivery to git sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Values {
+    /// Those with a marker.
+    #[default]
+    Marked,
+    /// Those of a list, in each of these targets, and no others.
+    Listed {
+        /// The list.
+        updates: Vec<Update>,
+        /// The targets.
+        places: Vec<Place>,
+    },
 }
 
 /// How a promotion is delivered.
@@ -220,7 +238,7 @@ pub enum Delivered {
         /// Which.
         commit: String,
     },
-    /// Nothing had to be done: every marked value is the revision's already.
+    /// Nothing had to be done: every value is the revision's already.
     AlreadySet {
         /// The commit at which that was seen.
         commit: String,

@@ -121,7 +121,7 @@ fn markers_in_many_files() {
     let mut set = 0;
     for case in cases() {
         let mut chance = Chance::of(case);
-        let drawn = draw::file(&chance.bytes(40));
+        let drawn = draw::file(&chance.bytes(32));
         let source = chance.one(VALUES);
         let edited = set_all(drawn.text().as_bytes(), &revision(source, "2.0"));
         let edited = edited.unwrap_or_else(|error| panic!("case {case}: {error}\n{}", drawn.text()));
@@ -140,7 +140,7 @@ fn fields_in_many_files() {
     let (mut set, mut aliases) = (0, 0);
     for case in cases() {
         let mut chance = Chance::of(case ^ 0x5eed);
-        let drawn = draw::file(&chance.bytes(40));
+        let drawn = draw::file(&chance.bytes(32));
         let source = chance.one(VALUES);
         let (text, revision) = (drawn.text(), revision(source, "2.0"));
         // Some of the values, each by the field that leads to it.
@@ -190,7 +190,7 @@ fn many_damaged_files_cause_no_panic() {
     let mut set = 0;
     for case in cases() {
         let mut chance = Chance::of(case ^ 0xdead);
-        let drawn = draw::file(&chance.bytes(30));
+        let drawn = draw::file(&chance.bytes(24));
         let whole = if chance.below(8) == 0 { chance.bytes(100) } else { drawn.text().into_bytes() };
         let file = damaged(&mut chance, whole);
         let revision = revision(chance.one(VALUES), "2.0");
@@ -223,5 +223,5 @@ fn many_damaged_files_cause_no_panic() {
             Err(error) => assert!(error.reason() != "ChangedTooMuch", "{}", says(&error)),
         }
     }
-    assert!(set > cases().count() / 4, "only {set} could be set: too much damage to prove anything");
+    assert!(set > cases().count() / 8, "only {set} could be set: too much damage to prove anything");
 }
