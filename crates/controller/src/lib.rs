@@ -18,4 +18,4 @@ pub mod watch;
 
 pub use options::Options;
 pub use run::{RunError, run};
-pub use sluice_delivery::Allowed;
+pub use sluice_delivery::{Allowed, DEFAULT_AUTHOR};

@@ -22,7 +22,7 @@ mod webhook;
 
 pub use address::AddressError;
 pub use credentials::Credentials;
-pub use deliver::{Delivery, Options};
+pub use deliver::{DEFAULT_AUTHOR, Delivery, Options};
 pub use edit::EditError;
 pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
