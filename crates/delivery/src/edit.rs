@@ -67,7 +67,7 @@ pub(crate) async fn edit(
                 let (repository, branch) = (repository.clone(), branch.to_string());
                 DeliveryError::Edit(EditError::Update { repository, branch, error: Box::new(error) })
             };
-            let plan = Plan::new(updates, places).map_err(wrong)?;
+            let plan = Plan::new(updates, places, order.target.as_deref()).map_err(wrong)?;
             let listing = cache.list(git, access, commit).await?;
             let selected = plan.select(&listing.paths()).map_err(wrong)?;
             let found = cache.read(git, access, counters, listing.only(&selected)).await?;

@@ -31,5 +31,5 @@ pub use notification::NotificationError;
 pub use order::{
     About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy, Target, Values,
 };
-pub use stats::Stats;
+pub use stats::{Purse, Stats};
 pub use webhook::{Allowed, WebhookError};

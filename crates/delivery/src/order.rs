@@ -81,7 +81,7 @@ pub enum Values {
     Listed {
         /// The list.
         updates: Vec<Update>,
-        /// The targets.
+        /// All targets of the environment.
         places: Vec<Place>,
     },
 }

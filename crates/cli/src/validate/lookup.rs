@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use serde::Serialize;
 use sluice_api::Pipeline;
-use sluice_api::pipeline::Environment;
+use sluice_api::pipeline::{self as api, Environment, Per};
 use sluice_core::setters::{self, Choice, Edited, Place, Plan, SetError, Update, UpdateError, Wanted};
 use sluice_core::{Facet, FacetKey, Revision};
 
@@ -81,9 +81,16 @@ fn one(
             if open {
                 facets.push(guess(pipeline, Facet::Tag));
             }
-            match set(pipeline, environment, strategy.updates(), files, (facets, open), asked) {
-                Ok(values) => looked.values = values,
-                Err(why) => looked.error = Some(why),
+            let alone = strategy.pull_request.as_ref().is_some_and(|s| s.per == Per::Target);
+            let names = if alone { environment.target_names() } else { Vec::new() };
+            let targets: Vec<Option<&str>> =
+                if alone { names.iter().map(|name| Some(name.as_str())).collect() } else { vec![None] };
+            for target in targets {
+                let destination = Destination { pipeline, environment, target };
+                match destination.set(strategy.updates(), files, (facets.clone(), open), asked) {
+                    Ok(values) => looked.values.extend(values),
+                    Err(why) => looked.error = looked.error.take().or(Some(why)),
+                }
             }
         }
     }
@@ -138,33 +145,103 @@ fn revision(facets: &[FacetKey], asked: &[(Option<Facet>, String)]) -> Option<Re
     Revision::new(all)
 }
 
-fn set(
-    pipeline: &Pipeline,
-    environment: &Environment,
-    updates: &[sluice_api::pipeline::Update],
-    files: &[File],
-    (mut facets, open): (Vec<FacetKey>, bool),
-    asked: &[(Option<Facet>, String)],
-) -> Result<Vec<Set>, Why> {
-    let mut guessed = open;
-    loop {
-        let Some(revision) = revision(&facets, asked) else { return Ok(Vec::new()) };
-        let done = match updates.is_empty() {
-            true => marked(pipeline, environment, files, &revision),
-            false => listed(environment, updates, files, &revision),
-        };
-        // Where only the clusters know what is tracked, what is asked for is taken for it.
-        match done {
-            Err(UpdateError::Set(SetError::UnknownFacet { choice, .. })) if open && facets.len() < 64 => {
-                if std::mem::take(&mut guessed) {
-                    facets.clear();
+/// Where a promotion goes.
+struct Destination<'a> {
+    pipeline: &'a Pipeline,
+    environment: &'a Environment,
+    /// The one target, where each is promoted into by itself.
+    target: Option<&'a str>,
+}
+
+impl Destination<'_> {
+    fn set(
+        &self,
+        updates: &[api::Update],
+        files: &[File],
+        (mut facets, open): (Vec<FacetKey>, bool),
+        asked: &[(Option<Facet>, String)],
+    ) -> Result<Vec<Set>, Why> {
+        let mut guessed = open;
+        loop {
+            let Some(revision) = revision(&facets, asked) else { return Ok(Vec::new()) };
+            let done = match updates.is_empty() {
+                true => self.marked(files, &revision),
+                false => self.listed(updates, files, &revision),
+            };
+            // Where only the clusters know what is tracked, what is asked for is taken for it.
+            match done {
+                Err(UpdateError::Set(SetError::UnknownFacet { choice, .. })) if open && facets.len() < 64 => {
+                    if std::mem::take(&mut guessed) {
+                        facets.clear();
+                    }
+                    facets.push(wanted(self.pipeline, choice));
                 }
-                facets.push(wanted(pipeline, choice));
+                Err(error) => return Err(Why { reason: error.reason(), message: error.to_string() }),
+                Ok(values) if values.is_empty() => return Err(self.no_marker()),
+                Ok(values) => return Ok(values),
             }
-            Err(error) => return Err(Why { reason: error.reason(), message: error.to_string() }),
-            Ok(values) if values.is_empty() => return Err(no_marker(pipeline, environment)),
-            Ok(values) => return Ok(values),
         }
+    }
+
+    fn no_marker(&self) -> Why {
+        let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
+        let target = self.target.map(|target| format!(", \"target\": \"{target}\"")).unwrap_or_default();
+        let message = format!(
+            "no file has the marker {{\"{}\": \"{namespace}:{name}:{}\"{target}}}: add # and that behind the value \
+             to set, in a .yaml or .yml file, or name the value in the strategy's update",
+            setters::NEEDLE,
+            self.environment.name
+        );
+        Why { reason: "NoMarker", message }
+    }
+
+    fn marked(&self, files: &[File], revision: &Revision) -> Result<Vec<Set>, UpdateError> {
+        let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
+        let wanted = Wanted {
+            namespace: &namespace,
+            pipeline: &name,
+            environment: &self.environment.name,
+            target: self.target,
+            revision,
+        };
+        let mut values = Vec::new();
+        for file in files {
+            let edited = setters::set(&file.path, &file.bytes, &wanted)?;
+            values.extend(edited.into_iter().flat_map(|edited| sets(file, edited)));
+        }
+        Ok(values)
+    }
+
+    fn listed(
+        &self,
+        updates: &[api::Update],
+        files: &[File],
+        revision: &Revision,
+    ) -> Result<Vec<Set>, UpdateError> {
+        let update = |u: &api::Update| Update {
+            path: u.path.clone(),
+            kind: u.kind.clone(),
+            name: u.name.clone(),
+            field: u.field.clone(),
+            value: u.value.clone(),
+            workload: u.workload.clone(),
+        };
+        let targets = self.environment.targets.iter().zip(self.environment.target_names());
+        let place = |(target, name): (&api::Target, String)| Place {
+            environment: self.environment.name.clone(),
+            target: name,
+            cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
+            namespace: target.namespace.clone(),
+        };
+        let updates: Vec<Update> = updates.iter().map(update).collect();
+        let places: Vec<Place> = targets.map(place).collect();
+        let plan = Plan::new(&updates, &places, self.target)?;
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        let selected: Vec<&File> = plan.select(&paths)?.into_iter().map(|at| &files[at]).collect();
+        let read: Vec<(&str, &[u8])> = selected.iter().map(|file| (&*file.path, &*file.bytes)).collect();
+        let done = plan.set(&read, revision)?;
+        let set = selected.into_iter().zip(done).filter_map(|(file, edited)| Some((file, edited?)));
+        Ok(set.flat_map(|(file, edited)| sets(file, edited)).collect())
     }
 }
 
@@ -175,69 +252,6 @@ fn wanted(pipeline: &Pipeline, choice: Choice) -> FacetKey {
         (key.kind, key.name) = (kind.into(), name.into());
     }
     key
-}
-
-fn no_marker(pipeline: &Pipeline, environment: &Environment) -> Why {
-    let name =
-        format!("{}:{}:{}", pipeline.namespace().unwrap_or_default(), pipeline.name_any(), environment.name);
-    let message = format!(
-        "no file has the marker {{\"{}\": \"{name}\"}}: add # and that behind the value to set, in a .yaml or \
-         .yml file, or name the value in the strategy's update",
-        setters::NEEDLE
-    );
-    Why { reason: "NoMarker", message }
-}
-
-fn marked(
-    pipeline: &Pipeline,
-    environment: &Environment,
-    files: &[File],
-    revision: &Revision,
-) -> Result<Vec<Set>, UpdateError> {
-    let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
-    let wanted = Wanted {
-        namespace: &namespace,
-        pipeline: &name,
-        environment: &environment.name,
-        target: None,
-        revision,
-    };
-    let mut values = Vec::new();
-    for file in files {
-        values
-            .extend(setters::set(&file.path, &file.bytes, &wanted)?.into_iter().flat_map(|e| sets(file, e)));
-    }
-    Ok(values)
-}
-
-fn listed(
-    environment: &Environment,
-    updates: &[sluice_api::pipeline::Update],
-    files: &[File],
-    revision: &Revision,
-) -> Result<Vec<Set>, UpdateError> {
-    let update = |u: &sluice_api::pipeline::Update| Update {
-        path: u.path.clone(),
-        kind: u.kind.clone(),
-        name: u.name.clone(),
-        field: u.field.clone(),
-        value: u.value.clone(),
-        workload: u.workload.clone(),
-    };
-    let places = environment.targets.iter().zip(environment.target_names()).map(|(target, name)| Place {
-        environment: environment.name.clone(),
-        target: name,
-        cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
-        namespace: target.namespace.clone(),
-    });
-    let updates: Vec<Update> = updates.iter().map(update).collect();
-    let plan = Plan::new(&updates, &places.collect::<Vec<_>>())?;
-    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    let selected: Vec<&File> = plan.select(&paths)?.into_iter().map(|at| &files[at]).collect();
-    let read: Vec<(&str, &[u8])> = selected.iter().map(|file| (&*file.path, &*file.bytes)).collect();
-    let done = plan.set(&read, revision)?;
-    let set = selected.into_iter().zip(done).filter_map(|(file, edited)| Some((file, edited?)));
-    Ok(set.flat_map(|(file, edited)| sets(file, edited)).collect())
 }
 
 fn sets(file: &File, edited: Edited) -> Vec<Set> {

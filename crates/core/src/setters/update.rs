@@ -99,15 +99,29 @@ const OPTIONS: MatchOptions = MatchOptions {
 const NAMED: usize = 6;
 
 impl Plan {
-    /// The values to set in these targets of one environment.
+    /// The values to set in the targets of one environment: in these places all, or in that of one
+    /// target alone.
     ///
     /// # Errors
-    /// When an entry cannot be understood, or a placeholder has no value for a target.
-    pub fn new(updates: &[Update], places: &[Place]) -> Result<Plan, UpdateError> {
+    /// When an entry cannot be understood, a placeholder has no value for a target, or what is meant for
+    /// a target alone is also another's.
+    pub fn new(updates: &[Update], places: &[Place], alone: Option<&str>) -> Result<Plan, UpdateError> {
         let mut entries: Vec<Entry> = Vec::new();
+        let is_wanted = |place: &&Place| alone.is_none_or(|alone| alone == place.target);
         for (number, update) in updates.iter().enumerate() {
-            for place in places {
+            for place in places.iter().filter(is_wanted) {
                 let entry = Entry::new(number, update, place)?;
+                let mut others = places.iter().filter(|other| !is_wanted(other));
+                if let Some(other) =
+                    others.find(|other| Entry::new(number, update, other).as_ref() == Ok(&entry))
+                {
+                    let problem = format!(
+                        "it comes out the same for the targets {} and {}, and each target is promoted into by \
+                         itself: use {{target}}, or another placeholder that tells them apart",
+                        place.target, other.target
+                    );
+                    return Err(UpdateError::BadEntry { number, field: "path", problem });
+                }
                 // Targets that a path does not tell apart share the value.
                 if !entries.contains(&entry) {
                     entries.push(entry);

@@ -27,7 +27,7 @@ fn places() -> Vec<Place> {
 
 /// What becomes of all files, those that are not touched included.
 fn updated(files: &[(&str, &str)], updates: &[Update]) -> Result<Vec<String>, UpdateError> {
-    let plan = Plan::new(updates, &places())?;
+    let plan = Plan::new(updates, &places(), None)?;
     let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
     let selected = plan.select(&paths)?;
     let read: Vec<(&str, &str)> = selected.iter().map(|at| files[*at]).collect();
@@ -69,7 +69,7 @@ fn the_one_value_that_is_meant_is_set() {
 #[test]
 fn a_value_that_is_right_already_is_a_success() {
     let text = RELEASE.replace("6.1.5", "6.1.8");
-    let plan = Plan::new(&[entry("a.yaml", "", "spec.chart.spec.version")], &places()).unwrap();
+    let plan = Plan::new(&[entry("a.yaml", "", "spec.chart.spec.version")], &places(), None).unwrap();
     let done = plan.set(&[("a.yaml", &text)], &revision(&[("HelmRelease/podinfo:chart", "6.1.8")])).unwrap();
     let edited = done[0].as_ref().unwrap();
     assert_eq!((&edited.text, edited.values.len()), (&text, 1));
@@ -89,8 +89,11 @@ fn placeholders_mean_each_target() {
     let done = updated(&files, &[entry("{namespace}/{target}.yaml", "", "v")]);
     assert_eq!(done, Ok(["v: 6.1.8", "v: 6.1.8", "v: 1.0"].map(String::from).to_vec()));
     // What stands for a placeholder is no pattern.
-    let plan =
-        Plan::new(&[entry("{target}.yaml", "", "v")], &[Place { target: "[a]*".into(), ..Place::default() }]);
+    let plan = Plan::new(
+        &[entry("{target}.yaml", "", "v")],
+        &[Place { target: "[a]*".into(), ..Place::default() }],
+        None,
+    );
     assert_eq!(plan.unwrap().select(&["a.yaml", "[a]*.yaml"]).unwrap().into_iter().collect::<Vec<_>>(), [1]);
 }
 
@@ -199,9 +202,22 @@ fn two_entries_may_mean_one_value_if_they_agree() {
             Update { value: Some("chart".into()), ..two[1].clone() },
         ],
         &places(),
+        None,
     );
     let both = revision(&[("HelmRelease/a:chart", "2.0.0"), ("HelmRelease/a:app", "1.0.0")]);
     let error = plan.unwrap().set(&files, &both).unwrap_err();
     assert_eq!(error.reason(), "Contradiction");
     assert!(error.to_string().contains(r#"["1.0.0", "2.0.0"]"#), "{error}");
+}
+
+#[test]
+fn a_target_that_is_promoted_into_by_itself_shares_nothing() {
+    let set = |path: &str, target: &str| {
+        let plan = Plan::new(&[entry(path, "", "v")], &places(), Some(target))?;
+        plan.select(&["eu.yaml", "us.yaml"]).map(|selected| selected.into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!((set("{target}.yaml", "eu"), set("{target}.yaml", "us")), (Ok(vec![0]), Ok(vec![1])));
+    let error = set("*.yaml", "us").unwrap_err();
+    assert_eq!(error.reason(), "BadUpdate");
+    assert!(error.to_string().contains("the same for the targets us and eu"), "{error}");
 }

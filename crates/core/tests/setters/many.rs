@@ -81,7 +81,7 @@ fn update(field: String, kind: Kind) -> Update {
 }
 
 fn set_listed(bytes: &[u8], updates: &[Update], revision: &Revision) -> Result<Option<Edited>, UpdateError> {
-    let plan = Plan::new(updates, &[Place::default()])?;
+    let plan = Plan::new(updates, &[Place::default()], None)?;
     plan.set(&[("file.yaml", bytes)], revision).map(|mut edited| edited.remove(0))
 }
 
