@@ -36,7 +36,7 @@ demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "de
 
 .PHONY: test
 test: ## Run every test, on real servers
-	@.ci/need rust git cc sshd servers
+	@.ci/need rust git cc sshd gpg servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'building the forge' $(servers) forge >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null

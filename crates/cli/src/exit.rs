@@ -20,6 +20,10 @@ pub enum Exit {
     Cluster = 4,
     /// 5: the promotion exists, but is not where the command can do anything with it.
     Refused = 5,
+    /// 6: `validate`: a Pipeline is not valid.
+    Invalid = 6,
+    /// 7: `validate`: the Pipelines are valid, and values in the checkout could not be set.
+    Unset = 7,
 }
 
 impl From<Exit> for ExitCode {

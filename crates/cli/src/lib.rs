@@ -17,6 +17,7 @@ mod server;
 mod sign;
 mod suggest;
 mod table;
+mod validate;
 mod version;
 
 use std::io::{BufWriter, Write};
@@ -35,6 +36,8 @@ pub enum Command {
     Approve(approve::Approve),
     /// Try a promotion again that failed or was rejected
     Retry(retry::Retry),
+    /// Judge Pipelines without a cluster, and show what they would set in a checkout
+    Validate(validate::Validate),
     /// Print what others need to work with Sluice, ready to commit
     Export(export::Export),
     /// Print the custom resource definitions
@@ -82,6 +85,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Get(args) => get::run(args, io).await,
         Command::Approve(args) => approve::run(args, io).await,
         Command::Retry(args) => retry::run(args, io).await,
+        Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),
         Command::Completion(args) => completion::run(args, (program.cli)(), io),

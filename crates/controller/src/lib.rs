@@ -20,4 +20,4 @@ pub mod watch;
 pub use options::Options;
 pub use run::{RunError, run};
 pub use shard::{Election, Pace};
-pub use sluice_delivery::Allowed;
+pub use sluice_delivery::{Allowed, DEFAULT_AUTHOR};

@@ -31,6 +31,8 @@ pub struct Options {
     pub history_limit: usize,
     /// How long one delivery may take.
     pub delivery_timeout: Duration,
+    /// Who makes commits, as `Name <address>`.
+    pub git_author: String,
     /// Where the events of the notification strategy are sent to, beside the cluster's own events.
     pub events_addr: Option<String>,
     /// How replicas share the pipelines; `None` where this is the only one, and has all.

@@ -50,6 +50,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) -> Result<(), RunError> {
     let delivery = Delivery::new(sluice_delivery::Options {
         deadline: options.delivery_timeout,
+        author: options.git_author.clone(),
         events_addr: options.events_addr.clone(),
         webhooks: options.webhooks,
         ..sluice_delivery::Options::new(options.cache_dir.clone())

@@ -1,8 +1,6 @@
 //! From the kinds of the API to the values that `core` decides on, with every default filled in,
 //! and back.
 
-use std::collections::BTreeSet;
-
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
@@ -24,7 +22,7 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
     let spec = &object.spec;
     let environments = spec.environments.iter().enumerate().map(|(at, environment)| Environment {
         name: environment.name.clone(),
-        targets: target_names(&environment.targets),
+        targets: environment.target_names(),
         after: spec.after(at).into_iter().map(String::from).collect(),
         policy: spec.policy(environment).map(policy),
         alone: None,
@@ -38,27 +36,6 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
         tracks: spec.tracks.iter().filter_map(|t| t.parse().ok()).collect(),
         environments: environments.collect(),
     }
-}
-
-/// The names of an environment's targets: as given, or made from cluster and namespace.
-pub fn target_names(targets: &[Target]) -> Vec<String> {
-    let mut taken = BTreeSet::new();
-    let mut names = Vec::new();
-    for target in targets {
-        let made = || match &target.cluster_ref {
-            Some(cluster) => format!("{}-{}", cluster.name, target.namespace),
-            None => target.namespace.clone(),
-        };
-        let base = target.name.clone().unwrap_or_else(made);
-        let mut name = base.clone();
-        let mut n = 2;
-        while !taken.insert(name.clone()) {
-            name = format!("{base}-{n}");
-            n += 1;
-        }
-        names.push(name);
-    }
-    names
 }
 
 /// The cluster of a target.

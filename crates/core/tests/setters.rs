@@ -6,6 +6,7 @@
 
 mod setters {
     pub mod draw;
+    mod many;
 }
 
 use std::collections::BTreeMap;

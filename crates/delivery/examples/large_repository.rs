@@ -60,6 +60,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         reopen: false,
         permit: Permit::default(),
         strategy: Strategy::Commit { url: repo.url().into(), branch: "main".into() },
+        values: Default::default(),
         credentials: Credentials {
             username: Some(GitServer::USER.into()),
             password: Some(GitServer::PASSWORD.into()),

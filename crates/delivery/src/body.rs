@@ -240,6 +240,7 @@ mod tests {
             reopen: false,
             permit: crate::permit::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
+            values: crate::order::Values::Marked,
             credentials: crate::Credentials::default(),
         }
     }

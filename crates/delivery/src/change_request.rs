@@ -147,13 +147,11 @@ async fn prepare(
         let fetched = cache.fetch(&inner.git, access, &inner.counters, base, Some(branch)).await?;
         let existed = fetched.head.is_some();
         let on = &fetched.base.id;
-        let marked = cache.scan(&inner.git, access, &inner.counters, on, &order.key()).await?;
-        let edit = edit(order, &repository, base, marked)?;
+        let edit = edit(inner, order, access, cache, (base, on)).await?;
         if edit.files.is_empty() {
             return Ok(Head::Needless { base: fetched.base.id, existed });
         }
         let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
-        let commit = cache.commit(&inner.git, access, on, &edit.files, &text).await?;
         let draft = Draft {
             head: branch.into(),
             base: base.into(),
@@ -162,11 +160,14 @@ async fn prepare(
         };
         if let Some(head) = &fetched.head {
             // The message names the promotion, and what its files held before. A base that has moved
-            // elsewhere is no reason to push again, and to have it reviewed again.
-            if head.id == commit || head.message.trim() == text.message.trim() {
+            // elsewhere is no reason to push again, and to have it reviewed again; one that lacks its
+            // signature is.
+            let is_signed = head.signed || !access.signs();
+            if is_signed && head.message.trim() == text.message.trim() {
                 return Ok(Head::Ready { commit: head.id.clone(), existed, found: true, draft });
             }
         }
+        let commit = cache.commit(&inner.git, access, on, &edit.files, &text).await?;
         order.permit.check()?;
         fault::point("before-push");
         let lease = Lease::Seen(fetched.head.as_ref().map(|h| h.id.as_str()));

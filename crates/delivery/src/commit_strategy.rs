@@ -52,8 +52,7 @@ async fn commit(
             }
             search = false;
         }
-        let marked = cache.scan(&inner.git, access, &inner.counters, &base.id, &order.key()).await?;
-        let edit = edit(order, &repository, branch, marked)?;
+        let edit = edit(inner, order, access, cache, (branch, &base.id)).await?;
         if edit.files.is_empty() && base.carries(&order.promotion) {
             // A push of ours got there after all, while we were at it.
             return Ok(Delivered::Committed { commit: base.id });

@@ -24,6 +24,10 @@ pub struct Credentials {
     pub identity: Option<Vec<u8>>,
     /// The keys of SSH servers, in OpenSSH's format.
     pub known_hosts: Option<Vec<u8>>,
+    /// The private key that commits are signed with, OpenSSH's or OpenPGP's; without it they are not.
+    pub signing_key: Option<Vec<u8>>,
+    /// What unlocks that key.
+    pub signing_passphrase: Option<String>,
     /// For webhooks: the token byte by byte, with which the body is signed.
     pub hmac_key: Option<Vec<u8>>,
     /// For webhooks: further headers, a map in YAML.
@@ -87,6 +91,8 @@ impl Credentials {
             ca_file: bytes("caFile").or_else(|| bytes("ca.crt")),
             identity: bytes("identity"),
             known_hosts: bytes("known_hosts"),
+            signing_key: bytes("signingKey"),
+            signing_passphrase: text("signingPassphrase"),
             hmac_key: bytes("token"),
             headers: bytes("headers"),
             address: text("address"),
@@ -127,7 +133,7 @@ impl Credentials {
 
     /// Takes everything secret out of a text that came from elsewhere.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let plain = [self.password.clone(), self.token.clone()];
+        let plain = [self.password.clone(), self.token.clone(), self.signing_passphrase.clone()];
         let mut secrets: Vec<String> = plain.into_iter().flatten().filter(|s| !s.is_empty()).collect();
         let users =
             [self.username.as_deref().unwrap_or(ANY_USER), "", "oauth2", "x-token-auth", BITBUCKET_USER];
@@ -171,6 +177,8 @@ impl fmt::Debug for Credentials {
             .field("ca_file", &has(self.ca_file.is_some()))
             .field("identity", &has(self.identity.is_some()))
             .field("known_hosts", &has(self.known_hosts.is_some()))
+            .field("signing_key", &has(self.signing_key.is_some()))
+            .field("signing_passphrase", &has(self.signing_passphrase.is_some()))
             .field("hmac_key", &has(self.hmac_key.is_some()))
             .field("headers", &has(self.headers.is_some()))
             .field("address", &has(self.address.is_some()))

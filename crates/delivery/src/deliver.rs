@@ -20,6 +20,9 @@ use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
 use crate::{body, change_request, commit_strategy, notification, webhook};
 
+/// Who makes commits where nobody says so.
+pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
+
 /// How deliveries work.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -45,7 +48,7 @@ impl Options {
         Options {
             cache_dir: cache_dir.into(),
             deadline: Duration::from_secs(120),
-            author: "Sluice <sluice@localhost>".into(),
+            author: DEFAULT_AUTHOR.into(),
             processes: 8,
             allow_file: false,
             webhooks: Allowed::default(),

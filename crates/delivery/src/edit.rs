@@ -1,9 +1,11 @@
-//! From marked files to changed ones: which values are set, and why none could be.
+//! From the files of a commit to changed ones: which values are set, and why none could be.
 
-use sluice_core::setters::{self, SetError, SetValue, Wanted};
+use sluice_core::setters::{self, Edited, Plan, SetError, SetValue, UpdateError, Wanted};
 
-use crate::git::{ChangedFile, MarkedFile, hex_hash};
-use crate::order::Order;
+use crate::deliver::Inner;
+use crate::error::DeliveryError;
+use crate::git::{Access, Cache, ChangedFile, ReadFile, hex_hash};
+use crate::order::{Order, Values};
 
 /// Why the files cannot be set.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,9 @@ pub enum EditError {
 
     #[error(transparent)]
     Set(#[from] SetError),
+
+    #[error("{repository} at {branch}: {error}")]
+    Update { repository: String, branch: String, error: Box<UpdateError> },
 }
 
 impl EditError {
@@ -25,6 +30,7 @@ impl EditError {
         match self {
             EditError::NoMarker { .. } => "NoMarker",
             EditError::Set(e) => e.reason(),
+            EditError::Update { error, .. } => error.reason(),
         }
     }
 }
@@ -41,13 +47,42 @@ pub(crate) struct Edit {
     pub(crate) onto: String,
 }
 
-/// Sets every marker for the order in these files.
-pub(crate) fn edit(
+/// Sets what the order wants in the files of a commit of a branch.
+pub(crate) async fn edit(
+    inner: &Inner,
     order: &Order,
-    repository: &str,
-    branch: &str,
-    found: Vec<MarkedFile>,
-) -> Result<Edit, EditError> {
+    access: &Access,
+    cache: &mut Cache,
+    (branch, commit): (&str, &str),
+) -> Result<Edit, DeliveryError> {
+    let (git, counters) = (&inner.git, &*inner.counters);
+    let repository = &access.address.text;
+    let done = match &order.values {
+        Values::Marked => {
+            let found = cache.scan(git, access, counters, commit, &order.key()).await?;
+            set_marked(order, found)?
+        }
+        Values::Listed { updates, places } => {
+            let wrong = |error| {
+                let (repository, branch) = (repository.clone(), branch.to_string());
+                DeliveryError::Edit(EditError::Update { repository, branch, error: Box::new(error) })
+            };
+            let plan = Plan::new(updates, places, order.target.as_deref()).map_err(wrong)?;
+            let listing = cache.list(git, access, commit).await?;
+            let selected = plan.select(&listing.paths()).map_err(wrong)?;
+            let found = cache.read(git, access, counters, listing.only(&selected)).await?;
+            set_listed(order, &plan, found).map_err(wrong)?
+        }
+    };
+    if done.is_empty() {
+        let (repository, branch) = (repository.clone(), branch.to_string());
+        return Err(EditError::NoMarker { repository, branch, marker: order.marker() }.into());
+    }
+    Ok(Edit::of(done))
+}
+
+/// Sets every marker for the order in these files.
+fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, Edited)>, EditError> {
     let wanted = Wanted {
         namespace: &order.namespace,
         pipeline: &order.pipeline,
@@ -55,24 +90,36 @@ pub(crate) fn edit(
         target: order.target.as_deref(),
         revision: &order.revision,
     };
-    let mut edit = Edit::default();
-    let mut before = Vec::new();
-    let mut marked = false;
-    for file in found {
-        let path = String::from_utf8_lossy(&file.path).into_owned();
-        let Some(edited) = setters::set(&path, &file.bytes, &wanted)? else { continue };
-        marked = true;
-        if edited.text.as_bytes() != file.bytes {
+    let set = |file: ReadFile| {
+        let edited = setters::set(&file.path_text(), &file.bytes, &wanted);
+        edited.map(|edited| edited.map(|edited| (file, edited))).transpose()
+    };
+    found.into_iter().filter_map(set).collect::<Result<_, _>>().map_err(EditError::Set)
+}
+
+/// Sets what a list means in these files.
+fn set_listed(
+    order: &Order,
+    plan: &Plan,
+    found: Vec<ReadFile>,
+) -> Result<Vec<(ReadFile, Edited)>, UpdateError> {
+    let files: Vec<_> = found.iter().map(|file| (file.path_text(), &file.bytes)).collect();
+    let edited = plan.set(&files, &order.revision)?;
+    Ok(found.into_iter().zip(edited).filter_map(|(file, edited)| Some((file, edited?))).collect())
+}
+
+impl Edit {
+    fn of(done: Vec<(ReadFile, Edited)>) -> Edit {
+        let mut edit = Edit::default();
+        let mut before = Vec::new();
+        for (file, edited) in done.into_iter().filter(|(file, edited)| edited.text.as_bytes() != file.bytes) {
+            let path = file.path_text();
             let changed = edited.values.into_iter().filter(|v| v.old != v.new);
             edit.values.extend(changed.map(|v| (path.clone(), v)));
             before.extend([file.path.as_slice(), b"\0", &file.bytes, b"\0"].concat());
             edit.files.push(ChangedFile { path: file.path, mode: file.mode, text: edited.text });
         }
+        edit.onto = hex_hash(&before)[..16].into();
+        edit
     }
-    if !marked {
-        let (repository, branch) = (repository.to_string(), branch.to_string());
-        return Err(EditError::NoMarker { repository, branch, marker: order.marker() });
-    }
-    edit.onto = hex_hash(&before)[..16].into();
-    Ok(edit)
 }

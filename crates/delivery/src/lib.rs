@@ -23,13 +23,13 @@ mod webhook;
 
 pub use address::AddressError;
 pub use credentials::Credentials;
-pub use deliver::{Delivery, Options};
+pub use deliver::{DEFAULT_AUTHOR, Delivery, Options};
 pub use edit::EditError;
 pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
 pub use notification::NotificationError;
-pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy, Target};
+pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy, Target, Values};
 pub use permit::{Permit, Term, since_boot};
 pub use stats::{Purse, Stats};
 pub use webhook::{Allowed, WebhookError};

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use sluice_core::Revision;
+use sluice_core::setters::{Place, Update};
 
 use crate::credentials::Credentials;
 use crate::permit::Permit;
@@ -35,8 +36,25 @@ pub struct Order {
     pub permit: Permit,
     /// How it is delivered.
     pub strategy: Strategy,
+    /// Which values a delivery to git sets.
+    pub values: Values,
     /// With which rights.
     pub credentials: Credentials,
+}
+
+/// Which values a delivery to git sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Values {
+    /// Those with a marker.
+    #[default]
+    Marked,
+    /// Those of a list, in each of these targets, and no others.
+    Listed {
+        /// The list.
+        updates: Vec<Update>,
+        /// All targets of the environment.
+        places: Vec<Place>,
+    },
 }
 
 /// How a promotion is delivered.
@@ -191,7 +209,7 @@ pub enum Delivered {
         /// Which.
         commit: String,
     },
-    /// Nothing had to be done: every marked value is the revision's already.
+    /// Nothing had to be done: every value is the revision's already.
     AlreadySet {
         /// The commit at which that was seen.
         commit: String,

@@ -60,6 +60,9 @@ pub struct Flags {
     /// How many ended promotions of each environment to keep; what is needed to roll back stays anyway
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     history_limit: usize,
+    /// Who makes commits. Forges show a signature as verified for the owner of this address
+    #[arg(long, value_name = "NAME <ADDRESS>", default_value = sluice_controller::DEFAULT_AUTHOR)]
+    git_author: String,
     /// How long one delivery may take
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
@@ -217,6 +220,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         poll_interval: flags.poll_interval,
         history_limit: flags.history_limit,
         delivery_timeout: flags.delivery_timeout,
+        git_author: flags.git_author,
         events_addr: flags.events_addr,
         election,
         webhooks: Allowed {

@@ -61,15 +61,15 @@ fn blocks(page: &str) -> impl Iterator<Item = &str> {
 #[tokio::test]
 async fn what_the_pages_of_the_strategies_show_is_accepted() -> Result<()> {
     let shared = shared().await?;
-    for name in ["notification", "webhook"] {
-        let page = std::fs::read_to_string(folder(&format!("docs/strategies/{name}.md")))?;
+    for name in ["strategies/commit", "strategies/notification", "strategies/webhook", "setting-values"] {
+        let page = std::fs::read_to_string(folder(&format!("docs/{name}.md")))?;
         let mut applied = 0;
         for block in blocks(&page) {
             shared.hub.namespace("apps").await?;
             shared.hub.apply_yaml(block).await.with_context(|| format!("{name}: {block}"))?;
             applied += 1;
         }
-        ensure!(applied > 0, "docs/strategies/{name}.md shows nothing to apply");
+        ensure!(applied > 0, "docs/{name}.md shows nothing to apply");
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! The `Pipeline`: which environments an application goes through, on which clusters, and how a
 //! revision gets from one to the next. The field shapes of the Go predecessor are kept.
 
+use std::collections::BTreeSet;
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -119,6 +121,29 @@ pub struct Environment {
     /// How to promote into this environment; replaces the pipeline's own promotion as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<Box<PromotionPolicy>>,
+}
+
+impl Environment {
+    /// The names of its targets, in their order: as given, or made from cluster and namespace.
+    pub fn target_names(&self) -> Vec<String> {
+        let mut taken = BTreeSet::new();
+        let mut names = Vec::new();
+        for target in &self.targets {
+            let made = || match &target.cluster_ref {
+                Some(cluster) => format!("{}-{}", cluster.name, target.namespace),
+                None => target.namespace.clone(),
+            };
+            let base = target.name.clone().unwrap_or_else(made);
+            let mut name = base.clone();
+            let mut n = 2;
+            while !taken.insert(name.clone()) {
+                name = format!("{base}-{n}");
+                n += 1;
+            }
+            names.push(name);
+        }
+        names
+    }
 }
 
 /// An environment's name where another environment refers to it.

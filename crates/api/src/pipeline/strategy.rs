@@ -31,6 +31,14 @@ pub struct Strategy {
     pub allow_unsigned: bool,
 }
 
+impl Strategy {
+    /// The values that it lists to be set.
+    pub fn updates(&self) -> &[Update] {
+        let request = self.pull_request.iter().map(|s| &s.update);
+        request.chain(self.commit.iter().map(|s| &s.update)).next().map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Which forge to open a change request on, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -49,8 +57,12 @@ pub struct PullRequestStrategy {
     #[schemars(length(min = 1, max = 255))]
     pub base_branch: String,
     /// Secret in the Pipeline's namespace: `token` for the forge; for git `username` and
-    /// `password`, or `identity` and `known_hosts`; optionally `caFile`.
+    /// `password`, or `identity` and `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
     pub secret_ref: SecretRef,
+    /// The values to set, for repositories without markers. With it, markers are not looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub update: Vec<Update>,
     /// `Environment`: one change request for all targets of the environment. `Target`: one for each of
     /// them, merged one by one; then every marker names its `"target"`. Default Environment.
     #[serde(default, skip_serializing_if = "Per::is_environment")]
@@ -89,9 +101,47 @@ pub struct CommitStrategy {
     #[schemars(length(min = 1, max = 255))]
     pub branch: String,
     /// Secret in the Pipeline's namespace: `username` and `password`, or `identity` and
-    /// `known_hosts`; optionally `caFile`.
+    /// `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
+    /// The values to set, for repositories without markers. With it, markers are not looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub update: Vec<Update>,
+}
+
+/// One value to set. In `path`, `name` and `field` stand `{environment}`, `{target}`, `{cluster}` and
+/// `{namespace}` for those of each target; each entry means exactly one value for each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+pub struct Update {
+    /// The file, from the root of the repository; its name ends in `.yaml` or `.yml`. `*` and `?` stand
+    /// for any part of a name, `**` for any folders.
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("!self.replace('{environment}', '').replace('{target}', '').replace('{cluster}', '').replace('{namespace}', '').matches('[{}]')").message("a path knows the placeholders {environment}, {target}, {cluster} and {namespace}, and no other braces: write an entry for each"))]
+    pub path: String,
+    /// The kind of the Kubernetes object in the file, for example `HelmRelease`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: Option<String>,
+    /// The name of the Kubernetes object in the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub name: Option<String>,
+    /// Where in the object the value is: `spec.chart.spec.version`,
+    /// `spec.template.spec.containers[name=app].image`, `list[0]`, `["a.key"]`.
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^([^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])(\\.[^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])*$')"#).message("a field is a path such as spec.values.image.tag, spec.containers[name=app].image, list[0] or annotations[\"example.com/version\"]"))]
+    pub field: String,
+    /// Which part of the revision is the value: `chart`, `app`, `tag`, `digest`, `source` or
+    /// `image:<repository>`. Default: the one that the pipeline tracks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = Rule::new("self in ['chart', 'app', 'tag', 'digest', 'source'] || (self.startsWith('image:') && self.size() > 6)").message("value is chart, app, tag, digest, source or image:<repository>"))]
+    pub value: Option<String>,
+    /// Of which workload, as `HelmRelease/podinfo`, where the pipeline tracks several whose values differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
+    pub workload: Option<String>,
 }
 
 /// Has no settings.

@@ -207,6 +207,46 @@ async fn every_forge_that_the_design_names_is_a_type() {
 }
 
 #[tokio::test]
+async fn an_entry_of_update_says_where_and_what() {
+    let with_entry = |field: &str, value: Value| {
+        let mut entry = json!({"path": "prod/podinfo.yaml", "field": "spec.version"});
+        entry[field] = value;
+        json!({"commit": {"url": "https://git.example.com/a/b", "update": [entry]}})
+    };
+    for (field, wrong, sentence) in [
+        ("path", "", "should be at least 1 chars long"),
+        ("path", "{env}/a.yaml", "a path knows the placeholders {environment}, {target}"),
+        ("path", "{a,b}.yaml", "and no other braces: write an entry for each"),
+        ("field", "", "should be at least 1 chars long"),
+        ("field", ".a", "a field is a path such as spec.values.image.tag"),
+        ("field", "a..b", "a field is a path such as"),
+        ("field", "a[b]", "a field is a path such as"),
+        ("field", "a b", "a field is a path such as"),
+        ("value", "version", "value is chart, app, tag, digest, source or image:<repository>"),
+        ("value", "images", "value is chart, app, tag"),
+        ("value", "image:", "value is chart, app, tag"),
+    ] {
+        refused(&[("promotion/strategy", with_entry(field, wrong.into()), sentence)]).await;
+    }
+    for (field, right) in [
+        ("path", "clusters/{cluster}/{environment}/**/{target}-{namespace}.yml"),
+        ("field", "a"),
+        ("field", "spec.template.spec.containers[name=app].image"),
+        ("field", "images[name=ghcr.io/stefanprodan/podinfo].newTag"),
+        ("field", "[0][12].a[\"example.com/v\"].{environment}"),
+        ("value", "image:ghcr.io/stefanprodan/podinfo"),
+        ("kind", "HelmRelease"),
+        ("name", "podinfo-{environment}"),
+        ("workload", "HelmRelease/podinfo"),
+    ] {
+        accepted(&[("promotion/strategy", with_entry(field, right.into()))]).await;
+    }
+    let most: Vec<Value> = (0..33).map(|i| json!({"path": format!("{i}.yaml"), "field": "a"})).collect();
+    let most = json!({"commit": {"url": "https://git.example.com/a/b", "update": most}});
+    refused(&[("promotion/strategy", most, "must have at most 32 items")]).await;
+}
+
+#[tokio::test]
 async fn tracks_names_facets() {
     let sentence = "tracks knows chart, app, images, tag, digest, source and image:<repository>";
     refused(&[

@@ -9,6 +9,7 @@ mod export;
 mod get;
 mod hub;
 mod retry;
+mod validate;
 mod watch;
 
 use std::collections::BTreeSet;

@@ -460,9 +460,7 @@ fn delivered(delivered: Delivered, by: &Strategy) -> Change {
         },
         Delivered::AlreadySet { commit } => Change::Delivered {
             reason: "AlreadySet",
-            message: format!(
-                "every marked value was set already at {commit}; waits for the targets to run it"
-            ),
+            message: format!("every value was set already at {commit}; waits for the targets to run it"),
             commit: None,
             request: None,
         },

@@ -4,12 +4,16 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use sluice_api::pipeline::{
     Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy, Target as ApiTarget,
+    Update as ApiUpdate,
 };
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
 use sluice_core::Revision;
 use sluice_core::model::Repository;
+use sluice_core::setters::{Place, Update};
 use sluice_delivery::notification::UNANSWERED;
-use sluice_delivery::{About, ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy, Target};
+use sluice_delivery::{
+    About, ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy, Target, Values,
+};
 
 use super::ActError;
 use crate::observe::facts::ClusterKey;
@@ -50,7 +54,7 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
     let status = promotion.status.clone().unwrap_or_default();
     let namespace = pipeline.namespace().unwrap_or_default();
     let of = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
-    let targets = of.map_or(&[][..], |e| &e.targets);
+    let targets = of.into_iter().flat_map(|e| e.targets.iter().zip(e.target_names()));
     let target = |(target, name): (&ApiTarget, String)| Target {
         name,
         namespace: target.namespace.clone(),
@@ -59,8 +63,7 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
             ClusterKey::Remote { namespace, name } => Some((namespace, name)),
         },
     };
-    let (named, alone) =
-        (targets.iter().zip(translate::target_names(targets)), promotion.spec.target.as_ref());
+    let alone = promotion.spec.target.as_ref();
     let evidence = promotion.spec.evidence.iter();
     About {
         uid: promotion.uid().unwrap_or_default(),
@@ -69,8 +72,34 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
         in_doubt: !first && (status.attempts == 0 || status.reason == UNANSWERED),
         pipeline_uid: pipeline.uid().unwrap_or_default(),
         pipeline_version: pipeline.resource_version().unwrap_or_default(),
-        targets: named.filter(|(_, name)| alone.is_none_or(|alone| alone == name)).map(target).collect(),
+        targets: targets.filter(|(_, name)| alone.is_none_or(|alone| alone == name)).map(target).collect(),
         evidence: evidence.map(|e| (e.environment.clone(), e.target.clone(), e.at.clone())).collect(),
+    }
+}
+
+/// Which values a strategy sets in the targets of an environment.
+fn values(asked: &ApiStrategy, pipeline: &Pipeline, environment: &str) -> Values {
+    let updates = asked.updates();
+    let of =
+        pipeline.spec.environments.iter().find(|e| e.name == environment).filter(|_| !updates.is_empty());
+    let Some(of) = of else { return Values::Marked };
+    let place = |(target, name): (&ApiTarget, String)| Place {
+        environment: environment.into(),
+        target: name,
+        cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
+        namespace: target.namespace.clone(),
+    };
+    let update = |u: &ApiUpdate| Update {
+        path: u.path.clone(),
+        kind: u.kind.clone(),
+        name: u.name.clone(),
+        field: u.field.clone(),
+        value: u.value.clone(),
+        workload: u.workload.clone(),
+    };
+    Values::Listed {
+        updates: updates.iter().map(update).collect(),
+        places: of.targets.iter().zip(of.target_names()).map(place).collect(),
     }
 }
 
@@ -142,6 +171,7 @@ pub fn order(
         reopen: may_reopen(promotion, &status),
         permit: Permit::default(),
         strategy,
+        values: values(by, pipeline, &spec.environment),
         credentials: Credentials::default(),
         namespace,
     };
@@ -197,6 +227,7 @@ pub fn api_change_request(request: &ChangeRequest, state: &str, by: &ApiStrategy
         state: state.into(),
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
-        strategy: by.pull_request.clone(),
+        // What it sets is in it; this is to find it by.
+        strategy: by.pull_request.clone().map(|s| PullRequestStrategy { update: Vec::new(), ..s }),
     }
 }

@@ -100,6 +100,7 @@ async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
         poll_interval: Duration::from_secs(30),
         history_limit: 20,
         delivery_timeout: Duration::from_secs(60),
+        git_author: sluice_controller::DEFAULT_AUTHOR.into(),
         events_addr: None,
         webhooks: sluice_controller::Allowed::default(),
     };

@@ -1,7 +1,9 @@
-//! Why a file cannot be set. Every message is for the person who wrote the marker: it names file
+//! Why a value cannot be set. Every message is for the person who wrote the marker: it names file
 //! and line, and what to write instead.
 
 use std::fmt;
+
+use super::choice::Choice;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +20,25 @@ impl fmt::Display for At {
     }
 }
 
-/// Why a marker cannot be obeyed. None of these goes away before the file or the pipeline changes.
+/// Who asks for a value to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A marker behind the value.
+    Marker,
+    /// An entry of the pipeline's `update` list.
+    Entry,
+}
+
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Asker::Marker => "the promotion marker",
+            Asker::Entry => "the entry of update",
+        })
+    }
+}
+
+/// Why a value cannot be set. None of these goes away before the file or the pipeline changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum SetError {
@@ -41,56 +61,52 @@ pub enum SetError {
     Alias { at: At },
 
     #[error(
-        "{at}: the promotion marker is at or inside a block scalar (| or >), which cannot be set; write the \
-         value on one line, plain or quoted, with the marker behind it"
+        "{at}: what {asker} means is a block scalar (| or >) or inside of one, which cannot be set; write the \
+         value on one line, plain or quoted"
     )]
-    BlockScalar { at: At },
+    BlockScalar { at: At, asker: Asker },
 
-    #[error("{at}: the value before the promotion marker goes over several lines; write it on one line")]
-    MultilineScalar { at: At },
-
-    #[error(
-        "{at}: the value before the promotion marker has the tag {tag}, and a version is a string; remove \
-         the tag or write !!str"
-    )]
-    TaggedValue { at: At, tag: String },
+    #[error("{at}: the value that {asker} means goes over several lines; write it on one line")]
+    MultilineScalar { at: At, asker: Asker },
 
     #[error(
-        "{at}: the promotion marker does not say which value it means; add {key:?} with one of {choices} to it"
+        "{at}: the value that {asker} means has the tag {tag}, and a version is a string; remove the tag or \
+         write !!str"
     )]
-    AmbiguousMarker { at: At, key: &'static str, choices: String },
+    TaggedValue { at: At, asker: Asker, tag: String },
 
-    #[error(
-        "{at}: the promotion marker asks for {asked}, which the pipeline does not track; it tracks {has}"
-    )]
-    UnknownFacet { at: At, asked: String, has: String },
+    #[error("{at}: {asker} does not say which value it means; add {key:?} with one of {choices} to it")]
+    AmbiguousValue { at: At, asker: Asker, key: &'static str, choices: String },
+
+    #[error("{at}: {asker} asks for {choice}, which the pipeline does not track; it tracks {has}")]
+    UnknownFacet { at: At, asker: Asker, choice: Choice, has: String },
 
     #[error("{at}: the revision's {facet} is empty; an empty value is never written")]
     EmptyValue { at: At, facet: String },
 
     #[error(
-        "{at}: the value is an image of {found}, but the promotion marker asks for the image {wanted}; \
-         correct the marker's \"value\" or the image"
+        "{at}: the value is an image of {found}, but {asker} asks for the image {wanted}; correct its \
+         \"value\" or the image"
     )]
-    ImageMismatch { at: At, found: String, wanted: String },
+    ImageMismatch { at: At, asker: Asker, found: String, wanted: String },
 
     #[error(
-        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or put the promotion marker \
-         behind the field that holds the tag"
+        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or let {asker} mean the field that \
+         holds the tag"
     )]
-    ImageWithoutTag { at: At, found: String },
+    ImageWithoutTag { at: At, asker: Asker, found: String },
 
     #[error(
-        "{at}: {value:?} cannot be the tag of an image; put the promotion marker behind a field that holds \
-         nothing but the version, or name another \"value\" in it"
+        "{at}: {value:?} cannot be the tag of an image; let {asker} mean a field that holds nothing but the \
+         version, or name another \"value\" in it"
     )]
-    NotATag { at: At, value: String },
+    NotATag { at: At, asker: Asker, value: String },
 
     #[error(
-        "{at}: the file has a promotion marker and is not readable as YAML (column {column}: {message}); \
-         correct it, or move the value to a file that is YAML, not a template"
+        "{at}: the file {why} and is not readable as YAML (column {column}: {message}); correct it, or move \
+         the value to a file that is YAML, not a template"
     )]
-    UnparsableFile { at: At, column: u32, message: String },
+    UnparsableFile { at: At, why: &'static str, column: u32, message: String },
 
     #[error(
         "{at}: setting the value would change more than the value ({what}); nothing was written. This is a bug in Sluice"
@@ -109,7 +125,8 @@ impl SetError {
             SetError::BlockScalar { .. } => "BlockScalar",
             SetError::MultilineScalar { .. } => "MultilineScalar",
             SetError::TaggedValue { .. } => "TaggedValue",
-            SetError::AmbiguousMarker { .. } => "AmbiguousMarker",
+            SetError::AmbiguousValue { asker: Asker::Marker, .. } => "AmbiguousMarker",
+            SetError::AmbiguousValue { asker: Asker::Entry, .. } => "AmbiguousValue",
             SetError::UnknownFacet { .. } => "UnknownFacet",
             SetError::EmptyValue { .. } => "EmptyValue",
             SetError::ImageMismatch { .. } => "ImageMismatch",
@@ -120,17 +137,17 @@ impl SetError {
         }
     }
 
-    /// Where the marker, or what is wrong with the file, is.
+    /// Where the value or the marker, or what is wrong with the file, is.
     pub fn at(&self) -> &At {
         match self {
             SetError::BadMarker { at, .. }
             | SetError::MisplacedMarker { at, .. }
             | SetError::FlowCollection { at }
             | SetError::Alias { at }
-            | SetError::BlockScalar { at }
-            | SetError::MultilineScalar { at }
+            | SetError::BlockScalar { at, .. }
+            | SetError::MultilineScalar { at, .. }
             | SetError::TaggedValue { at, .. }
-            | SetError::AmbiguousMarker { at, .. }
+            | SetError::AmbiguousValue { at, .. }
             | SetError::UnknownFacet { at, .. }
             | SetError::EmptyValue { at, .. }
             | SetError::ImageMismatch { at, .. }

@@ -1,14 +1,15 @@
-//! Reads a comment as a promotion marker, and picks the value that it asks for. A comment that was
-//! plainly meant for this environment but is written wrongly is told apart from one that is none of
-//! our business: engines before this one ignored both, and a promotion then set less than was meant.
+//! Reads a comment as a promotion marker. A comment that was plainly meant for this environment but
+//! is written wrongly is told apart from one that is none of our business: engines before this one
+//! ignored both, and a promotion then set less than was meant.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
+use super::choice::Choice;
 use super::{At, NEEDLE, SetError};
-use crate::revision::{Facet, FacetKey, Revision};
+use crate::revision::Revision;
 
 /// A well-formed marker of the environment that is looked for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -115,64 +116,18 @@ impl<'de> Deserialize<'de> for Strings {
 }
 
 impl Marker {
-    /// The facet and the value of the revision that this marker asks for.
-    pub(super) fn choose<'r>(
-        &self,
-        revision: &'r Revision,
-        at: &At,
-        name: &str,
-    ) -> Result<(&'r Facet, &'r str), SetError> {
-        let asked = match self.value.as_deref().map(str::parse::<Facet>).transpose() {
-            Ok(facet) => facet,
-            Err(wrong) => {
-                let one = revision.facets().next().map(|(key, _)| key.facet.to_string()).unwrap_or_default();
-                return Err(SetError::BadMarker {
-                    at: at.clone(),
-                    problem: format!("has a \"value\" that is none ({wrong})"),
-                    instead: format!("{{\"{NEEDLE}\": \"{name}\", \"value\": \"{one}\"}}"),
-                });
-            }
-        };
-        let fits = |key: &FacetKey| {
-            asked.as_ref().is_none_or(|facet| *facet == key.facet)
-                && self.workload.as_ref().is_none_or(|w| *w == format!("{}/{}", key.kind, key.name))
-        };
-        let found: Vec<_> = revision.facets().filter(|(key, _)| fits(key)).collect();
-        let Some(&(first, value)) = found.first() else {
-            return Err(SetError::UnknownFacet {
+    /// Which value of the revision this marker asks for.
+    pub(super) fn choice(&self, revision: &Revision, at: &At, name: &str) -> Result<Choice, SetError> {
+        let facet = self.value.as_deref().map(str::parse).transpose().map_err(|wrong| {
+            let one = revision.facets().next().map(|(key, _)| key.facet.to_string()).unwrap_or_default();
+            SetError::BadMarker {
                 at: at.clone(),
-                asked: self.asks(),
-                has: tracked(revision),
-            });
-        };
-        let facets: BTreeSet<String> = found.iter().map(|(key, _)| format!("\"{}\"", key.facet)).collect();
-        if facets.len() > 1 {
-            let choices = facets.into_iter().collect::<Vec<_>>().join(", ");
-            return Err(SetError::AmbiguousMarker { at: at.clone(), key: "value", choices });
-        }
-        if found.iter().any(|(_, other)| *other != value) {
-            let choice =
-                |(key, value): &(&FacetKey, &str)| format!("\"{}/{}\" ({value})", key.kind, key.name);
-            let choices = found.iter().map(choice).collect::<Vec<_>>().join(", ");
-            return Err(SetError::AmbiguousMarker { at: at.clone(), key: "workload", choices });
-        }
-        if value.is_empty() {
-            return Err(SetError::EmptyValue { at: at.clone(), facet: first.facet.to_string() });
-        }
-        Ok((&first.facet, value))
+                problem: format!("has a \"value\" that is none ({wrong})"),
+                instead: format!("{{\"{NEEDLE}\": \"{name}\", \"value\": \"{one}\"}}"),
+            }
+        })?;
+        Ok(Choice { facet, workload: self.workload.clone() })
     }
-
-    fn asks(&self) -> String {
-        match (&self.value, &self.workload) {
-            (Some(value), Some(workload)) => format!("{value} of {workload}"),
-            (Some(one), None) | (None, Some(one)) => one.clone(),
-            (None, None) => "nothing".into(),
-        }
-    }
-}
-
-fn tracked(revision: &Revision) -> String {
-    revision.facets().map(|(key, _)| key.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

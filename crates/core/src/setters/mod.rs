@@ -1,17 +1,26 @@
-//! Sets versions in YAML files by markers: comments like `# {"$promotion": "ns:pipeline:env"}` behind
-//! a value. Reviewers read the diff of a promotion, so only the bytes of the value change: the file
-//! is read by a parser, edited as bytes, read again, and refused if more than the value is different.
-//! What looks like our marker and cannot be obeyed is an error that says what to write instead.
+//! Sets versions in YAML files: by markers, comments like `# {"$promotion": "ns:pipeline:env"}` behind
+//! a value, or by a list of fields. Reviewers read the diff of a promotion, so only the bytes of the
+//! value change: a file is read by a parser, edited as bytes, read again, and refused if more than the
+//! value is different. What cannot be obeyed is an error that says what to write instead.
 
+mod choice;
+mod document;
+mod edit;
 mod error;
+mod field;
 mod image;
 mod marker;
 mod page;
 mod scalar;
 mod set;
+mod update;
+mod update_error;
 
-pub use error::{At, SetError};
+pub use choice::Choice;
+pub use error::{Asker, At, SetError};
 pub use set::set;
+pub use update::{Place, Plan, Update};
+pub use update_error::UpdateError;
 
 use crate::revision::Revision;
 
@@ -46,11 +55,11 @@ impl Wanted<'_> {
 pub struct Edited {
     /// The whole text; the one that came in when every value was set already.
     pub text: String,
-    /// One for each marker that was obeyed, in the order of the file.
+    /// One for each marker or entry that was obeyed, in the order of the file.
     pub values: Vec<SetValue>,
 }
 
-/// One value behind a marker.
+/// One value that was to be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetValue {
     /// The line it is in, from 1.
@@ -68,3 +77,5 @@ pub fn mentions(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod update_tests;

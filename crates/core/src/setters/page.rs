@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StructureStyle};
 
-use super::NEEDLE;
+use super::{At, NEEDLE, SetError};
 
 /// A parsed file.
 pub(super) struct Page<'t> {
@@ -56,7 +56,40 @@ pub(super) enum Before {
     Syntax,
 }
 
+/// Why a file is no page.
+pub(super) struct Unreadable {
+    line: u32,
+    column: u32,
+    message: String,
+}
+
+impl Unreadable {
+    fn new(bytes: &[u8], at: usize, message: &str) -> Self {
+        let line_starts = line_starts(bytes);
+        let line_start = line_starts.iter().rfind(|start| **start <= at).copied().unwrap_or_default();
+        let before = bytes.get(line_start..at).unwrap_or_default();
+        let column = String::from_utf8_lossy(before).chars().count() + 1;
+        let column = u32::try_from(column).unwrap_or(u32::MAX);
+        Unreadable { line: line(&line_starts, at), column, message: message.into() }
+    }
+
+    /// The error for a file that matters; `why` it does.
+    pub(super) fn of(self, path: &str, why: &'static str) -> SetError {
+        let Unreadable { line, column, message } = self;
+        SetError::UnparsableFile { at: At { path: path.into(), line }, why, column, message }
+    }
+}
+
 impl<'t> Page<'t> {
+    pub(super) fn read(bytes: &'t [u8]) -> Result<Self, Unreadable> {
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| Unreadable::new(bytes, error.valid_up_to(), "it is not UTF-8"))?;
+        Page::parse(text).map_err(|error| {
+            let at = error.marker().byte_offset().unwrap_or_default();
+            Unreadable::new(bytes, at, &error.info())
+        })
+    }
+
     pub(super) fn parse(text: &'t str) -> Result<Self, ScanError> {
         let options = granit_parser::options! {
             emit_anchor_events: true,
@@ -124,6 +157,11 @@ impl<'t> Page<'t> {
         }
     }
 
+    /// The line of a byte, in a file of this path.
+    pub(super) fn at(&self, path: &str, byte: usize) -> At {
+        At { path: path.into(), line: self.line(byte) }
+    }
+
     /// The line of a byte, from 1.
     pub(super) fn line(&self, byte: usize) -> u32 {
         line(&self.line_starts, byte)
@@ -131,7 +169,7 @@ impl<'t> Page<'t> {
 }
 
 /// Where the lines begin. They end with LF, CR or both.
-pub(super) fn line_starts(bytes: &[u8]) -> Vec<usize> {
+fn line_starts(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(at, b)| match b {
         b'\n' => true,
         b'\r' => bytes.get(at + 1) != Some(&b'\n'),
@@ -141,7 +179,7 @@ pub(super) fn line_starts(bytes: &[u8]) -> Vec<usize> {
 }
 
 /// The line of a byte, from 1.
-pub(super) fn line(line_starts: &[usize], byte: usize) -> u32 {
+fn line(line_starts: &[usize], byte: usize) -> u32 {
     u32::try_from(line_starts.partition_point(|start| *start <= byte)).unwrap_or(u32::MAX)
 }
 

@@ -30,6 +30,8 @@ pub struct Path {
 #[derive(Debug)]
 pub struct Slot {
     pub kind: Kind,
+    /// How it stands in the file.
+    pub old: String,
     pub paths: Vec<Path>,
 }
 
@@ -341,6 +343,6 @@ impl Pen<'_> {
         ));
         let kind = if image { Kind::Image } else { Kind::Version };
         let path = Path { document: self.document, pointer: pointer.into() };
-        self.drawn.slots.push(Slot { kind, paths: vec![path] });
+        self.drawn.slots.push(Slot { kind, old: old.into(), paths: vec![path] });
     }
 }

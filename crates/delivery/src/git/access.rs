@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
@@ -19,6 +19,14 @@ pub(crate) struct Access {
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
+    /// For what is secret and needed for a moment.
+    folder: PathBuf,
+}
+
+/// The key that commits are signed with, and what unlocks it.
+pub(super) struct SigningKey<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) passphrase: Option<&'a str>,
 }
 
 impl Access {
@@ -44,7 +52,23 @@ impl Access {
         } else {
             None
         };
-        Ok(Access { credentials: credentials.clone(), forge, ca_file, ssh, address })
+        Ok(Access { credentials: credentials.clone(), forge, ca_file, ssh, address, folder: folder.into() })
+    }
+
+    /// The key to sign commits with, if there is one.
+    pub(super) fn signing_key(&self) -> Option<SigningKey<'_>> {
+        let key = self.credentials.signing_key.as_deref()?;
+        Some(SigningKey { key, passphrase: self.credentials.signing_passphrase.as_deref() })
+    }
+
+    /// Whether commits are signed.
+    pub(crate) fn signs(&self) -> bool {
+        self.credentials.signing_key.is_some()
+    }
+
+    /// Where files may lie that nobody else may read.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The repository as messages name it.
@@ -97,7 +121,7 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }
 
-fn private_file(folder: &Path, bytes: &[u8]) -> std::io::Result<NamedTempFile> {
+pub(super) fn private_file(folder: &Path, bytes: &[u8]) -> std::io::Result<NamedTempFile> {
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.flush()?;

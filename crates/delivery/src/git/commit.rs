@@ -1,12 +1,13 @@
 //! Makes a commit on top of another with one `fast-import`: no index, no working tree, no blob that
 //! is not changed. The same base, files and date make the same commit, so doing it twice is doing it once.
+//! Where it is signed, it is made anew with the signature in it: `fast-import` of git 2.39 cannot.
 
 use std::io::Write;
 
 use jiff::Timestamp;
 
 use super::run::Call;
-use super::{Access, Cache, Git, GitError};
+use super::{Access, Cache, Git, GitError, sign};
 
 /// What a commit says about itself.
 #[derive(Clone, Debug)]
@@ -40,12 +41,29 @@ impl Cache {
         let args = ["fast-import", "--quiet", "--force", "--done", "--date-format=raw"];
         let out = git.run(Call::local(self.dir(), access, args).with_input(stream)).await?;
         let id = String::from_utf8_lossy(&out).trim().to_string();
-        if id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Ok(id);
-        }
-        let says = "it made no commit".to_string();
-        Err(GitError::Failed { repository: access.name().into(), doing: "fast-import".into(), says })
+        check_id(access, "fast-import", &id)?;
+        if access.signs() { self.sign(git, access, &id).await } else { Ok(id) }
     }
+
+    /// The same commit with a signature.
+    async fn sign(&self, git: &Git, access: &Access, id: &str) -> Result<String, GitError> {
+        let unsigned = git.run(Call::local(self.dir(), access, ["cat-file", "commit", id])).await?;
+        let signature = sign::sign(git, access, &unsigned).await?;
+        let header = if id.len() == 40 { "gpgsig" } else { "gpgsig-sha256" };
+        let signed = sign::put_in(&unsigned, header, &signature);
+        let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
+        let out = git.run(Call::local(self.dir(), access, args).with_input(signed)).await?;
+        let id = String::from_utf8_lossy(&out).trim().to_string();
+        check_id(access, "hash-object", &id).map(|()| id)
+    }
+}
+
+fn check_id(access: &Access, doing: &str, id: &str) -> Result<(), GitError> {
+    if id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(());
+    }
+    let says = "it made no commit".to_string();
+    Err(GitError::Failed { repository: access.name().into(), doing: doing.into(), says })
 }
 
 fn stream(base: &str, files: &[ChangedFile], text: &CommitText) -> std::io::Result<Vec<u8>> {

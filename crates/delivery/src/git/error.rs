@@ -8,8 +8,8 @@ use crate::error::Retry;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum GitError {
-    #[error("cannot run the git program: {0}; install git 2.39 or newer")]
-    Program(std::io::Error),
+    #[error("cannot run {program}: {source}; {install}")]
+    Program { program: &'static str, install: &'static str, source: std::io::Error },
 
     #[error(
         "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and let the user \
@@ -70,6 +70,9 @@ pub enum GitError {
     #[error("{repository}: the identity in the Secret {is}")]
     Identity { repository: String, is: &'static str },
 
+    #[error("{repository}: the signingKey in the Secret {is}")]
+    SigningKey { repository: String, is: String },
+
     #[error("cannot use the cache of {repository}: {says}")]
     Cache { repository: String, says: String },
 
@@ -81,7 +84,7 @@ impl GitError {
     /// One word for the condition, the event and the metric alike.
     pub fn reason(&self) -> &'static str {
         match self {
-            GitError::Program(_) | GitError::NoSsh { .. } => "GitUnavailable",
+            GitError::Program { .. } | GitError::NoSsh { .. } => "GitUnavailable",
             GitError::Timeout { .. } => "Timeout",
             GitError::Authentication { .. } => "AuthenticationFailed",
             GitError::NoRepository { .. } => "RepositoryNotFound",
@@ -95,6 +98,7 @@ impl GitError {
             GitError::Contended { .. } => "BranchContended",
             GitError::NoCredential { .. } => "MissingCredential",
             GitError::Identity { .. } => "IdentityInvalid",
+            GitError::SigningKey { .. } => "SigningKeyInvalid",
             GitError::Cache { .. } => "CacheUnusable",
             GitError::Failed { .. } => "GitFailed",
         }

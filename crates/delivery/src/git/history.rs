@@ -115,7 +115,8 @@ mod tests {
 
     fn commit(id: &str, parents: &[&str], promotion: &str) -> Commit {
         let parents = parents.iter().map(|p| p.to_string()).collect();
-        Commit { id: id.into(), parents, message: format!("Promote\n\n{TRAILER}: {promotion}\n") }
+        let message = format!("Promote\n\n{TRAILER}: {promotion}\n");
+        Commit { id: id.into(), parents, message, signed: false }
     }
 
     #[test]

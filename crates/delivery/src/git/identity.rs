@@ -27,7 +27,7 @@ pub(super) fn readable(key: &[u8]) -> Result<Vec<u8>, &'static str> {
 }
 
 /// OpenSSH's own format: a magic word, then the length and the name of the cipher.
-fn names_a_cipher(text: &str) -> bool {
+pub(super) fn names_a_cipher(text: &str) -> bool {
     let body: String = text.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
     let bytes = STANDARD.decode(body).unwrap_or_default();
     bytes.strip_prefix(b"openssh-key-v1\0").is_some_and(|rest| !rest.starts_with(b"\0\0\0\x04none"))

@@ -1,5 +1,5 @@
 //! Git without a working tree: one bare, shallow, partial cache a repository, kept by the `git`
-//! program. Read the marked files of a commit, put a commit on top of it, push it.
+//! program. Read files of a commit, put a commit on top of it, push it.
 
 mod access;
 mod cache;
@@ -10,6 +10,7 @@ mod identity;
 mod push;
 mod run;
 mod scan;
+mod sign;
 
 use sha2::{Digest, Sha256};
 
@@ -19,7 +20,7 @@ pub(crate) use commit::{ChangedFile, CommitText};
 pub use error::GitError;
 pub(crate) use push::{Lease, Pushed};
 pub(crate) use run::Git;
-pub(crate) use scan::MarkedFile;
+pub(crate) use scan::ReadFile;
 
 /// A commit as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub(crate) struct Commit {
     pub(crate) id: String,
     pub(crate) parents: Vec<String>,
     pub(crate) message: String,
+    pub(crate) signed: bool,
 }
 
 impl Commit {
@@ -39,7 +41,8 @@ impl Commit {
         let text = String::from_utf8_lossy(raw);
         let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
         let parents = head.lines().filter_map(|l| l.strip_prefix("parent ")).map(String::from).collect();
-        Commit { id: id.into(), parents, message: message.into() }
+        let signed = head.lines().any(|l| l.starts_with("gpgsig"));
+        Commit { id: id.into(), parents, message: message.into(), signed }
     }
 }
 

@@ -73,6 +73,15 @@ pub(super) struct Call<'a> {
     pub(super) args: Vec<OsString>,
     pub(super) input: Vec<u8>,
     pub(super) remote: bool,
+    /// Another program than git: it sees nothing of the repository, and this of its own.
+    other: Option<Other>,
+}
+
+/// A program that is run as git is.
+struct Other {
+    program: &'static str,
+    install: &'static str,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl<'a> Call<'a> {
@@ -83,7 +92,18 @@ impl<'a> Call<'a> {
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Call { dir, access, args, input: Vec::new(), remote: false }
+        Call { dir, access, args, input: Vec::new(), remote: false, other: None }
+    }
+
+    /// A run of another program than git; `install` says how one gets it.
+    pub(super) fn of<S: Into<OsString>>(
+        (program, install): (&'static str, &'static str),
+        access: &'a Access,
+        args: impl IntoIterator<Item = S>,
+        environment: Vec<(&'static str, OsString)>,
+    ) -> Self {
+        let other = Some(Other { program, install, environment });
+        Call { other, ..Call::local(access.folder(), access, args) }
     }
 
     /// A run that talks to the repository's host.
@@ -101,6 +121,9 @@ impl<'a> Call<'a> {
     }
 
     fn doing(&self) -> String {
+        if let Some(other) = &self.other {
+            return other.program.into();
+        }
         self.args.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }
@@ -167,7 +190,12 @@ impl Git {
         let semaphore = if call.remote { self.host(call.access.host()) } else { self.local.clone() };
         // Never closed, so this cannot fail; without a permit it would only run at once.
         let _permit = semaphore.acquire_owned().await.ok();
-        let mut child = self.command(&call).spawn().map_err(GitError::Program)?;
+        let not_run = |source| {
+            let git = ("the git program", "install git 2.39 or newer");
+            let (program, install) = call.other.as_ref().map_or(git, |o| (o.program, o.install));
+            GitError::Program { program, install, source }
+        };
+        let mut child = self.command(&call).spawn().map_err(not_run)?;
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let mut group = Group(pid);
         match tokio::time::timeout(self.deadline, converse(&mut child, &call.input, read)).await {
@@ -175,7 +203,7 @@ impl Git {
                 group.0 = None;
                 Ok((success, value, call.access.redact(&String::from_utf8_lossy(&stderr))))
             }
-            Ok(Err(source)) => Err(GitError::Program(source)),
+            Ok(Err(source)) => Err(not_run(source)),
             Err(_) => {
                 // Asked kindly first: git takes its locks and half-written packs with it.
                 group.signal(Signal::TERM);
@@ -192,13 +220,27 @@ impl Git {
     }
 
     fn command(&self, call: &Call<'_>) -> Command {
-        let mut command = Command::new("git");
+        let mut command = Command::new(call.other.as_ref().map_or("git", |other| other.program));
         command.args(&call.args).env_clear();
         let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(inherited).env("HOME", &self.home).env("LC_ALL", "C");
+        match &call.other {
+            None => self.tell_git(&mut command, call),
+            Some(other) => drop(command.envs(other.environment.iter().map(|(name, value)| (name, value)))),
+        }
         command
-            .envs(inherited)
-            .env("HOME", &self.home)
-            .env("LC_ALL", "C")
+            .current_dir(&self.home)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+
+    /// What git has to know, in its environment.
+    fn tell_git(&self, command: &mut Command, call: &Call<'_>) {
+        command
             .env("GIT_DIR", call.dir)
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -217,14 +259,6 @@ impl Git {
         if let Some(ssh) = call.access.ssh_command() {
             command.env("GIT_SSH_COMMAND", ssh).env("GIT_SSH_VARIANT", "ssh");
         }
-        command
-            .current_dir(&self.home)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        command
     }
 }
 

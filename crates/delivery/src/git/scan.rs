@@ -1,7 +1,8 @@
-//! Finds the files of a commit that carry markers. What a file holds never changes under its hash,
-//! so each is read once; what a partial cache left out is fetched in one go, not file by file.
+//! Reads files of a commit: those that carry markers, or those that are named. What a file holds never
+//! changes under its hash, so each is looked at for markers once; what a partial cache left out is
+//! fetched in one go, not file by file.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 use super::cache::read_objects;
@@ -9,9 +10,9 @@ use super::run::Call;
 use super::{Access, Cache, Git, GitError};
 use crate::stats::Counters;
 
-/// A file that carries a marker which is asked for.
+/// A file that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MarkedFile {
+pub(crate) struct ReadFile {
     /// As git knows it; not always UTF-8.
     pub(crate) path: Vec<u8>,
     /// `100644` or `100755`.
@@ -19,11 +20,34 @@ pub(crate) struct MarkedFile {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl ReadFile {
+    /// Its path for people.
+    pub(crate) fn path_text(&self) -> String {
+        String::from_utf8_lossy(&self.path).into_owned()
+    }
+}
+
 /// A YAML file in a tree.
 struct Entry {
     id: String,
     mode: &'static str,
     path: Vec<u8>,
+}
+
+/// The YAML files of a commit.
+pub(crate) struct Listing(Vec<Entry>);
+
+impl Listing {
+    /// Their paths for people.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.0.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
+    }
+
+    /// Only those in these places.
+    pub(crate) fn only(self, places: &BTreeSet<usize>) -> Listing {
+        let entries = self.0.into_iter().enumerate().filter(|(place, _)| places.contains(place));
+        Listing(entries.map(|(_, entry)| entry).collect())
+    }
 }
 
 impl Entry {
@@ -38,6 +62,29 @@ fn key(id: &str) -> u128 {
 }
 
 impl Cache {
+    /// The YAML files of a commit.
+    pub(crate) async fn list(&self, git: &Git, access: &Access, commit: &str) -> Result<Listing, GitError> {
+        let listing = Call::local(self.dir(), access, ["ls-tree", "-r", "-z", "--full-tree", commit]);
+        Ok(Listing(entries(&git.run(listing).await?)))
+    }
+
+    /// What these files hold.
+    pub(crate) async fn read(
+        &self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        Listing(entries): Listing,
+    ) -> Result<Vec<ReadFile>, GitError> {
+        self.complete(git, access, counters, entries.iter()).await?;
+        let mut found = Vec::with_capacity(entries.len());
+        self.read_entries(git, access, entries, |entry, bytes| {
+            found.push(ReadFile { path: entry.path, mode: entry.mode, bytes: bytes.to_vec() });
+        })
+        .await?;
+        Ok(found)
+    }
+
     /// The files of a commit that carry any marker and, somewhere, the text `needle`.
     pub(crate) async fn scan(
         &mut self,
@@ -46,13 +93,13 @@ impl Cache {
         counters: &Counters,
         commit: &str,
         needle: &str,
-    ) -> Result<Vec<MarkedFile>, GitError> {
-        let listing = Call::local(self.dir(), access, ["ls-tree", "-r", "-z", "--full-tree", commit]);
-        let entries = entries(&git.run(listing).await?);
+    ) -> Result<Vec<ReadFile>, GitError> {
+        let Listing(entries) = self.list(git, access, commit).await?;
         let unread: HashSet<u128> =
             entries.iter().map(Entry::key).filter(|k| !self.scanned.contains_key(k)).collect();
         if !unread.is_empty() {
-            self.complete(git, access, counters, &entries, &unread).await?;
+            let unread = entries.iter().filter(|e| unread.contains(&e.key()));
+            self.complete(git, access, counters, unread).await?;
         }
         let wanted: Vec<Entry> =
             entries.into_iter().filter(|e| self.scanned.get(&e.key()).copied().unwrap_or(true)).collect();
@@ -60,22 +107,20 @@ impl Cache {
         Ok(found)
     }
 
-    /// Fetches what is listed, was never read and is not here.
+    /// Fetches what is not here.
     async fn complete(
         &self,
         git: &Git,
         access: &Access,
         counters: &Counters,
-        entries: &[Entry],
-        unread: &HashSet<u128>,
+        wanted: impl Iterator<Item = &Entry>,
     ) -> Result<(), GitError> {
         // Asking for one object that is missing would fetch it, and it alone: so list what is here.
         let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
         let here = git.run(Call::local(self.dir(), access, args)).await?;
         let here: HashSet<&[u8]> = here.split(|b| *b == b'\n').collect();
-        let unread = entries.iter().filter(|e| unread.contains(&e.key()));
         let missing: HashSet<&str> =
-            unread.filter(|e| !here.contains(e.id.as_bytes())).map(|e| e.id.as_str()).collect();
+            wanted.filter(|e| !here.contains(e.id.as_bytes())).map(|e| e.id.as_str()).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -104,38 +149,51 @@ impl Cache {
         access: &Access,
         wanted: Vec<Entry>,
         needle: &str,
-    ) -> Result<Vec<MarkedFile>, GitError> {
+    ) -> Result<Vec<ReadFile>, GitError> {
+        let mut found = Vec::new();
+        let mut scanned = std::mem::take(&mut self.scanned);
+        let read = self
+            .read_entries(git, access, wanted, |entry, bytes| {
+                let marked = sluice_core::setters::mentions(bytes);
+                scanned.insert(entry.key(), marked);
+                if marked && contains(bytes, needle.as_bytes()) {
+                    found.push(ReadFile { path: entry.path, mode: entry.mode, bytes: bytes.to_vec() });
+                }
+            })
+            .await;
+        self.scanned = scanned;
+        read.map(|()| found)
+    }
+
+    /// Reads files, all of which are here, with one run of git.
+    async fn read_entries(
+        &self,
+        git: &Git,
+        access: &Access,
+        wanted: Vec<Entry>,
+        mut each: impl FnMut(Entry, &[u8]),
+    ) -> Result<(), GitError> {
         if wanted.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let mut input = String::with_capacity(wanted.len() * 41);
         for entry in &wanted {
             input.push_str(&entry.id);
             input.push('\n');
         }
-        let mut found = Vec::new();
         let mut lost = false;
-        let mut scanned = std::mem::take(&mut self.scanned);
         let mut wanted = wanted.into_iter();
         let call = Call::local(self.dir(), access, ["cat-file", "--batch"]).with_input(input.into_bytes());
-        let read = read_objects(git, call, |object| {
-            let (Some(entry), Some((_, bytes))) = (wanted.next(), object) else {
-                lost = true;
-                return;
-            };
-            let marked = sluice_core::setters::mentions(bytes);
-            scanned.insert(entry.key(), marked);
-            if marked && contains(bytes, needle.as_bytes()) {
-                found.push(MarkedFile { path: entry.path, mode: entry.mode, bytes: bytes.to_vec() });
-            }
+        let read = read_objects(git, call, |object| match (wanted.next(), object) {
+            (Some(entry), Some((_, bytes))) => each(entry, bytes),
+            _ => lost = true,
         })
         .await;
-        self.scanned = scanned;
         if lost {
             let says = "objects are missing".to_string();
             return Err(GitError::Cache { repository: access.name().into(), says });
         }
-        read.map(|()| found)
+        read
     }
 }
 

@@ -1,0 +1,243 @@
+//! `sluice validate`: judges Pipelines before they are applied, and what they would set in a checkout,
+//! without a cluster.
+
+mod lookup;
+mod read;
+mod schema;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use kube::ResourceExt;
+use serde::Serialize;
+use serde_json::json;
+use sluice_api::Pipeline;
+use sluice_core::Facet;
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{self, DataFormat};
+use crate::sign::{Io, Sign};
+use crate::suggest::instead;
+use lookup::Looked;
+use read::Document;
+use schema::{Problem, Verdict};
+
+/// Arguments of `sluice validate`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # Is it a valid Pipeline?
+  sluice validate -f pipeline.yaml
+  kustomize build apps | sluice validate -f -
+
+  # And which values would a promotion set in this repository?
+  sluice validate -f pipeline.yaml --checkout .
+  sluice validate -f pipeline.yaml --checkout . --revision 6.2.0 --environment prod
+
+Ends with 0 when all is well, 6 when a Pipeline is not valid, and 7 when values could not be set.")]
+pub struct Validate {
+    /// Only the pipeline of this name
+    name: Option<String>,
+    /// A file or folder with Pipelines, or - for stdin; default is the checkout
+    #[arg(short, long = "filename", value_name = "FILE")]
+    filename: Vec<String>,
+    /// A checkout of the repository that the strategies name: look up what would be set there
+    #[arg(long, value_name = "DIR")]
+    checkout: Option<PathBuf>,
+    /// Look up only this environment
+    #[arg(short, long, value_name = "NAME")]
+    environment: Option<String>,
+    /// What would be promoted: a value, or one for a facet as chart=6.2.0
+    #[arg(long, value_name = "VALUE", value_parser = asked)]
+    revision: Vec<(Option<Facet>, String)>,
+    /// The namespace of Pipelines that do not say theirs
+    #[arg(short, long, default_value = "default")]
+    namespace: String,
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Shown,
+}
+
+/// How the verdicts are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Shown {
+    /// Lines, for people
+    #[default]
+    Text,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+fn asked(text: &str) -> Result<(Option<Facet>, String), String> {
+    match text.rsplit_once('=') {
+        Some((facet, value)) if !value.is_empty() => {
+            let facet = facet.parse().map_err(|wrong: sluice_core::revision::NotAFacet| wrong.to_string())?;
+            Ok((Some(facet), value.into()))
+        }
+        None if !text.is_empty() => Ok((None, text.into())),
+        _ => Err("write a value such as 6.2.0, or one for a facet such as chart=6.2.0".into()),
+    }
+}
+
+/// What was found about one Pipeline.
+#[derive(Debug, Serialize)]
+struct Judged {
+    source: String,
+    namespace: String,
+    name: String,
+    valid: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Problem>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Problem>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    environments: Vec<Looked>,
+}
+
+pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
+    let mut documents = Vec::new();
+    for source in sources(args)? {
+        documents.extend(read::pipelines(&source)?);
+    }
+    let names: Vec<String> = documents.iter().map(name).collect();
+    let documents = chosen(args, documents, &names)?;
+    let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
+    let crd = sluice_api::all_crds().remove(0);
+    let schema = crd.spec.versions.into_iter().find_map(|v| v.schema?.open_api_v3_schema);
+    let mut judged = Vec::new();
+    for mut document in documents {
+        let verdict = schema.as_ref().map(|schema| {
+            schema::settle(schema, &mut document.object);
+            schema::judge(schema, &document.object)
+        });
+        judged.push(judge(args, document, verdict.unwrap_or_default(), files.as_deref())?);
+    }
+    match args.output {
+        Shown::Text => judged.iter().try_for_each(|one| show(one, io))?,
+        Shown::Json => output::data(DataFormat::Json, &json!({"pipelines": judged}), io.out)?,
+        Shown::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": judged}), io.out)?,
+    }
+    end(&judged)
+}
+
+fn sources(args: &Validate) -> Outcome<Vec<String>> {
+    match (&args.filename[..], &args.checkout) {
+        ([], None) => Err(Failure::new(Exit::Usage, "nothing to validate")
+            .hinted("name a file or folder with -f, or stdin with -f -, or a repository with --checkout")),
+        ([], Some(checkout)) => Ok(vec![checkout.display().to_string()]),
+        (files, _) => Ok(files.to_vec()),
+    }
+}
+
+fn name(document: &Document) -> String {
+    document.object["metadata"]["name"].as_str().unwrap_or_default().into()
+}
+
+fn chosen(args: &Validate, documents: Vec<Document>, names: &[String]) -> Outcome<Vec<Document>> {
+    match &args.name {
+        None if documents.is_empty() => {
+            Err(Failure::new(Exit::NotFound, "there is no Pipeline in what was read"))
+        }
+        None => Ok(documents),
+        Some(wanted) if names.contains(wanted) => {
+            Ok(documents.into_iter().filter(|document| name(document) == *wanted).collect())
+        }
+        Some(wanted) => {
+            let end = instead(wanted, names, "pipelines", "what was read");
+            Err(Failure::new(Exit::NotFound, format!("there is no pipeline {wanted}{end}")))
+        }
+    }
+}
+
+fn judge(
+    args: &Validate,
+    document: Document,
+    verdict: Verdict,
+    files: Option<&[read::File]>,
+) -> Outcome<Judged> {
+    let name = name(&document);
+    let Verdict { mut errors, warnings } = verdict;
+    let mut environments = Vec::new();
+    let metadata = &document.object["metadata"];
+    let namespace = metadata["namespace"].as_str().unwrap_or(&args.namespace).to_string();
+    if name.is_empty() && metadata["generateName"].as_str().is_none() {
+        errors.push(Problem { path: "metadata.name".into(), message: "is required".into() });
+    }
+    match serde_json::from_value::<Pipeline>(document.object) {
+        Ok(mut pipeline) if errors.is_empty() => {
+            pipeline.metadata.namespace = Some(namespace.clone());
+            no_such_environment(args, &pipeline)?;
+            if let Some(files) = files {
+                let only = args.environment.as_deref();
+                environments = lookup::look_up(&pipeline, only, files, &args.revision);
+            }
+        }
+        Ok(_) => {}
+        // What the rules have found already says it better.
+        Err(error) if errors.is_empty() => {
+            errors.push(Problem { path: String::new(), message: format!("cannot be read: {error}") });
+        }
+        Err(_) => {}
+    }
+    let valid = errors.is_empty();
+    Ok(Judged { source: document.source, namespace, name, valid, errors, warnings, environments })
+}
+
+fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
+    let names: Vec<String> = pipeline.spec.environments.iter().map(|e| e.name.clone()).collect();
+    match &args.environment {
+        Some(wanted) if !names.contains(wanted) => {
+            let end = instead(wanted, &names, "environments", "it");
+            let why = format!("pipeline {} has no environment {wanted}{end}", pipeline.name_any());
+            Err(Failure::new(Exit::NotFound, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn show(judged: &Judged, io: &mut Io<'_>) -> Outcome {
+    let Judged { namespace, name, source, .. } = judged;
+    match judged.valid {
+        true => writeln!(io.out, "{} {namespace}/{name} is a valid Pipeline ({source})", Sign::Done.glyph())?,
+        false => writeln!(io.out, "{} {namespace}/{name} is not valid ({source})", Sign::Failed.glyph())?,
+    }
+    for Problem { path, message } in &judged.errors {
+        writeln!(io.out, "  {path}: {message}")?;
+    }
+    for Problem { path, message } in &judged.warnings {
+        writeln!(io.out, "  {path} {message}")?;
+    }
+    for looked in &judged.environments {
+        let environment = &looked.environment;
+        for value in &looked.values {
+            let (sign, place) = (Sign::Done.glyph(), format!("{}:{}", value.path, value.line));
+            match value.from == value.to {
+                true => writeln!(io.out, "{sign} {environment}: {place} is {} already", value.to)?,
+                false => writeln!(io.out, "{sign} {environment}: {place} {} → {}", value.from, value.to)?,
+            }
+        }
+        if let Some(why) = &looked.error {
+            writeln!(io.out, "{} {environment}: {}: {}", Sign::Failed.glyph(), why.reason, why.message)?;
+        }
+        if let Some(why) = looked.skipped {
+            writeln!(io.out, "{} {environment}: {why}", Sign::Waiting.glyph())?;
+        }
+    }
+    Ok(())
+}
+
+fn end(judged: &[Judged]) -> Outcome {
+    let invalid = judged.iter().filter(|one| !one.valid).count();
+    if invalid > 0 {
+        return Err(Failure::new(
+            Exit::Invalid,
+            format!("{invalid} of {} pipelines not valid", judged.len()),
+        ));
+    }
+    let unset = judged.iter().flat_map(|one| &one.environments).filter(|e| e.error.is_some()).count();
+    match unset {
+        0 => Ok(()),
+        n => Err(Failure::new(Exit::Unset, format!("{n} environments have values that cannot be set"))),
+    }
+}

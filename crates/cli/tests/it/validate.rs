@@ -1,0 +1,202 @@
+//! `sluice validate`, which needs no cluster: what it finds in files, and how it ends.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use sluice_cli::Exit;
+
+use crate::hub::{bare, servers};
+
+const PIPELINE: &str = "
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: podinfo, namespace: apps}
+spec:
+  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}
+  environments:
+  - {name: dev, targets: [{namespace: dev}]}
+  - {name: staging, targets: [{namespace: staging}]}
+  - name: prod
+    targets: [{name: eu, namespace: prod}]
+    promotion:
+      strategy:
+        commit:
+          url: https://git.example.com/team/fleet
+          update: [{path: '{environment}/*.yaml', kind: HelmRelease, field: spec.version}]
+  promotion: {strategy: {commit: {url: https://git.example.com/team/fleet}}}
+";
+
+struct Ran {
+    out: String,
+    err: String,
+    exit: Exit,
+}
+
+async fn validate(arguments: &[&str]) -> Ran {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let exit = bare(&[&["validate"], arguments].concat(), &mut out, &mut err).await;
+    let text = |bytes| String::from_utf8(bytes).unwrap_or_default();
+    Ran { out: text(out), err: text(err), exit }
+}
+
+fn write(folder: &Path, files: &[(&str, &str)]) -> Result<()> {
+    for (path, text) in files {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+fn checkout() -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    let release = "kind: HelmRelease\nspec: {version: '6.1.5'} # x\n";
+    write(
+        folder.path(),
+        &[
+            ("pipelines/podinfo.yaml", PIPELINE),
+            ("staging/a.yml", "v: 6.1.5 # {\"$promotion\": \"apps:podinfo:staging\"}\n"),
+            ("prod/release.yaml", release),
+            ("prod/other.yaml", "kind: Service\n"),
+            ("prod/template.yaml", "{{- if }}\n"),
+            (".git/x.yaml", "v: 1 # {\"$promotion\": \"apps:podinfo:staging\"}\n"),
+        ],
+    )?;
+    Ok(folder)
+}
+
+#[tokio::test]
+async fn it_shows_what_would_be_set_where() -> Result<()> {
+    let folder = checkout()?;
+    let root = folder.path().display().to_string();
+    let ran = validate(&["podinfo", "--checkout", &root]).await;
+    ensure!(ran.exit == Exit::Ok, "{} {}", ran.out, ran.err);
+    insta::assert_snapshot!(ran.out.replace(&root, "ROOT"), @r"
+    ✔ apps/podinfo is a valid Pipeline (ROOT/pipelines/podinfo.yaml)
+    ◎ dev: nothing is promoted into it
+    ✔ staging: staging/a.yml:1 6.1.5 → REVISION
+    ✔ prod: prod/release.yaml:2 6.1.5 → REVISION
+    ");
+    let ran = validate(&["--checkout", &root, "-e", "prod", "--revision", "6.1.5", "-o", "json"]).await;
+    let told: Value = serde_json::from_str(&ran.out)?;
+    let environments = &told["pipelines"][0]["environments"];
+    assert_eq!(environments.as_array().map(Vec::len), Some(1));
+    assert_eq!(environments[0]["values"][0]["path"], "prod/release.yaml");
+    assert_eq!(
+        (&environments[0]["values"][0]["line"], &environments[0]["values"][0]["to"]),
+        (&2.into(), &"6.1.5".into())
+    );
+    let ran = validate(&["--checkout", &root, "-e", "prod", "--revision", "chart=6.1.5"]).await;
+    assert!(ran.out.contains("prod/release.yaml:2 is 6.1.5 already"), "{}", ran.out);
+    // Nothing in the checkout was touched.
+    assert!(std::fs::read_to_string(folder.path().join("prod/release.yaml"))?.contains("6.1.5"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_could_not_be_set_is_told_as_the_controller_would() -> Result<()> {
+    let folder = checkout()?;
+    let root = folder.path().display().to_string();
+    std::fs::remove_file(folder.path().join("staging/a.yml"))?;
+    write(folder.path(), &[("prod/second.yaml", "kind: HelmRelease\nspec: {version: '1'}\n")])?;
+    let ran = validate(&["--checkout", &root]).await;
+    assert_eq!(ran.exit, Exit::Unset);
+    assert!(
+        ran.out.contains(
+            "✗ staging: NoMarker: no file has the marker {\"$promotion\": \"apps:podinfo:staging\"}"
+        ),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out.contains("✗ prod: AmbiguousObject: ")
+            && ran.out.contains("prod/second.yaml:1 (HelmRelease/?)"),
+        "{}",
+        ran.out
+    );
+    assert_eq!(ran.err, "✗ 2 environments have values that cannot be set\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_facet_that_only_clusters_know_is_taken_as_asked_for() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let unnamed = PIPELINE
+        .replace("  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}\n", "");
+    let marked = "image: x/app:1 # {\"$promotion\": \"apps:podinfo:staging\", \"value\": \"image:x/app\"}\n\
+                  tag: '1' # {\"$promotion\": \"apps:podinfo:staging\"}\n";
+    write(folder.path(), &[("p.yaml", &unnamed), ("a.yaml", marked)])?;
+    let root = folder.path().display().to_string();
+    let ran = validate(&["--checkout", &root, "-e", "staging"]).await;
+    ensure!(ran.exit == Exit::Ok, "{} {}", ran.out, ran.err);
+    assert!(
+        ran.out.contains("a.yaml:1 x/app:1 → x/app:REVISION\n✔ staging: a.yaml:2 1 → REVISION"),
+        "{}",
+        ran.out
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_not_valid_is_named_and_ends_with_a_code_of_its_own() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("p.yaml").display().to_string();
+    for (from, to, words) in [
+        ("name: staging", "name: dev", "spec.environments: two environments have the same name"),
+        ("[{namespace: dev}]", "[]", "spec.environments[0].targets: must have at least 1 items"),
+        ("field: spec.version", "field: spec..version", "update[0].field: a field is a path such as"),
+        ("{strategy: {commit:", "{strategies: {commit:", "spec.promotion: promotion needs a strategy"),
+        ("{name: podinfo, namespace: apps}", "{}", "metadata.name: is required"),
+    ] {
+        std::fs::write(&file, PIPELINE.replacen(from, to, 1))?;
+        let ran = validate(&["-f", &file]).await;
+        assert_eq!(ran.exit, Exit::Invalid, "{to}: {}", ran.out);
+        assert!(ran.out.contains(words), "{to}: {}", ran.out);
+    }
+    std::fs::write(&file, "a: [")?;
+    let ran = validate(&["-f", &file]).await;
+    assert!(ran.exit == Exit::Invalid && ran.err.contains("is not YAML"), "{}", ran.err);
+    std::fs::write(&file, PIPELINE)?;
+    for (arguments, exit, says) in [
+        (&["-f", &file, "podinof"][..], Exit::NotFound, "did you mean podinfo?"),
+        (&["-f", &file, "-e", "pord"], Exit::NotFound, "has no environment pord"),
+        (&["-f", "nowhere.yaml"], Exit::NotFound, "cannot read nowhere.yaml"),
+        (&[], Exit::Usage, "nothing to validate"),
+    ] {
+        let ran = validate(arguments).await;
+        assert_eq!(ran.exit, exit, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
+    }
+    Ok(())
+}
+
+/// Nothing is refused that an API server takes: the examples, and what an older YAML reads otherwise.
+#[tokio::test]
+async fn what_the_server_takes_is_valid() -> Result<()> {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let ran = validate(&["-f", examples]).await;
+    ensure!(ran.exit == Exit::Ok && ran.out.lines().count() > 5, "{} {}", ran.out, ran.err);
+    let hub = &servers().await?.hub;
+    hub.namespace("apps").await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("p.yaml").display().to_string();
+    for (from, to) in [
+        ("spec:\n  appRef", "spec:\n  suspend: true\n  appRef"),
+        ("spec:\n  appRef", "spec:\n  tracks: []\n  appRef"),
+        ("  promotion: {strategy", "  promotion: {minReadyTargets: 100%, timeout: 1h0m5s, strategy"),
+        ("spec.version}", "'a[\"b.c/d\"][0].e[name=x/y:z].f'}"),
+        ("spec.version}", "'{environment}.x', value: 'image:x/y', workload: HelmRelease/podinfo}"),
+    ] {
+        let text = PIPELINE.replacen(from, to, 1);
+        assert_ne!(text, PIPELINE);
+        hub.apply_yaml(&text).await?;
+        std::fs::write(&file, &text)?;
+        let ran = validate(&["-f", &file]).await;
+        ensure!(ran.exit == Exit::Ok, "{to}: {} {}", ran.out, ran.err);
+    }
+    std::fs::write(&file, PIPELINE.replacen("spec:\n", "spec:\n  suspend: yes\n", 1))?;
+    let ran = validate(&["-f", &file]).await;
+    ensure!(ran.exit == Exit::Ok, "as kubectl reads it: {} {}", ran.out, ran.err);
+    Ok(())
+}

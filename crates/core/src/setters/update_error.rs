@@ -1,0 +1,75 @@
+//! Why an entry of `update` cannot be carried out: it means nothing, or more than one thing. Every
+//! message names the entry and what there is.
+
+use super::{At, SetError};
+
+/// Why an entry of `update` cannot be carried out. None of these goes away before the files or the
+/// pipeline change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum UpdateError {
+    #[error("update[{number}].{field}: {problem}; correct it in the pipeline")]
+    BadEntry { number: usize, field: &'static str, problem: String },
+
+    #[error(
+        "{entry}: no .yaml or .yml file of the repository has that path; near it there is {near}; correct the \
+         path, or the repository or branch, in the pipeline"
+    )]
+    NoFile { entry: String, near: String },
+
+    #[error("{entry}: there is no such object; there is {there}; correct path, kind or name in the pipeline")]
+    NoObject { entry: String, there: String },
+
+    #[error(
+        "{entry}: several objects are meant: {there}; give path, kind and name so that one is left, or an entry \
+         for each"
+    )]
+    AmbiguousObject { entry: String, there: String },
+
+    #[error(
+        "{entry}: there is no such field: {problem}; correct the field in the pipeline, or add it to the file"
+    )]
+    NoField { entry: String, problem: String },
+
+    #[error(
+        "{entry}: several values are meant: {there}; give path, kind, name and field so that one is left, or an \
+         entry for each"
+    )]
+    AmbiguousField { entry: String, there: String },
+
+    #[error(
+        "{at}: {entry} leads over an alias (*name) to a value that stands elsewhere; name the field where the \
+         anchor (&name) is"
+    )]
+    Alias { at: At, entry: String },
+
+    #[error("{at}: {field} {is}")]
+    NotAValue { at: At, field: String, is: &'static str },
+
+    #[error(
+        "{at}: {entry} and an entry before it mean the same value, and would set it to {values:?}; take one of \
+         them out"
+    )]
+    Contradiction { at: At, entry: String, values: [String; 2] },
+
+    #[error(transparent)]
+    Set(#[from] SetError),
+}
+
+impl UpdateError {
+    /// One word for conditions, events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            UpdateError::BadEntry { .. } => "BadUpdate",
+            UpdateError::NoFile { .. } => "NoFile",
+            UpdateError::NoObject { .. } => "NoObject",
+            UpdateError::AmbiguousObject { .. } => "AmbiguousObject",
+            UpdateError::NoField { .. } => "NoField",
+            UpdateError::AmbiguousField { .. } => "AmbiguousField",
+            UpdateError::Alias { .. } => "Alias",
+            UpdateError::NotAValue { .. } => "NotAValue",
+            UpdateError::Contradiction { .. } => "Contradiction",
+            UpdateError::Set(e) => e.reason(),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Signs commits as `git commit -S` does: with `ssh-keygen` or `gpg`, whichever the key is for. Key and
+//! passphrase lie in private files for as long as that takes; neither is ever an argument.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustix::process::{Pid, WaitOptions, waitpid};
+use tempfile::TempDir;
+
+use super::access::{SigningKey, private_file};
+use super::error::essence;
+use super::identity::names_a_cipher;
+use super::run::{Call, Output};
+use super::{Access, Git, GitError};
+
+const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside Sluice");
+const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
+const GPG_CONNECT_AGENT: (&str, &str) = ("gpg-connect-agent", "install gpgconf beside Sluice");
+
+const LOCKED: &str = "is locked by a passphrase: put that into the Secret too, as signingPassphrase";
+const OTHER_PASSPHRASE: &str = "is locked by another passphrase than the signingPassphrase in the Secret";
+const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote (not the one that \
+                      ends in .pub), or what gpg --armor --export-secret-keys prints";
+const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it anew in OpenSSH's own";
+const HARDWARE: &str = "is of a kind that needs a device at hand: make another with ssh-keygen -t ed25519";
+
+/// The signature of these bytes, armored.
+pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> Result<String, GitError> {
+    let Some(key) = access.signing_key() else { return Err(bad(access, NO_KEY)) };
+    let text = String::from_utf8_lossy(key.key);
+    if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
+        return with_gpg(git, access, &key, bytes).await;
+    }
+    match refused(&text, key.passphrase) {
+        Some(is) => Err(bad(access, is)),
+        None => with_ssh(git, access, &key, bytes).await,
+    }
+}
+
+/// A commit with its signature, as git reads it: a header whose further lines begin with a space.
+pub(super) fn put_in(commit: &[u8], header: &str, signature: &str) -> Vec<u8> {
+    let end = commit.windows(2).position(|two| two == b"\n\n").map_or(commit.len(), |at| at + 1);
+    let (head, rest) = commit.split_at(end);
+    let signature = signature.trim_end().replace('\r', "").replace('\n', "\n ");
+    [head, format!("{header} {signature}\n").as_bytes(), rest].concat()
+}
+
+fn bad(access: &Access, is: impl Into<String>) -> GitError {
+    GitError::SigningKey { repository: access.name().into(), is: is.into() }
+}
+
+/// What is wrong with a key for SSH, as far as it shows.
+fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
+    if !key.contains("PRIVATE KEY-----") {
+        return Some(NO_KEY);
+    }
+    if !key.contains("BEGIN OPENSSH PRIVATE KEY") {
+        return Some(OLD_FORM);
+    }
+    let body: String = key.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
+    let bytes = STANDARD.decode(body).unwrap_or_default();
+    let is_of = |kind: &[u8]| bytes.windows(kind.len()).any(|window| window == kind);
+    if is_of(b"sk-ssh-") || is_of(b"sk-ecdsa-") {
+        return Some(HARDWARE);
+    }
+    (passphrase.is_none() && names_a_cipher(key)).then_some(LOCKED)
+}
+
+async fn with_ssh(
+    git: &Git,
+    access: &Access,
+    key: &SigningKey<'_>,
+    bytes: &[u8],
+) -> Result<String, GitError> {
+    // ssh-keygen refuses a key without a line end, or with those of Windows; Secrets get both easily.
+    let mut text: Vec<u8> = key.key.iter().copied().filter(|b| *b != b'\r').collect();
+    text.push(b'\n');
+    let file = private_file(access.folder(), &text).map_err(|e| unwritten(access, &e))?;
+    let mut environment = vec![("SSH_ASKPASS_REQUIRE", OsString::from("force"))];
+    let asked = key.passphrase.map(|_| asking(access.folder())).transpose();
+    let asked = asked.map_err(|e| unwritten(access, &e))?;
+    environment.push(("SSH_ASKPASS", asked.as_ref().map_or("/bin/false".into(), |path| path.into())));
+    if let Some(passphrase) = key.passphrase {
+        environment.push(("SLUICE_PASSPHRASE", passphrase.into()));
+    }
+    let args = [
+        "-Y".into(),
+        "sign".into(),
+        "-n".into(),
+        "git".into(),
+        "-f".into(),
+        file.path().as_os_str().to_owned(),
+    ];
+    let call = Call::of(SSH_KEYGEN, access, args, environment).with_input(bytes.to_vec());
+    let output = git.try_run(call).await?;
+    if output.success {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    if output.stderr.contains("incorrect passphrase") {
+        return Err(bad(access, OTHER_PASSPHRASE));
+    }
+    // The names of files of ours help nobody.
+    let says = essence(&output.stderr).replace(&*file.path().to_string_lossy(), "it");
+    Err(bad(
+        access,
+        format!("cannot be used by ssh-keygen ({says}); make another with ssh-keygen -t ed25519"),
+    ))
+}
+
+/// The program that ssh-keygen asks for the passphrase: it has it from the environment.
+fn asking(folder: &Path) -> std::io::Result<tempfile::TempPath> {
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(b"#!/bin/sh\nprintf '%s\\n' \"$SLUICE_PASSPHRASE\"\n")?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o700))?;
+    // Closed: a file that is open for writing cannot be run.
+    Ok(file.into_temp_path())
+}
+
+fn unwritten(access: &Access, error: &std::io::Error) -> GitError {
+    GitError::Cache { repository: access.name().into(), says: error.to_string() }
+}
+
+async fn with_gpg(
+    git: &Git,
+    access: &Access,
+    key: &SigningKey<'_>,
+    bytes: &[u8],
+) -> Result<String, GitError> {
+    let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(access.folder());
+    let keyring = keyring.map_err(|e| unwritten(access, &e))?;
+    let passphrase = private_file(access.folder(), key.passphrase.unwrap_or_default().as_bytes());
+    let passphrase = passphrase.map_err(|e| unwritten(access, &e))?;
+    let gpg = |more: &[&str]| {
+        let mut args: Vec<OsString> = vec!["--homedir".into(), keyring.path().into()];
+        args.extend(["--batch", "--no-tty", "--quiet", "--pinentry-mode", "loopback"].map(OsString::from));
+        args.extend(["--passphrase-file".into(), passphrase.path().into()]);
+        args.extend(more.iter().map(OsString::from));
+        Call::of(GPG, access, args, Vec::new())
+    };
+    let imported = git.try_run(gpg(&["--import"]).with_input(key.key.to_vec())).await?;
+    let signed = match imported.success {
+        true => Some(git.try_run(gpg(&["--armor", "--detach-sign"]).with_input(bytes.to_vec())).await),
+        false => None,
+    };
+    end_agent(git, access, &keyring).await;
+    match signed.transpose()? {
+        Some(signed) if signed.success => Ok(String::from_utf8_lossy(&signed.stdout).into_owned()),
+        Some(signed) => Err(bad(access, gpg_says(&signed, key.passphrase))),
+        None => Err(bad(access, gpg_says(&imported, key.passphrase))),
+    }
+}
+
+fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
+    if output.stderr.to_ascii_lowercase().contains("passphrase") {
+        return if passphrase.is_some() { OTHER_PASSPHRASE.into() } else { LOCKED.into() };
+    }
+    let says = essence(&output.stderr);
+    format!("cannot be used by gpg ({says}); put there what gpg --armor --export-secret-keys prints")
+}
+
+/// gpg has started an agent, which holds the key and stays. It would end by itself once its folder is
+/// gone; as the first process of a container we inherit it, and have to take leave of it.
+async fn end_agent(git: &Git, access: &Access, keyring: &TempDir) {
+    let args: [OsString; 6] = [
+        "--homedir".into(),
+        keyring.path().into(),
+        "--no-autostart".into(),
+        "GETINFO pid".into(),
+        "KILLAGENT".into(),
+        "/bye".into(),
+    ];
+    let Ok(said) = git.try_run(Call::of(GPG_CONNECT_AGENT, access, args, Vec::new())).await else { return };
+    let said = String::from_utf8_lossy(&said.stdout);
+    let pid =
+        said.lines().find_map(|line| line.strip_prefix("D ")?.trim().parse().ok()).and_then(Pid::from_raw);
+    let Some(pid) = pid else { return };
+    for _ in 0..100 {
+        // An error: it is not ours.
+        if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_a_header_of_the_commit() {
+        let commit = b"tree 1\nauthor a\ncommitter a\n\nsubject\n\nbody\n";
+        let signed = put_in(commit, "gpgsig", "-----BEGIN\n\nAA\r\n-----END\n");
+        let expected =
+            "tree 1\nauthor a\ncommitter a\ngpgsig -----BEGIN\n \n AA\n -----END\n\nsubject\n\nbody\n";
+        assert_eq!(String::from_utf8(signed).unwrap(), expected);
+    }
+
+    #[test]
+    fn keys_that_cannot_sign_are_told() {
+        let openssh = |inside: &[u8]| {
+            let body = STANDARD.encode([b"openssh-key-v1\0", inside].concat());
+            format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+        };
+        let open = b"\0\0\0\x04none ssh-ed25519";
+        for (key, passphrase, expected) in [
+            ("ssh-ed25519 AAAA me@here".into(), None, Some(NO_KEY)),
+            ("-----BEGIN PGP PUBLIC KEY BLOCK-----".into(), None, Some(NO_KEY)),
+            ("-----BEGIN RSA PRIVATE KEY-----\nAAAA".into(), None, Some(OLD_FORM)),
+            (openssh(b"\0\0\0\x04none sk-ssh-ed25519@openssh.com"), None, Some(HARDWARE)),
+            (openssh(b"\0\0\0\x0aaes256-ctr"), None, Some(LOCKED)),
+            (openssh(b"\0\0\0\x0aaes256-ctr"), Some("x"), None),
+            (openssh(open), None, None),
+        ] {
+            assert_eq!(refused(&key, passphrase), expected, "{key}");
+        }
+    }
+}
