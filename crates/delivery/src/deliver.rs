@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::error::DeliveryError;
-use crate::forge::{AnyForge, Forge, Shared, State};
+use crate::forge::{AnyForge, Shared};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
 use crate::private::Private;
 use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
-use crate::{body, change_request, commit_strategy, notification, webhook};
+use crate::{body, change_request, commit_strategy, merge, notification, webhook};
 
 /// How deliveries work.
 #[derive(Clone, Debug)]
@@ -101,9 +101,10 @@ impl Delivery {
     pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
         let inner = &*self.0;
         match &order.strategy {
-            Strategy::PullRequest { forge, url, base } => {
+            Strategy::PullRequest { forge, url, base, settings } => {
                 let _turn = inner.turn(url, &order.branch()).await;
-                change_request::deliver(inner, order, *forge, url, base).await
+                let wanted = change_request::Wanted { kind: *forge, url, base, settings };
+                change_request::deliver(inner, order, wanted).await
             }
             Strategy::Commit { url, branch } => {
                 let _turn = inner.turn(url, branch).await;
@@ -116,21 +117,13 @@ impl Delivery {
 
     /// Looks what has become of a change request, with one call that is free where nothing changed.
     pub async fn follow(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
-        let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-        let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
-        // The pipeline may name another repository by now, where the number is somebody else's.
-        if found.request.url != request.url || found.request.branch != order.branch() {
-            return Ok(Followed::Elsewhere);
-        }
-        let head = found.request.head_commit;
-        Ok(match found.state {
-            State::Open => Followed::Open { head, conflicts: found.conflicts },
-            State::Merged { commit } => {
-                let ours = change_request::was_brought_by(&forge, &order.promotion, &commit).await?;
-                Followed::Merged { commit, head, ours }
-            }
-            State::Closed => Followed::Closed,
-        })
+        merge::follow(&self.0, order, request).await
+    }
+
+    /// The same, and carries it on: merges it where the strategy says so and its forge that nothing stands in
+    /// the way, and deletes its branch then. Running it again is harmless.
+    pub async fn tend(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
+        merge::tend(&self.0, order, request).await
     }
 
     /// Closes an open change request and says why. One that is not open any more is left alone.
@@ -162,7 +155,8 @@ impl Inner {
         AnyForge::new(kind, &address, &order.credentials, &self.forges)
     }
 
-    fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
+    /// The repository at its forge, where the strategy has one.
+    pub(crate) fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
         match &order.strategy {
             Strategy::PullRequest { forge, url, .. } => self.forge(order, *forge, url).map(Some),
             _ => Ok(None),

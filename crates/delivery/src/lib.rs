@@ -10,14 +10,17 @@ mod credentials;
 mod deliver;
 mod edit;
 mod error;
+mod extras;
 pub mod fault;
 mod forge;
 mod git;
+mod merge;
 pub mod notification;
 mod order;
 mod outward;
 mod private;
 mod stats;
+mod template;
 mod webhook;
 
 pub use address::AddressError;
@@ -28,6 +31,9 @@ pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
 pub use notification::NotificationError;
-pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy, Target};
+pub use order::{
+    About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Permit, Settings, Strategy, Target,
+};
 pub use stats::Stats;
+pub use template::TemplateError;
 pub use webhook::{Allowed, WebhookError};

@@ -155,14 +155,22 @@ pub fn apply(
     status
 }
 
+/// What an open change request waits for, and what its forge did not take of what was asked for.
+pub fn waiting(request: &ChangeRequest, what: &str) -> String {
+    let notes = request.notes.iter().map(|note| format!("; {note}"));
+    std::iter::once(what.to_string()).chain(notes).collect()
+}
+
 /// Where a change brings a promotion, one word for why, and a sentence.
 fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a str, String)> {
     Some(match change {
         Change::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
         Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
-        Change::Proposed(request) => {
-            (Phase::Proposed, "Proposed", format!("waits for {} to be merged", request.url))
-        }
+        Change::Proposed(request) => (
+            Phase::Proposed,
+            "Proposed",
+            waiting(request, &format!("waits for {} to be merged", request.url)),
+        ),
         Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
         Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
         Change::Withdrawn | Change::HandedOver => return None,

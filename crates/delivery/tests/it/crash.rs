@@ -48,7 +48,7 @@ async fn the_other_process() {
         "commit" => Strategy::Commit { url, branch: "main".into() },
         forge => {
             let forge = ForgeKind::from_name(forge).unwrap();
-            Strategy::PullRequest { forge, url, base: "main".into() }
+            Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::default() }
         }
     };
     let order =
@@ -64,7 +64,7 @@ async fn the_other_process() {
 async fn withdraw(delivery: &Delivery, order: &Order, url: &str) {
     let number = url.rsplit('/').next().unwrap().parse().unwrap();
     let (url, branch, head_commit) = (url.to_string(), order.branch(), String::new());
-    let request = ChangeRequest { number, url, branch, head_commit };
+    let request = ChangeRequest { number, url, branch, head_commit, notes: vec![], queued: false };
     let end = delivery.withdraw(order, &request, "Superseded by 6.2.0.").await.unwrap();
     assert_eq!(end, Followed::Closed);
 }

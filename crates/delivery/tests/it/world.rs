@@ -1,6 +1,6 @@
 //! A forge with a repository, whichever: the same steps run over each.
 
-use sluice_delivery::{Credentials, ForgeKind, Order, Strategy};
+use sluice_delivery::{Credentials, ForgeKind, Order, Settings, Strategy};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
@@ -19,6 +19,10 @@ pub struct Seen {
     pub body: String,
     pub open: bool,
     pub merged: bool,
+    pub labels: Vec<String>,
+    pub reviewers: Vec<String>,
+    pub assignees: Vec<String>,
+    pub draft: bool,
 }
 
 impl World {
@@ -69,7 +73,7 @@ impl World {
                 (ForgeKind::Gitea, repo.url().to_string(), Credentials { token, ..Credentials::default() })
             }
         };
-        let strategy = Strategy::PullRequest { forge, url, base: "main".into() };
+        let strategy = Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::default() };
         Order { credentials, ..fixture::order(strategy, version) }
     }
 
@@ -85,20 +89,28 @@ impl World {
             World::StandIn(s) => {
                 let seen = |p: crate::standin::Pull| Seen {
                     number: p.number,
-                    title: p.title,
                     body: p.body,
                     open: p.open,
                     merged: p.merged.is_some(),
+                    draft: p.draft || ["Draft: ", "WIP: "].iter().any(|d| p.title.starts_with(d)),
+                    title: p.title,
+                    labels: p.labels,
+                    reviewers: p.reviewers,
+                    assignees: p.assignees,
                 };
                 s.pulls().into_iter().map(seen).collect()
             }
             World::Gitea(_, repo) => {
                 let seen = |p: sluice_testkit::Pull| Seen {
                     number: p.number,
-                    title: p.title,
                     body: p.body,
                     open: p.state == "open",
                     merged: p.merged,
+                    draft: p.title.starts_with("WIP: "),
+                    title: p.title,
+                    labels: p.labels.into_iter().map(|l| l.name).collect(),
+                    reviewers: p.requested_reviewers.into_iter().flatten().map(|u| u.login).collect(),
+                    assignees: p.assignees.into_iter().flatten().map(|u| u.login).collect(),
                 };
                 let mut all: Vec<Seen> = repo.pulls("all").await.unwrap().into_iter().map(seen).collect();
                 all.sort_by_key(|p| p.number);
@@ -125,6 +137,68 @@ impl World {
         match self {
             World::StandIn(s) => s.change(number, |pull| pull.body = body.into()),
             World::Gitea(_, repo) => repo.edit(number, serde_json::json!({"body": body})).await.unwrap(),
+        }
+    }
+
+    /// An order for a change request with settings of its own.
+    pub fn order_with(&self, version: &str, change: impl FnOnce(&mut Settings)) -> Order {
+        let mut order = self.order(version);
+        let Strategy::PullRequest { settings, .. } = &mut order.strategy else { unreachable!() };
+        change(settings);
+        order
+    }
+
+    pub fn kind(&self) -> ForgeKind {
+        match self {
+            World::StandIn(s) => s.kind,
+            World::Gitea(..) => ForgeKind::Gitea,
+        }
+    }
+
+    /// Somebody who may review and be assigned.
+    pub async fn joe(&self) -> String {
+        if let World::Gitea(gitea, repo) = self {
+            gitea.create_person("joe").await.unwrap();
+            repo.admit("joe").await.unwrap();
+        }
+        crate::standin::joe(self.kind()).into()
+    }
+
+    /// Whose token it is.
+    pub fn author(&self) -> String {
+        crate::standin::author(self.kind()).into()
+    }
+
+    /// What this forge has no labels or assignees for.
+    pub fn lacks(&self) -> (bool, bool) {
+        let bitbucket = matches!(self.kind(), ForgeKind::Bitbucket | ForgeKind::BitbucketServer);
+        (bitbucket, bitbucket || self.kind() == ForgeKind::AzureDevOps)
+    }
+
+    /// A person adds a label.
+    pub async fn add_label(&self, number: u64, label: &str) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| pull.labels.push(label.into())),
+            World::Gitea(_, repo) => {
+                let body = serde_json::json!({"name": label, "color": "#123456"});
+                let id = repo.api("POST", "labels", body).await.unwrap()["id"].clone();
+                let body = serde_json::json!({"labels": [id]});
+                repo.api("POST", &format!("issues/{number}/labels"), body).await.unwrap();
+            }
+        }
+    }
+
+    /// A person says that a draft is one no more.
+    pub async fn mark_ready(&self, number: u64) {
+        let ready = |title: &str| title.replacen("Draft: ", "", 1).replacen("WIP: ", "", 1);
+        match self {
+            World::StandIn(s) => {
+                s.change(number, |pull| (pull.title, pull.draft) = (ready(&pull.title), false));
+            }
+            World::Gitea(_, repo) => {
+                let title = repo.pull(number).await.unwrap().title;
+                repo.edit(number, serde_json::json!({"title": ready(&title)})).await.unwrap();
+            }
         }
     }
 

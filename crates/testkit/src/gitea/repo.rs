@@ -47,6 +47,19 @@ pub struct Pull {
     /// What it is labelled with.
     #[serde(default)]
     pub labels: Vec<Label>,
+    /// Who is asked to review it.
+    #[serde(default)]
+    pub requested_reviewers: Option<Vec<Person>>,
+    /// Who is to see to it.
+    #[serde(default)]
+    pub assignees: Option<Vec<Person>>,
+}
+
+/// Somebody with an account.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Person {
+    /// The name.
+    pub login: String,
 }
 
 /// One of the two branches of a pull request.
@@ -209,6 +222,15 @@ impl ForgeRepo {
             "config": {"url": url, "secret": secret, "content_type": "json"},
         });
         self.api.post(&self.path("hooks"), body).await.map(drop)
+    }
+
+    /// Lets somebody write to the repository.
+    ///
+    /// # Errors
+    /// When there is nobody of this name.
+    pub async fn admit(&self, name: &str) -> Result<()> {
+        let path = self.path(&format!("collaborators/{name}"));
+        self.api.call(Method::PUT, &path, &json!({"permission": "write"})).await.map(drop)
     }
 
     /// Any call of the repository's API, for what has no method of its own here: `path` is what

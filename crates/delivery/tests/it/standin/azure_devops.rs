@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
-use super::{Answer, Ask, Call, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Call, Change, Extra, Pull, Request, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
 
@@ -63,7 +63,7 @@ impl super::Shape for Shape {
                 Ok(Ask::List(Wanted { head, own: false, open, from, size }))
             }
             ("POST", ["pullrequests"]) => {
-                request.only(&["sourceRefName", "targetRefName", "title", "description"])?;
+                request.only(&["sourceRefName", "targetRefName", "title", "description", "isDraft"])?;
                 let branch = |key: &str| {
                     let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
                     name.ok_or(Why::Bad("A ref is written out."))
@@ -73,6 +73,7 @@ impl super::Shape for Shape {
                     body: request.text("/description").unwrap_or_default(),
                     head: branch("/sourceRefName")?,
                     base: branch("/targetRefName")?,
+                    draft: request.body["isDraft"] == true,
                 })
             }
             ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
@@ -87,6 +88,18 @@ impl super::Shape for Shape {
                     number: number(n)?,
                     change: Change { title, body, base, ..Change::default() },
                 })
+            }
+            ("POST", ["pullrequests", n, "labels"]) => {
+                request.only(&["name"])?;
+                if request.query("api-version") != Some("6.0-preview.1") {
+                    return Err(Why::Bad("The requested version 6.0 of the resource is under preview."));
+                }
+                let name = request.text("/name").ok_or(Why::Bad("name is missing"))?;
+                Ok(super::github::add(number(n)?, Extra::Label, vec![name]))
+            }
+            ("PUT", ["pullrequests", n, "reviewers", id]) => {
+                request.only(&["vote"])?;
+                Ok(super::github::add(number(n)?, Extra::Reviewer, vec![(*id).into()]))
             }
             ("POST", ["pullrequests", n, "threads"]) => {
                 request.only(&["comments", "status"])?;
@@ -119,10 +132,27 @@ impl super::Shape for Shape {
             "repository": {"id": "3411ebc1-d5aa-464f-9615-0b527bc66719", "name": "fleet"},
             "url": format!("http://forge/acme/_apis/git/repositories/3411ebc1/pullRequests/{}", pull.number),
         });
+        let reviewer = |id: &String| json!({"id": id, "vote": 0});
+        value["isDraft"] = pull.draft.into();
+        value["reviewers"] = pull.reviewers.iter().map(reviewer).collect();
+        if !listed {
+            value["labels"] = pull.labels.iter().map(|name| json!({"name": name, "active": true})).collect();
+        }
         if pull.fork {
             value["forkSource"] = json!({"name": value["sourceRefName"], "repository": {"id": "9"}});
         }
         value
+    }
+
+    fn added(&self, _pull: &Pull, what: Extra, names: &[String]) -> Value {
+        match what {
+            Extra::Label => json!({"id": "92cf83db", "name": names[0], "active": true}),
+            _ => json!({"id": names[0], "vote": 0, "isFlagged": false}),
+        }
+    }
+
+    fn stranger(&self, _what: Extra, _author: bool) -> Option<Why<'static>> {
+        Some(Why::Bad("The reviewer identity could not be found."))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Change, Extra, Pull, Request, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
 
@@ -45,13 +45,14 @@ impl super::Shape for Shape {
             ("GET", []) => Ok(Ask::Repository),
             ("GET", ["pullrequests"]) => list(request),
             ("POST", ["pullrequests"]) => {
-                request.only(&["title", "description", "source", "destination"])?;
+                request.only(&["title", "description", "source", "destination", "draft"])?;
                 let text = |key: &str| request.text(key).ok_or(Why::Bad("title or source is missing"));
                 Ok(Ask::Open {
                     title: text("/title")?,
                     body: request.text("/description").unwrap_or_default(),
                     head: text("/source/branch/name")?,
                     base: text("/destination/branch/name")?,
+                    draft: request.body["draft"] == true,
                 })
             }
             ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
@@ -59,7 +60,8 @@ impl super::Shape for Shape {
                 request.only(&["title", "description", "destination", "reviewers"])?;
                 // Those that are not named are taken off it.
                 let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
-                let reviewers = reviewers.map(|r| r["uuid"].as_str().unwrap().to_string()).collect();
+                let id = |r: &Value| r["uuid"].as_str().or(r["account_id"].as_str()).unwrap().to_string();
+                let reviewers = reviewers.map(id).collect();
                 let change = Change {
                     title: request.text("/title"),
                     body: request.text("/description"),
@@ -95,7 +97,7 @@ impl super::Shape for Shape {
                 "branch": {"name": pull.head}, "commit": short(&pull.sha), "repository": {"full_name": owner},
             },
             "destination": {"branch": {"name": pull.base}, "repository": {"full_name": "acme/fleet"}},
-            "merge_commit": pull.merged.as_deref().map(short),
+            "merge_commit": pull.merged.as_deref().map(short), "draft": pull.draft,
         });
         if !listed {
             // Lists go without them, "for performance reasons".
@@ -103,6 +105,13 @@ impl super::Shape for Shape {
             value["reviewers"] = reviewers.into();
         }
         value
+    }
+
+    fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
+        Some(Why::Bad(match author {
+            true => "Sluice is the author and cannot be included as a reviewer.",
+            false => "reviewers: Malformed reviewers list",
+        }))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, next: Option<usize>) -> Value {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why};
+use super::{Answer, Ask, Change, Extra, Pull, Request, TOKEN, Wanted, Why};
 
 pub(super) struct Shape;
 
@@ -61,11 +61,12 @@ impl super::Shape for Shape {
                 Ok(Ask::List(Wanted { head, own: false, open, from, size }))
             }
             ("POST", ["pull-requests"]) => {
-                request.only(&["title", "description", "fromRef", "toRef"])?;
+                request.only(&["title", "description", "fromRef", "toRef", "draft"])?;
                 let title = request.text("/title").ok_or(Why::Bad("title is missing"))?;
                 let body = request.text("/description").unwrap_or_default();
                 let (head, base) = (branch(request, "fromRef")?, branch(request, "toRef")?);
-                Ok(Ask::Open { title, body, head, base })
+                let draft = request.body["draft"] == true;
+                Ok(Ask::Open { title, body, head, base, draft })
             }
             ("GET", ["pull-requests", n]) => Ok(Ask::Read(number(n)?)),
             ("PUT", ["pull-requests", n]) => {
@@ -87,6 +88,14 @@ impl super::Shape for Shape {
                 // Without a version it is one that none has: -1.
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
                 Ok(Ask::Close { number: number(n)?, version: Some(version) })
+            }
+            ("POST", ["pull-requests", n, "participants"]) => {
+                request.only(&["user", "role"])?;
+                if request.text("/role").as_deref() != Some("REVIEWER") {
+                    return Err(Why::Bad("role is not one that there is"));
+                }
+                let name = request.text("/user/name").ok_or(Why::Bad("user.name is missing"))?;
+                Ok(super::github::add(number(n)?, Extra::Reviewer, vec![name]))
             }
             ("POST", ["pull-requests", n, "comments"]) => {
                 let text = request.text("/text").ok_or(Why::Bad("text is missing"))?;
@@ -123,11 +132,19 @@ impl super::Shape for Shape {
                 "id": format!("{BRANCH}{}", pull.base), "displayId": pull.base,
                 "repository": repository("ACME"),
             },
-            "reviewers": reviewers, "properties": properties,
+            "reviewers": reviewers, "properties": properties, "draft": pull.draft,
             "links": {"self": [{
                 "href": format!("http://forge/bitbucket/projects/ACME/repos/fleet/pull-requests/{}", pull.number),
             }]},
         })
+    }
+
+    fn added(&self, _pull: &Pull, _what: Extra, names: &[String]) -> Value {
+        json!({"user": {"name": names[0]}, "role": "REVIEWER", "approved": false, "status": "UNAPPROVED"})
+    }
+
+    fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
+        Some(if author { Why::Bad("the author is no reviewer") } else { Why::NoPull })
     }
 
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value {

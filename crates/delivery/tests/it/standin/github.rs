@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Change, Extra, Pull, Request, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
 
@@ -43,6 +43,15 @@ impl super::Shape for Shape {
                 let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
             }
+            ("POST", ["issues", n, "labels"]) => {
+                request.only(&["labels"])?;
+                Ok(add(number(n)?, Extra::Label, request.list("labels")))
+            }
+            ("POST", ["issues", n, "assignees"]) => {
+                request.only(&["assignees"])?;
+                Ok(add(number(n)?, Extra::Assignee, request.list("assignees")))
+            }
+            ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
         }
@@ -52,7 +61,26 @@ impl super::Shape for Shape {
         let label = if pull.fork { "stranger" } else { "acme" };
         let mut value = show(pull);
         value["head"]["label"] = format!("{label}:{}", pull.head).into();
+        value["base"]["repo"] = json!({"owner": {"login": "acme"}});
+        value["draft"] = pull.draft.into();
         value
+    }
+
+    fn added(&self, pull: &Pull, what: Extra, _names: &[String]) -> Value {
+        match what {
+            Extra::Label => named("name", &pull.labels),
+            Extra::Assignee => json!({"number": pull.number, "assignees": named("login", &pull.assignees)}),
+            Extra::Reviewer => self.pull(pull, false),
+        }
+    }
+
+    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>> {
+        let words = match (what, author) {
+            (Extra::Assignee, false) => return None,
+            (_, true) => "Review cannot be requested from pull request author.",
+            _ => "Reviews may only be requested from collaborators.",
+        };
+        Some(Why::Bad(words))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
@@ -79,11 +107,22 @@ impl super::Shape for Shape {
     }
 }
 
+pub(super) fn add(number: u64, what: Extra, names: Vec<String>) -> Ask {
+    Ask::Add { number, what, names, replaces: false }
+}
+
+pub(super) fn review(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
+    request.only(&["reviewers", "team_reviewers"])?;
+    let teams = request.list("team_reviewers").into_iter().map(|team| format!("acme/{team}"));
+    Ok(add(number, Extra::Reviewer, request.list("reviewers").into_iter().chain(teams).collect()))
+}
+
 pub(super) fn open(request: &Request) -> Result<Ask, Why<'static>> {
-    request.only(&["title", "body", "head", "base"])?;
+    request.only(&["title", "body", "head", "base", "draft"])?;
+    let draft = request.body["draft"] == true;
     let text = |key: &str| request.text(key).ok_or(Why::Bad("title, head or base is missing"));
     let body = request.text("/body").unwrap_or_default();
-    Ok(Ask::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")? })
+    Ok(Ask::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")?, draft })
 }
 
 pub(super) fn change(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
@@ -106,6 +145,9 @@ pub(super) fn show(pull: &Pull) -> Value {
         "created_at": pull.created.to_string(),
         "head": {"ref": pull.head, "label": pull.head, "sha": pull.sha},
         "base": {"ref": pull.base, "label": pull.base},
+        "labels": named("name", &pull.labels),
+        "requested_reviewers": named("login", &pull.reviewers),
+        "assignees": named("login", &pull.assignees),
     })
 }
 

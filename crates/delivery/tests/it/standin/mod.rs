@@ -47,7 +47,11 @@ pub struct Pull {
     pub open: bool,
     pub merged: Option<String>,
     pub comments: Vec<String>,
+    pub labels: Vec<String>,
     pub reviewers: Vec<String>,
+    pub assignees: Vec<String>,
+    /// Where a title does not say it.
+    pub draft: bool,
     pub conflicts: bool,
     /// Whether its branch is in somebody's copy of the repository.
     pub fork: bool,
@@ -64,20 +68,63 @@ pub enum Call {
     Read,
     Update,
     Close,
+    Add,
+    Look,
     Comment,
     Commit,
     Repository,
 }
 
+/// What people add to a change request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    Label,
+    Reviewer,
+    Assignee,
+}
+
 /// What a call asks for, as its shape has read it.
 enum Ask {
     List(Wanted),
-    Between { base: String, head: String },
-    Open { title: String, body: String, head: String, base: String },
+    Between {
+        base: String,
+        head: String,
+    },
+    Open {
+        title: String,
+        body: String,
+        head: String,
+        base: String,
+        draft: bool,
+    },
+    /// All names at once: one that is not taken is a refusal of all.
+    Add {
+        number: u64,
+        what: Extra,
+        names: Vec<String>,
+        replaces: bool,
+    },
+    /// A user by name.
+    User(String),
+    /// The labels of the repository.
+    Labels {
+        from: usize,
+        size: usize,
+    },
+    NewLabel(String),
     Read(u64),
-    Update { number: u64, change: Change },
-    Close { number: u64, version: Option<u64> },
-    Comment { number: u64, text: String },
+    Update {
+        number: u64,
+        change: Change,
+    },
+    Close {
+        number: u64,
+        version: Option<u64>,
+    },
+    Comment {
+        number: u64,
+        text: String,
+    },
     Commit(String),
     Repository,
 }
@@ -87,6 +134,8 @@ impl Ask {
         match self {
             Ask::List(_) | Ask::Between { .. } => Call::List,
             Ask::Open { .. } => Call::Open,
+            Ask::Add { .. } => Call::Add,
+            Ask::User(_) | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
             Ask::Read(_) => Call::Read,
             Ask::Update { .. } => Call::Update,
             Ask::Close { .. } => Call::Close,
@@ -161,6 +210,12 @@ impl Request {
         self.body.pointer(path)?.as_str().map(String::from)
     }
 
+    /// The texts of a list in the body.
+    fn list(&self, key: &str) -> Vec<String> {
+        let list = self.body[key].as_array().into_iter().flatten();
+        list.map(|one| one.as_str().unwrap().to_string()).collect()
+    }
+
     /// Fails where the body has what a forge does not know.
     fn only(&self, known: &[&str]) -> Result<(), Why<'static>> {
         let fields = self.body.as_object().ok_or(Why::Bad("the body is no object"))?;
@@ -177,6 +232,10 @@ trait Shape: Send + Sync {
     fn clone_path(&self) -> &'static str;
     /// The path of the repository in the API.
     fn api(&self) -> &'static str;
+    /// Places of the API that are not below the repository's, and what they are called in `read`.
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
     /// The header and the value that say who calls.
     fn login(&self) -> (&'static str, String);
     /// What git says with nothing but a token.
@@ -207,6 +266,12 @@ trait Shape: Send + Sync {
     fn pull(&self, pull: &Pull, listed: bool) -> Value;
     /// A page of a list; `next` is where the next one begins.
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value;
+    /// What answers an addition.
+    fn added(&self, pull: &Pull, _what: Extra, _names: &[String]) -> Value {
+        self.pull(pull, false)
+    }
+    /// How somebody is refused; `None` for one who is left out without a word.
+    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>>;
     fn commit(&self, commit: &Commit) -> Value;
     fn refuse(&self, why: Why<'_>) -> Answer;
     /// The status of a success.
@@ -230,6 +295,7 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 #[derive(Default)]
 pub struct Book {
     pub pulls: Vec<Pull>,
+    pub labels: Vec<String>,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
     /// Goes with every answer.
@@ -246,6 +312,7 @@ pub struct StandIn {
 
 #[derive(Clone)]
 struct Served {
+    kind: ForgeKind,
     shape: Arc<dyn Shape>,
     repo: Repo,
     git: String,
@@ -253,6 +320,31 @@ struct Served {
 }
 
 pub const TOKEN: &str = "t0ken";
+
+/// Somebody who may review and be assigned, as a forge names people.
+pub fn joe(kind: ForgeKind) -> &'static str {
+    match kind {
+        ForgeKind::Bitbucket => "{504c3b62-8120-4f0c-a7bc-87800b9d6f70}",
+        ForgeKind::AzureDevOps => "d6245f20-2af8-44f4-9451-8107cb2767db",
+        _ => "joe",
+    }
+}
+
+/// Whose token it is.
+pub fn author(kind: ForgeKind) -> &'static str {
+    match kind {
+        ForgeKind::Bitbucket => "{aaaa3b62-8120-4f0c-a7bc-87800b9d6f70}",
+        ForgeKind::AzureDevOps => "aaaa5f20-2af8-44f4-9451-8107cb2767db",
+        _ => "sluice",
+    }
+}
+
+/// The numbers of people, where they have some.
+const PEOPLE: [&str; 3] = ["jane", "joe", "sluice"];
+
+fn number_of(name: &str) -> Option<usize> {
+    PEOPLE.iter().position(|one| *one == name).map(|at| at + 1)
+}
 
 fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
@@ -265,7 +357,7 @@ impl StandIn {
         let book = Arc::new(Mutex::new(Book::default()));
         let shape = shape(kind);
         let path = shape.clone_path();
-        let served = Served { shape, repo: repo.clone(), git: git.url(), book: book.clone() };
+        let served = Served { kind, shape, repo: repo.clone(), git: git.url(), book: book.clone() };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
@@ -333,13 +425,39 @@ impl Pull {
             open: true,
             merged: None,
             comments: vec![],
+            labels: vec![],
             reviewers: vec!["jane".into()],
+            assignees: vec![],
+            draft: false,
             conflicts: false,
             fork: false,
             version: 0,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
         }
     }
+}
+
+impl Pull {
+    fn add(&mut self, what: Extra, names: &[String], replaces: bool) {
+        let list = match what {
+            Extra::Label => &mut self.labels,
+            Extra::Reviewer => &mut self.reviewers,
+            Extra::Assignee => &mut self.assignees,
+        };
+        if replaces {
+            list.clear();
+        }
+        for name in names {
+            if !list.contains(name) {
+                list.push(name.clone());
+            }
+        }
+    }
+}
+
+/// The things of these names.
+fn named(key: &str, names: &[String]) -> Value {
+    names.iter().map(|name| json!({key: name})).collect()
 }
 
 /// A part of a path or a value of a query, as it was meant.
@@ -356,7 +474,12 @@ async fn answer(
     body: Bytes,
 ) -> Response<Body> {
     let shape = served.shape.clone();
+    let beside = shape
+        .beside()
+        .iter()
+        .find_map(|(place, called)| uri.path().strip_prefix(place).map(|rest| format!("{called}{rest}")));
     let path = match uri.path().strip_prefix(shape.api()) {
+        _ if beside.is_some() => beside.as_deref().unwrap(),
         Some(path) if path.is_empty() || path.starts_with('/') => path,
         _ if uri.path().starts_with(shape.clone_path()) => {
             return pass_on(&served, method, uri, headers, body).await;
@@ -471,7 +594,34 @@ impl Served {
                 shape.pull(found.ok_or(Why::NoPull)?, false)
             }
             Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
-            Ask::Open { title, body, head, base } => return self.open(&mut book, title, body, head, base),
+            Ask::Open { title, body, head, base, draft } => {
+                let answer = self.open(&mut book, title, body, head, base)?;
+                let Some(pull) = book.pulls.last_mut().filter(|_| answer.0 < 300) else { return Ok(answer) };
+                pull.draft = draft;
+                return Ok((answer.0, shape.pull(pull, false)));
+            }
+            Ask::Add { number, what, names, replaces } => {
+                let mut names = self.known(what, names)?;
+                if what == Extra::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
+                    let label = |id: &String| book.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
+                    names = names.iter().map(|id| label(id).unwrap()).collect();
+                }
+                let pull = pull(&mut book, number)?;
+                pull.add(what, &names, replaces);
+                shape.added(pull, what, &names)
+            }
+            Ask::User(name) => match number_of(&name) {
+                Some(id) => json!([{"id": id, "username": name}]),
+                None => json!([]),
+            },
+            Ask::Labels { from, size } => {
+                let labels = book.labels.iter().zip(1..).skip(from).take(size);
+                labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
+            }
+            Ask::NewLabel(name) => {
+                book.labels.push(name.clone());
+                json!({"id": book.labels.len(), "name": name})
+            }
             Ask::Update { number, change } => {
                 let pull = pull(&mut book, number)?;
                 if change.version.is_some_and(|version| version != pull.version) {
@@ -482,6 +632,9 @@ impl Served {
                 }
                 if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
                     return Err(Why::Bad("the description is too long"));
+                }
+                if let Some(reviewers) = &change.reviewers {
+                    self.known(Extra::Reviewer, reviewers.clone())?;
                 }
                 pull.title = change.title.unwrap_or(pull.title.clone());
                 pull.body = change.body.unwrap_or(pull.body.clone());
@@ -513,6 +666,21 @@ impl Served {
             }
         };
         Ok((shape.status(call), value))
+    }
+
+    /// Those of the names that stand for somebody who may.
+    fn known(&self, what: Extra, names: Vec<String>) -> Result<Vec<String>, Why<'static>> {
+        let mut known = Vec::new();
+        for name in names {
+            let author = name == author(self.kind);
+            let may = name == "jane" || name == joe(self.kind) || (author && self.kind == ForgeKind::GitLab);
+            if what == Extra::Label || may {
+                known.push(name);
+            } else if let Some(why) = self.shape.stranger(what, author) {
+                return Err(why);
+            }
+        }
+        Ok(known)
     }
 
     fn list(&self, book: &Book, wanted: &Wanted) -> Value {
