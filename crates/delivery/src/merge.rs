@@ -32,10 +32,11 @@ pub(crate) async fn tend(
     {
         followed = merge(&forge, order, settings, request, &found).await?;
     }
-    if let Followed::Merged { head, ours: true, .. } = &followed
+    if let Followed::Merged { ours: true, .. } = &followed
         && settings.delete_branch
     {
-        delete_branch(inner, order, url, head).await;
+        // Not at the head that the forge shows, which Gitea moves on with the branch after the merge.
+        delete_branch(inner, order, url, &request.head_commit).await;
     }
     Ok(followed)
 }
@@ -108,7 +109,7 @@ async fn merge(
     }
 }
 
-/// Deletes the branch of a change request that was merged, if it still is where it was merged. That it
+/// Deletes the branch of a change request that was merged, if it still is where Sluice pushed it. That it
 /// stays is no failure: the forge may have deleted it, and the next revision uses it again.
 async fn delete_branch(inner: &Inner, order: &Order, url: &str, head: &str) {
     let branch = order.branch();

@@ -240,6 +240,7 @@ fn parse(value: &Value) -> Option<Found> {
     };
     let whole = text(&value["title"])?;
     let (title, prefixed) = without_prefix(&whole, &DRAFTS);
+    let is_draft = prefixed || value["draft"].as_bool() == Some(true);
     Some(Found {
         request: ChangeRequest {
             number: value["number"].as_u64()?,
@@ -254,8 +255,9 @@ fn parse(value: &Value) -> Option<Found> {
         title: title.into(),
         body: text(&value["body"]).unwrap_or_default(),
         state,
-        conflicts: value["mergeable"].as_bool() == Some(false),
-        is_draft: prefixed || value["draft"].as_bool() == Some(true),
+        // It calls no draft mergeable.
+        conflicts: value["mergeable"].as_bool() == Some(false) && !is_draft,
+        is_draft,
         has: Extras {
             labels: names(&value["labels"], "name"),
             reviewers: names(&value["requested_reviewers"], "login"),

@@ -5,6 +5,7 @@ use sluice_delivery::{
 };
 
 use crate::fixture::{FILE, again, bench, yaml};
+use crate::merging::*;
 use crate::world::{Seen, World};
 
 pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
@@ -324,6 +325,12 @@ and_real_gitea! {
         who_cannot_be_asked_costs_nothing_but_a_sentence
         a_draft_is_opened_as_one_and_then_left_to_people
         it_says_what_its_owner_writes_and_is_found_again
+        merges_when_green_and_not_before
+        waits_for_approvals_of_this_very_head
+        never_merges_what_sluice_did_not_push
+        a_draft_waits_until_a_person_says_that_it_is_ready
+        a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it
+        what_is_not_allowed_any_more_is_not_merged
     ]
     github: GitHub,
     gitlab: GitLab,

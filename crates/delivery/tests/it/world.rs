@@ -4,7 +4,7 @@ use sluice_delivery::{Credentials, ForgeKind, Order, Settings, Strategy};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
-use crate::standin::StandIn;
+use crate::standin::{Is, StandIn};
 
 pub enum World {
     StandIn(StandIn),
@@ -56,6 +56,13 @@ impl World {
         match self {
             World::StandIn(standin) => standin,
             World::Gitea(..) => panic!("this is the real one"),
+        }
+    }
+
+    /// What is done only where there is a stand-in.
+    pub fn standin_only(&self, act: impl FnOnce(&StandIn)) {
+        if let World::StandIn(standin) = self {
+            act(standin);
         }
     }
 
@@ -185,6 +192,65 @@ impl World {
                 let body = serde_json::json!({"labels": [id]});
                 repo.api("POST", &format!("issues/{number}/labels"), body).await.unwrap();
             }
+        }
+    }
+
+    /// What its base has to have before it is merged.
+    pub async fn protect(&self, number: u64, requires: &[&str], approvals: usize) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| {
+                (pull.requires, pull.needs) = (requires.iter().map(|r| r.to_string()).collect(), approvals);
+            }),
+            World::Gitea(_, repo) => {
+                let rule = serde_json::json!({
+                    "rule_name": "main", "enable_push": true, "required_approvals": approvals,
+                    "enable_status_check": !requires.is_empty(), "status_check_contexts": requires,
+                });
+                repo.api("POST", "branch_protections", rule).await.unwrap();
+            }
+        }
+    }
+
+    /// A check reports on the head as it is.
+    pub async fn check(&self, number: u64, name: &str, is: Is) {
+        match self {
+            World::StandIn(s) => {
+                let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
+                s.change(number, |pull| pull.checks.push((name.into(), is, head)));
+            }
+            World::Gitea(_, repo) => {
+                let head = repo.pull(number).await.unwrap().head.sha;
+                let state = match is {
+                    Is::Green => "success",
+                    Is::Pending => "pending",
+                    Is::Failed => "failure",
+                };
+                let status = serde_json::json!({"state": state, "context": name});
+                repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
+            }
+        }
+    }
+
+    /// Somebody approves the head as it is.
+    pub async fn approve(&self, number: u64) {
+        match self {
+            World::StandIn(s) => {
+                let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
+                s.change(number, |pull| pull.approvals.push(head));
+            }
+            World::Gitea(_, repo) => {
+                self.joe().await;
+                repo.approve(number, "joe").await.unwrap();
+            }
+        }
+    }
+
+    /// Somebody pushes to a branch.
+    pub fn push(&self, branch: &str) -> String {
+        let files = [("unreviewed.yaml", "x: 1\n")];
+        match self {
+            World::StandIn(s) => s.repo.commit(branch, "by hand", &files).unwrap(),
+            World::Gitea(_, repo) => repo.commit(branch, "by hand", &files).unwrap(),
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Extra, Pull, Request, TOKEN, Wanted, Why};
+use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why};
 
 pub(super) struct Shape;
 
@@ -17,6 +17,10 @@ impl super::Shape for Shape {
 
     fn api(&self) -> &'static str {
         "/bitbucket/rest/api/1.0/projects/ACME/repos/fleet"
+    }
+
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[("/bitbucket/rest/build-status/1.0", "/../build-status")]
     }
 
     fn login(&self) -> (&'static str, String) {
@@ -89,6 +93,16 @@ impl super::Shape for Shape {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
                 Ok(Ask::Close { number: number(n)?, version: Some(version) })
             }
+            ("GET", ["..", "build-status", "commits", sha]) => {
+                Ok(Ask::Tell { what: "builds", of: Of::Head((*sha).into()) })
+            }
+            ("GET", ["pull-requests", n, "merge"]) => {
+                Ok(Ask::Tell { what: "merge", of: Of::Number(number(n)?) })
+            }
+            ("POST", ["pull-requests", n, "merge"]) => {
+                let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
+                Ok(Ask::Merge { number: number(n)?, head: None, version: Some(version), queue: false })
+            }
             ("POST", ["pull-requests", n, "participants"]) => {
                 request.only(&["user", "role"])?;
                 if request.text("/role").as_deref() != Some("REVIEWER") {
@@ -118,8 +132,7 @@ impl super::Shape for Shape {
         if let Some(commit) = &pull.merged {
             properties = json!({"mergeCommit": {"id": commit}});
         }
-        let reviewers: Vec<Value> =
-            pull.reviewers.iter().map(|r| json!({"user": {"name": r}, "role": "REVIEWER"})).collect();
+        let reviewers: Vec<Value> = pull.reviewers.iter().map(|r| reviewer(pull, r)).collect();
         json!({
             "id": pull.number, "version": pull.version, "title": pull.title, "description": pull.body,
             "state": state, "open": pull.open, "closed": !pull.open,
@@ -145,6 +158,19 @@ impl super::Shape for Shape {
 
     fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
         Some(if author { Why::Bad("the author is no reviewer") } else { Why::NoPull })
+    }
+
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        if what == "builds" {
+            let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+            return Some(json!({"values": pull.reported().iter().map(one).collect::<Vec<_>>()}));
+        }
+        // Approvals of an earlier head still count here.
+        let missing = pull.needs.saturating_sub(pull.approvals.len());
+        let words = format!("You still need {missing} approval before this pull request can be merged.");
+        let veto = (missing > 0).then(|| json!({"summaryMessage": "Not all", "detailedMessage": words}));
+        let vetoes: Vec<Value> = veto.into_iter().collect();
+        Some(json!({"canMerge": vetoes.is_empty(), "conflicted": pull.conflicts, "vetoes": vetoes}))
     }
 
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value {
@@ -176,6 +202,9 @@ impl super::Shape for Shape {
                 let message = "You are attempting to modify a pull request based on out-of-date information.";
                 (409, error(message, "com.atlassian.bitbucket.pull.PullRequestOutOfDateException"))
             }
+            Why::NotMergeable(words) => {
+                (409, error(&words, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException"))
+            }
             Why::NotOpen => {
                 let message = "The pull request is not open.";
                 (409, error(message, "com.atlassian.bitbucket.pull.IllegalPullRequestStateException"))
@@ -186,6 +215,14 @@ impl super::Shape for Shape {
             _ => (404, error("Not found.", "com.atlassian.bitbucket.NoSuchResourceException")),
         }
     }
+}
+
+fn reviewer(pull: &Pull, name: &str) -> Value {
+    let approved = pull.approvals.last().filter(|_| name == "jane");
+    json!({
+        "user": {"name": name}, "role": "REVIEWER", "lastReviewedCommit": approved,
+        "status": if approved.is_some() { "APPROVED" } else { "UNAPPROVED" },
+    })
 }
 
 /// A branch of the repository, as it has to be written.

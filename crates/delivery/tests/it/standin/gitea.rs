@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{add, change, message, open, parents, review, show};
-use super::{Answer, Ask, Extra, Pull, Request, TOKEN, Wanted, Why, basic, named};
+use super::{Answer, Ask, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
 
@@ -36,6 +36,7 @@ impl super::Shape for Shape {
                 let open = request.query("state") != Some("all");
                 Ok(Ask::List(Wanted { open, from, size, ..Wanted::default() }))
             }
+            ("GET", ["pulls", n, "reviews"]) => Ok(Ask::Tell { what: "reviews", of: Of::Number(number(n)?) }),
             ("GET", ["pulls", base, head]) => Ok(Ask::Between { base: (*base).into(), head: (*head).into() }),
             ("POST", ["pulls"]) => match request.body.get("draft") {
                 // Only a title says that it is one.
@@ -70,6 +71,19 @@ impl super::Shape for Shape {
                 Ok(Ask::Add { number: number(n)?, what: Extra::Assignee, names, replaces: true })
             }
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
+            ("GET", ["branches", "main"]) => Ok(Ask::Tell { what: "branch", of: Of::Base }),
+            ("GET", ["commits", sha, "status"]) => {
+                Ok(Ask::Tell { what: "status", of: Of::Head((*sha).into()) })
+            }
+            ("POST", ["pulls", n, "merge"]) => {
+                request.only(&["Do", "head_commit_id"])?;
+                if request.text("/Do").as_deref() != Some("merge") {
+                    return Err(Why::NotMergeable("Do is not allowed an allowed merge style".into()));
+                }
+                let head =
+                    Some(request.text("/head_commit_id").ok_or(Why::Bad("nothing holds it to a head"))?);
+                Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false })
+            }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
         }
@@ -102,6 +116,28 @@ impl super::Shape for Shape {
         })
     }
 
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        Some(match what {
+            "branch" => json!({
+                "name": "main", "enable_status_check": !pull.requires.is_empty(),
+                "status_check_contexts": pull.requires, "required_approvals": pull.needs,
+            }),
+            "status" => {
+                let one = |(name, is): &(&str, Is)| json!({"context": name, "status": is.word("success", "pending", "failure")});
+                json!({"statuses": pull.reported().iter().map(one).collect::<Vec<_>>()})
+            }
+            _ => {
+                let one = |sha: &String| {
+                    json!({
+                        "state": "APPROVED", "commit_id": sha, "stale": *sha != pull.sha,
+                        "official": true, "dismissed": false,
+                    })
+                };
+                pull.approvals.iter().map(one).collect()
+            }
+        })
+    }
+
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
         page.into()
     }
@@ -117,6 +153,8 @@ impl super::Shape for Shape {
                 let text = format!("pull request already exists for these targets [id: {}]", pull.number);
                 (409, json!({"message": text}))
             }
+            Why::HeadMoved => (409, json!({"message": "head out of date"})),
+            Why::NotMergeable(words) => (405, json!({"message": words})),
             Why::Bad(what) => (422, json!({"message": what})),
             _ => (404, json!({"message": "The target couldn't be found."})),
         }

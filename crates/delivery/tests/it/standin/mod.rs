@@ -2,9 +2,11 @@
 //! it, is the same for all and stands here; which paths, fields, states and refusals a forge has stands in
 //! one file each, as its documentation tells it. What is not documented there is refused.
 
+mod acts;
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
+mod checks;
 mod gitea;
 mod github;
 mod gitlab;
@@ -22,6 +24,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 use sluice_testkit::{Commit, GitServer, Repo};
+
+pub use checks::Is;
 
 /// What is done to a call in place of answering it.
 #[derive(Clone)]
@@ -53,6 +57,15 @@ pub struct Pull {
     /// Where a title does not say it.
     pub draft: bool,
     pub conflicts: bool,
+    /// Checks by name, and the commits that they are of.
+    pub checks: Vec<(String, Is, String)>,
+    /// The checks and the number of approvals that it has to have.
+    pub requires: Vec<String>,
+    pub needs: usize,
+    /// The commits that were approved.
+    pub approvals: Vec<String>,
+    /// It is in the queue.
+    pub queued: bool,
     /// Whether its branch is in somebody's copy of the repository.
     pub fork: bool,
     /// Counts its changes.
@@ -70,6 +83,8 @@ pub enum Call {
     Close,
     Add,
     Look,
+    Tell,
+    Merge,
     Comment,
     Commit,
     Repository,
@@ -112,6 +127,18 @@ enum Ask {
         size: usize,
     },
     NewLabel(String),
+    /// Something about a change request that only merging needs.
+    Tell {
+        what: &'static str,
+        of: Of,
+    },
+    /// Held to a head or to a version, where the forge can.
+    Merge {
+        number: u64,
+        head: Option<String>,
+        version: Option<u64>,
+        queue: bool,
+    },
     Read(u64),
     Update {
         number: u64,
@@ -136,6 +163,8 @@ impl Ask {
             Ask::Open { .. } => Call::Open,
             Ask::Add { .. } => Call::Add,
             Ask::User(_) | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
+            Ask::Tell { .. } => Call::Tell,
+            Ask::Merge { .. } => Call::Merge,
             Ask::Read(_) => Call::Read,
             Ask::Update { .. } => Call::Update,
             Ask::Close { .. } => Call::Close,
@@ -144,6 +173,14 @@ impl Ask {
             Ask::Repository => Call::Repository,
         }
     }
+}
+
+/// Which change request.
+enum Of {
+    Number(u64),
+    Head(String),
+    /// The newest.
+    Base,
 }
 
 /// Which ones a list is to have.
@@ -177,6 +214,8 @@ enum Why<'a> {
     NoBranch,
     OutOfDate,
     NotOpen,
+    HeadMoved,
+    NotMergeable(String),
     Bad(&'static str),
 }
 
@@ -272,6 +311,8 @@ trait Shape: Send + Sync {
     }
     /// How somebody is refused; `None` for one who is left out without a word.
     fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>>;
+    /// What it says of one that is to be merged; `None` where it knows no such thing.
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value>;
     fn commit(&self, commit: &Commit) -> Value;
     fn refuse(&self, why: Why<'_>) -> Answer;
     /// The status of a success.
@@ -296,6 +337,8 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 pub struct Book {
     pub pulls: Vec<Pull>,
     pub labels: Vec<String>,
+    /// Somebody pushes to the branch in the moment before the next merge.
+    pub meddle: bool,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
     /// Goes with every answer.
@@ -430,27 +473,14 @@ impl Pull {
             assignees: vec![],
             draft: false,
             conflicts: false,
+            checks: vec![],
+            requires: vec![],
+            needs: 0,
+            approvals: vec![],
+            queued: false,
             fork: false,
             version: 0,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
-        }
-    }
-}
-
-impl Pull {
-    fn add(&mut self, what: Extra, names: &[String], replaces: bool) {
-        let list = match what {
-            Extra::Label => &mut self.labels,
-            Extra::Reviewer => &mut self.reviewers,
-            Extra::Assignee => &mut self.assignees,
-        };
-        if replaces {
-            list.clear();
-        }
-        for name in names {
-            if !list.contains(name) {
-                list.push(name.clone());
-            }
         }
     }
 }
@@ -577,148 +607,4 @@ fn reqwest_client() -> reqwest::Client {
     static ONCE: std::sync::OnceLock<()> = std::sync::OnceLock::new();
     ONCE.get_or_init(|| drop(rustls::crypto::ring::default_provider().install_default()));
     reqwest::Client::new()
-}
-
-impl Served {
-    fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
-        let (shape, call) = (&self.shape, ask.call());
-        let mut book = self.book.lock().unwrap();
-        for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {
-            pull.sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
-        }
-        let value = match ask {
-            Ask::Repository => json!({"name": "fleet"}),
-            Ask::List(wanted) => self.list(&book, &wanted),
-            Ask::Between { base, head } => {
-                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
-                shape.pull(found.ok_or(Why::NoPull)?, false)
-            }
-            Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
-            Ask::Open { title, body, head, base, draft } => {
-                let answer = self.open(&mut book, title, body, head, base)?;
-                let Some(pull) = book.pulls.last_mut().filter(|_| answer.0 < 300) else { return Ok(answer) };
-                pull.draft = draft;
-                return Ok((answer.0, shape.pull(pull, false)));
-            }
-            Ask::Add { number, what, names, replaces } => {
-                let mut names = self.known(what, names)?;
-                if what == Extra::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
-                    let label = |id: &String| book.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
-                    names = names.iter().map(|id| label(id).unwrap()).collect();
-                }
-                let pull = pull(&mut book, number)?;
-                pull.add(what, &names, replaces);
-                shape.added(pull, what, &names)
-            }
-            Ask::User(name) => match number_of(&name) {
-                Some(id) => json!([{"id": id, "username": name}]),
-                None => json!([]),
-            },
-            Ask::Labels { from, size } => {
-                let labels = book.labels.iter().zip(1..).skip(from).take(size);
-                labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
-            }
-            Ask::NewLabel(name) => {
-                book.labels.push(name.clone());
-                json!({"id": book.labels.len(), "name": name})
-            }
-            Ask::Update { number, change } => {
-                let pull = pull(&mut book, number)?;
-                if change.version.is_some_and(|version| version != pull.version) {
-                    return Err(Why::OutOfDate);
-                }
-                if !pull.open && !shape.changes_what_is_closed() {
-                    return Err(Why::NotOpen);
-                }
-                if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
-                    return Err(Why::Bad("the description is too long"));
-                }
-                if let Some(reviewers) = &change.reviewers {
-                    self.known(Extra::Reviewer, reviewers.clone())?;
-                }
-                pull.title = change.title.unwrap_or(pull.title.clone());
-                pull.body = change.body.unwrap_or(pull.body.clone());
-                pull.base = change.base.unwrap_or(pull.base.clone());
-                pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
-                pull.version += 1;
-                shape.pull(pull, false)
-            }
-            Ask::Close { number, version } => {
-                let pull = pull(&mut book, number)?;
-                if version.is_some_and(|version| version != pull.version) {
-                    return Err(Why::OutOfDate);
-                }
-                if !pull.open && !shape.changes_what_is_closed() {
-                    return Err(Why::NotOpen);
-                }
-                (pull.open, pull.version) = (false, pull.version + 1);
-                shape.pull(pull, false)
-            }
-            Ask::Comment { number, text } => {
-                pull(&mut book, number)?.comments.push(text);
-                json!({"id": 1})
-            }
-            Ask::Commit(id) => {
-                let heads = book.pulls.iter().flat_map(|p| self.repo.log(&p.head).unwrap_or_default());
-                let mut all = self.repo.log("main").unwrap_or_default().into_iter().chain(heads);
-                let found = all.find(|c| id.len() >= 7 && c.sha.starts_with(&id));
-                shape.commit(&found.ok_or(Why::NoCommit)?)
-            }
-        };
-        Ok((shape.status(call), value))
-    }
-
-    /// Those of the names that stand for somebody who may.
-    fn known(&self, what: Extra, names: Vec<String>) -> Result<Vec<String>, Why<'static>> {
-        let mut known = Vec::new();
-        for name in names {
-            let author = name == author(self.kind);
-            let may = name == "jane" || name == joe(self.kind) || (author && self.kind == ForgeKind::GitLab);
-            if what == Extra::Label || may {
-                known.push(name);
-            } else if let Some(why) = self.shape.stranger(what, author) {
-                return Err(why);
-            }
-        }
-        Ok(known)
-    }
-
-    fn list(&self, book: &Book, wanted: &Wanted) -> Value {
-        let fits = |p: &&Pull| {
-            wanted.head.as_ref().is_none_or(|head| *head == p.head)
-                && (p.open || !wanted.open)
-                && !(p.fork && wanted.own)
-        };
-        let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
-        let page = all.iter().skip(wanted.from).take(wanted.size);
-        let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
-        self.shape.list(page.map(|p| self.shape.pull(p, true)).collect(), wanted.from, next)
-    }
-
-    fn open(
-        &self,
-        book: &mut Book,
-        title: String,
-        body: String,
-        head: String,
-        base: String,
-    ) -> Result<Answer, Why<'static>> {
-        let shape = &self.shape;
-        let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
-        if let Some(there) = book.pulls.iter().find(same).filter(|_| shape.refuses_a_second()) {
-            return Ok(shape.refuse(Why::Exists(there)));
-        }
-        if body.chars().count() > shape.longest() || title.chars().count() > 255 {
-            return Err(Why::Bad("the title or the description is too long"));
-        }
-        let sha = self.repo.head(&head).map_err(|_| Why::NoBranch)?;
-        let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
-        book.pulls.push(pull.clone());
-        Ok((shape.status(Call::Open), shape.pull(&pull, false)))
-    }
-}
-
-fn pull(book: &mut Book, number: u64) -> Result<&mut Pull, Why<'static>> {
-    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Why::NoPull)?;
-    book.pulls.get_mut(index).ok_or(Why::NoPull)
 }
