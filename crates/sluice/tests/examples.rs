@@ -61,7 +61,7 @@ fn blocks(page: &str) -> impl Iterator<Item = &str> {
 #[tokio::test]
 async fn what_the_pages_of_the_strategies_show_is_accepted() -> Result<()> {
     let shared = shared().await?;
-    for name in ["notification", "webhook"] {
+    for name in ["notification", "pull-request", "webhook"] {
         let page = std::fs::read_to_string(folder(&format!("docs/strategies/{name}.md")))?;
         let mut applied = 0;
         for block in blocks(&page) {

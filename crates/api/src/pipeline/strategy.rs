@@ -35,6 +35,8 @@ pub struct Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new("!has(self.merge) || self.merge == 'Never' || !has(self.draft) || !self.draft").message("a draft is not merged: take draft out, or write merge: Never"),
+    validation = Rule::new("!has(self.merge) || self.merge != 'Queue' || self.type in ['github', 'gitlab']").message("only GitHub and GitLab have a merge queue: write merge: WhenGreen"),
     validation = Rule::new("!has(self.labels) || !(self.type in ['bitbucket', 'bitbucket-server'])").message("Bitbucket has no labels on pull requests: take labels out"),
     validation = Rule::new("!has(self.assignees) || !(self.type in ['bitbucket', 'bitbucket-server', 'azure-devops'])").message("Bitbucket and Azure DevOps have no assignees on pull requests: take assignees out, and name reviewers"),
     validation = Rule::new("!has(self.reviewers) || self.type != 'bitbucket' || self.reviewers.all(r, r.matches('^([{][0-9a-fA-F-]{36}[}]|[0-9a-fA-F]+:[0-9a-fA-F-]+|[0-9a-f]{24})$'))").message("Bitbucket Cloud knows reviewers by uuid or account id: write '{504c3b62-8120-4f0c-a7bc-87800b9d6f70}' or 557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"),
@@ -95,6 +97,32 @@ pub struct PullRequestStrategy {
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[{]namespace[}]/[{]pipeline[}]/[{]environment[}]$') && !self.contains('..') && !self.contains('./') && !self.contains('.lock/')").message("branch has to end with {namespace}/{pipeline}/{environment}, which keeps one environment apart from all others: write for example deploy/{namespace}/{pipeline}/{environment}"))]
     pub branch: Option<String>,
+    /// Whether Sluice merges it: `Never`; `WhenGreen`, as soon as the checks and approvals that its forge
+    /// requires are there; or `Queue`, by the merge queue of GitHub or the merge train of GitLab, as soon
+    /// as they are. Only the commit that Sluice pushed is ever merged. Default `Never`.
+    #[serde(default, skip_serializing_if = "Merge::is_never")]
+    pub merge: Merge,
+    /// Delete its branch once it is merged, unless somebody has pushed to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delete_branch: bool,
+}
+
+/// Whether Sluice merges a change request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Merge {
+    /// People do.
+    #[default]
+    Never,
+    /// As soon as checks and approvals allow it.
+    WhenGreen,
+    /// As soon as they do, by the queue of its forge.
+    Queue,
+}
+
+impl Merge {
+    fn is_never(&self) -> bool {
+        *self == Merge::Never
+    }
 }
 
 fn main_branch() -> String {

@@ -93,3 +93,20 @@ async fn texts_have_placeholders_that_are_known() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn what_is_merged_is_no_draft_and_a_queue_is_where_there_is_one() {
+    let no_queue = "only GitHub and GitLab have a merge queue: write merge: WhenGreen";
+    let mut rows = vec![
+        ("github", json!({"merge": "Always"}), "supported values: \"Never\", \"WhenGreen\", \"Queue\""),
+        ("github", json!({"merge": "WhenGreen", "draft": true}), "a draft is not merged: take draft out"),
+        ("gitlab", json!({"merge": "Queue", "draft": true}), "a draft is not merged: take draft out"),
+        ("github", json!({"merge": "Never", "draft": true, "deleteBranch": true}), ""),
+    ];
+    for forge in ["github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server", "azure-devops"] {
+        let queue = if matches!(forge, "github" | "gitlab") { "" } else { no_queue };
+        rows.push((forge, json!({"merge": "Queue"}), queue));
+        rows.push((forge, json!({"merge": "WhenGreen", "draft": false, "deleteBranch": true}), ""));
+    }
+    judged(&rows).await;
+}

@@ -3,14 +3,15 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use sluice_api::pipeline::{
-    Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy, Target as ApiTarget,
+    Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
+    Target as ApiTarget,
 };
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
 use sluice_core::Revision;
 use sluice_core::model::Repository;
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
-    About, ChangeRequest, Credentials, ForgeKind, Order, Permit, Settings, Strategy, Target,
+    About, ChangeRequest, Credentials, ForgeKind, Merge, Order, Permit, Settings, Strategy, Target,
 };
 
 use super::ActError;
@@ -59,6 +60,12 @@ pub fn settings(asked: &PullRequestStrategy) -> Settings {
         title: asked.title.clone(),
         body: asked.body.clone(),
         branch: asked.branch.clone(),
+        merge: match asked.merge {
+            ApiMerge::Never => Merge::Never,
+            ApiMerge::WhenGreen => Merge::WhenGreen,
+            ApiMerge::Queue => Merge::Queue,
+        },
+        delete_branch: asked.delete_branch,
     }
 }
 
@@ -206,7 +213,7 @@ pub fn change_request(request: &ApiChangeRequest) -> ChangeRequest {
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
         notes: request.notes.clone(),
-        queued: false,
+        queued: request.queued,
     }
 }
 
@@ -219,6 +226,7 @@ pub fn api_change_request(request: &ChangeRequest, state: &str, by: &ApiStrategy
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
         notes: request.notes.clone(),
+        queued: request.queued,
         strategy: by.pull_request.clone(),
     }
 }

@@ -106,6 +106,9 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
             let type_ = if request.notes.is_empty() { EventType::Normal } else { EventType::Warning };
             Some((type_, "Proposed", message))
         }
+        Change::Waiting { request, why, failed: true } if !before.message.contains(why) => {
+            Some((EventType::Warning, "ChecksFailed", format!("{}: {why}", request.url)))
+        }
         // That of a notification is the event by which it is delivered.
         Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
             Some((EventType::Normal, reason, message.clone()))

@@ -88,6 +88,15 @@ pub enum Change {
     },
     /// Its change request is open.
     Proposed(ChangeRequest),
+    /// Its change request is open, and Sluice merges it as soon as it may.
+    Waiting {
+        /// Which.
+        request: ChangeRequest,
+        /// What it waits for.
+        why: String,
+        /// A check has failed: somebody has to look.
+        failed: bool,
+    },
     /// It was merged, committed, or found in place.
     Delivered {
         /// One word for how.
@@ -171,6 +180,9 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
             "Proposed",
             waiting(request, &format!("waits for {} to be merged", request.url)),
         ),
+        Change::Waiting { request, why, .. } => {
+            (Phase::Proposed, "Proposed", waiting(request, &format!("{}: {why}", request.url)))
+        }
         Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
         Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
         Change::Withdrawn | Change::HandedOver => return None,
@@ -231,7 +243,9 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
-        Change::Missed(request) | Change::Left(request) => status.change_request = Some(request.clone()),
+        Change::Waiting { request, .. } | Change::Missed(request) | Change::Left(request) => {
+            status.change_request = Some(request.clone())
+        }
         Change::HandedOver => {
             if let Some(request) = &mut status.change_request {
                 request.state = "handed over".into();
