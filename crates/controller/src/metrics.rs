@@ -53,8 +53,9 @@ struct Call {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Host {
+struct Purse {
     host: String,
+    credential: String,
 }
 
 /// All metrics, and what liveness and readiness are judged by.
@@ -72,7 +73,9 @@ pub struct Metrics {
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
-    budget: Family<Host, Gauge>,
+    budget: Family<Purse, Gauge>,
+    pause: Family<Purse, Gauge<f64, AtomicU64>>,
+    queue: Family<Purse, Gauge>,
     due: Gauge,
     begun: Instant,
     last_tick: AtomicU64,
@@ -96,7 +99,7 @@ impl Metrics {
         let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
-        let budget = Family::<Host, Gauge>::default();
+        let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
         let due = Gauge::default();
         registry.register("turns", "Turns of pipelines", turns.clone());
         registry.register(
@@ -117,6 +120,12 @@ impl Metrics {
             "Calls that a forge's host said it would still take",
             budget.clone(),
         );
+        registry.register(
+            "forge_pause_seconds",
+            "How long a forge is not called, since it asked",
+            pause.clone(),
+        );
+        registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
         Self {
             registry,
@@ -132,6 +141,8 @@ impl Metrics {
             git,
             forge,
             budget,
+            pause,
+            queue,
             due,
             begun: Instant::now(),
             last_tick: AtomicU64::new(0),
@@ -190,8 +201,13 @@ impl Metrics {
         for ((forge, method, status), n) in &stats.forge_calls {
             self.forge.get_or_create(&Call { forge, method, status: *status }).set(*n as i64);
         }
-        for (host, left) in &stats.forge_budget {
-            self.budget.get_or_create(&Host { host: host.clone() }).set(*left as i64);
+        for purse in &stats.forge_budgets {
+            let of = Purse { host: purse.host.clone(), credential: purse.credential.clone() };
+            if let Some(left) = purse.left {
+                self.budget.get_or_create(&of).set(left as i64);
+            }
+            self.pause.get_or_create(&of).set(purse.pause.as_secs_f64());
+            self.queue.get_or_create(&of).set(purse.waiting as i64);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The door to this crate: one `Delivery` for the whole process, shared by all pipelines. Holds the
 //! caches of repositories, the queues before them and the forges' budgets.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::credentials::App;
 use crate::error::DeliveryError;
-use crate::forge::{AnyForge, Shared};
+use crate::forge::{AnyForge, Shared, github_app};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
@@ -103,12 +105,15 @@ impl Delivery {
         match &order.strategy {
             Strategy::PullRequest { forge, url, base, settings } => {
                 let _turn = inner.turn(url, &order.branch()).await;
+                let with = inner.lent(order).await?;
                 let wanted = change_request::Wanted { kind: *forge, url, base, settings };
-                change_request::deliver(inner, order, wanted).await
+                let delivered = change_request::deliver(inner, &with, wanted).await;
+                inner.kept(order, delivered)
             }
             Strategy::Commit { url, branch } => {
                 let _turn = inner.turn(url, branch).await;
-                commit_strategy::deliver(inner, order, url, branch).await
+                let with = inner.lent(order).await?;
+                inner.kept(order, commit_strategy::deliver(inner, &with, url, branch).await)
             }
             Strategy::Notification(about) => notification::deliver(inner, order, about).await,
             Strategy::Webhook { url, about } => webhook::deliver(inner, order, url, about).await,
@@ -117,13 +122,15 @@ impl Delivery {
 
     /// Looks what has become of a change request, with one call that is free where nothing changed.
     pub async fn follow(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
-        merge::follow(&self.0, order, request).await
+        let with = self.0.lent(order).await?;
+        self.0.kept(order, merge::follow(&self.0, &with, request).await)
     }
 
     /// The same, and carries it on: merges it where the strategy says so and its forge that nothing stands in
     /// the way, and deletes its branch then. Running it again is harmless.
     pub async fn tend(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
-        merge::tend(&self.0, order, request).await
+        let with = self.0.lent(order).await?;
+        self.0.kept(order, merge::tend(&self.0, &with, request).await)
     }
 
     /// Closes an open change request and says why. One that is not open any more is left alone.
@@ -134,7 +141,8 @@ impl Delivery {
         comment: &str,
     ) -> Result<Followed, DeliveryError> {
         let found = self.follow(order, request).await?;
-        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(order)?) {
+        let with = self.0.lent(order).await?;
+        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(&with)?) {
             order.permit.check()?;
             change_request::close(&forge, request.number, &body::comment(comment)).await?;
             return Ok(Followed::Closed);
@@ -144,7 +152,7 @@ impl Delivery {
 
     /// What has gone out since the start.
     pub fn stats(&self) -> Stats {
-        self.0.counters.snapshot()
+        self.0.counters.snapshot(self.0.forges.budgets.purses())
     }
 }
 
@@ -153,6 +161,33 @@ impl Inner {
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
         AnyForge::new(kind, &address, &order.credentials, &self.forges)
+    }
+
+    /// The order, with a token where its Secret has a GitHub App in place of one.
+    async fn lent<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
+        let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
+        let credentials = github_app::lend(app, &address, &order.credentials, &self.forges).await?;
+        Ok(Cow::Owned(Order { credentials, ..order.clone() }))
+    }
+
+    /// What came of it. A token that was not accepted is not lent again.
+    fn kept<T>(&self, order: &Order, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {
+        if result.as_ref().is_err_and(|error| error.reason() == "AuthenticationFailed")
+            && let Ok(Some((app, address))) = self.app(order)
+        {
+            github_app::forget(app, &address, &self.forges);
+        }
+        result
+    }
+
+    /// The App that speaks for an order, and where.
+    fn app<'a>(&self, order: &'a Order) -> Result<Option<(&'a App, Address)>, DeliveryError> {
+        let url = match &order.strategy {
+            Strategy::PullRequest { forge: ForgeKind::GitHub, url, .. } | Strategy::Commit { url, .. } => url,
+            _ => return Ok(None),
+        };
+        let Some(app) = &order.credentials.app else { return Ok(None) };
+        Ok(Some((app, Address::parse(url, self.git.allow_file)?)))
     }
 
     /// The repository at its forge, where the strategy has one.

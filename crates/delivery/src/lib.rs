@@ -34,6 +34,6 @@ pub use notification::NotificationError;
 pub use order::{
     About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Permit, Settings, Strategy, Target,
 };
-pub use stats::Stats;
+pub use stats::{Purse, Stats};
 pub use template::TemplateError;
 pub use webhook::{Allowed, WebhookError};

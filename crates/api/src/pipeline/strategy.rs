@@ -105,6 +105,10 @@ pub struct PullRequestStrategy {
     /// Delete its branch once it is merged, unless somebody has pushed to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_branch: bool,
+    /// `Environment`: one change request for all targets of the environment. `Target`: one for each of
+    /// them, merged one by one; then every marker names its `"target"`. Default Environment.
+    #[serde(default, skip_serializing_if = "Per::is_environment")]
+    pub per: Per,
 }
 
 /// Whether Sluice merges a change request.
@@ -122,6 +126,22 @@ pub enum Merge {
 impl Merge {
     fn is_never(&self) -> bool {
         *self == Merge::Never
+    }
+}
+
+/// What one change request is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Per {
+    /// All targets of an environment.
+    #[default]
+    Environment,
+    /// One target.
+    Target,
+}
+
+impl Per {
+    fn is_environment(&self) -> bool {
+        *self == Per::Environment
     }
 }
 

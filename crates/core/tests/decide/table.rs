@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use sluice_core::decide::Action;
 use sluice_core::model::{MinReady, Phase, Repository, Track};
 use sluice_core::revision::Facet;
-use sluice_core::world::{Health, Natural, Target};
+use sluice_core::world::{Health, Natural};
 
 use crate::sim::{Effect, Sim, shows};
 
@@ -180,7 +180,7 @@ fn going_back_is_held_and_says_so_until_it_is_let_pass() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
     assert!(
-        sim.note("staging").contains("1.0.0 is older than 1.1.0, which staging runs"),
+        sim.note("staging").contains("1.0.0 is held: it is older than 1.1.0, which staging runs"),
         "{}",
         sim.note("staging")
     );
@@ -563,31 +563,4 @@ fn what_was_proposed_with_an_approval_needs_another_one_to_come_back() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
     assert!(sim.note("staging").contains("sluice approve"), "{}", sim.note("staging"));
-}
-
-#[test]
-fn a_change_request_may_be_merged_only_while_nothing_that_comes_first_speaks_against_it() {
-    let may = |change: &dyn Fn(&mut Sim)| {
-        let mut sim = proposed();
-        change(&mut sim);
-        sim.settle();
-        let follows = sim.last.actions.iter().filter_map(|action| match action {
-            Action::Follow { may_merge, .. } => Some(*may_merge),
-            _ => None,
-        });
-        follows.collect::<Vec<_>>()
-    };
-    assert_eq!(may(&|_| {}), [true]);
-    assert_eq!(may(&|sim| sim.pipeline.suspended = true), [false]);
-    assert_eq!(may(&|sim| sim.policy_of("staging").manual = true), [false]);
-    let approved = |sim: &mut Sim| {
-        sim.policy_of("staging").manual = true;
-        sim.promotions[0].approved = true;
-    };
-    assert_eq!(may(&approved), [true]);
-    assert_eq!(may(&|sim| sim.policy_of("staging").refused = Some("not that way".into())), [false]);
-    // What is older than what runs there by now waits for a person.
-    assert_eq!(may(&|sim| sim.runs("staging", "s", C, Health::Ready)), [false]);
-    let unseen = |sim: &mut Sim| sim.world.insert("staging", "s", Target::unreadable("gone"));
-    assert_eq!(may(&unseen), [false]);
 }

@@ -10,6 +10,7 @@ mod checks;
 mod gitea;
 mod github;
 mod gitlab;
+mod people;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,8 @@ use sluice_delivery::ForgeKind;
 use sluice_testkit::{Commit, GitServer, Repo};
 
 pub use checks::Is;
+use people::{PEOPLE, number_of};
+pub use people::{author, joe};
 
 /// What is done to a call in place of answering it.
 #[derive(Clone)]
@@ -363,31 +366,6 @@ struct Served {
 }
 
 pub const TOKEN: &str = "t0ken";
-
-/// Somebody who may review and be assigned, as a forge names people.
-pub fn joe(kind: ForgeKind) -> &'static str {
-    match kind {
-        ForgeKind::Bitbucket => "{504c3b62-8120-4f0c-a7bc-87800b9d6f70}",
-        ForgeKind::AzureDevOps => "d6245f20-2af8-44f4-9451-8107cb2767db",
-        _ => "joe",
-    }
-}
-
-/// Whose token it is.
-pub fn author(kind: ForgeKind) -> &'static str {
-    match kind {
-        ForgeKind::Bitbucket => "{aaaa3b62-8120-4f0c-a7bc-87800b9d6f70}",
-        ForgeKind::AzureDevOps => "aaaa5f20-2af8-44f4-9451-8107cb2767db",
-        _ => "sluice",
-    }
-}
-
-/// The numbers of people, where they have some.
-const PEOPLE: [&str; 3] = ["jane", "joe", "sluice"];
-
-fn number_of(name: &str) -> Option<usize> {
-    PEOPLE.iter().position(|one| *one == name).map(|at| at + 1)
-}
 
 fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
