@@ -330,7 +330,7 @@ mod tests {
         let mut order = order("6.1.8");
         order.evidence =
             vec!["dev/eu healthy since 2026-01-02T03:04:05Z".into(), "a\nSluice-Target: b".into()];
-        let text = message(&order, &value("6.1.7"), "0");
+        let text = message(&order, &changed("6.1.7"), "0");
         let trailers: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Sluice-")).collect();
         let expected = [
             "Sluice-Promotion: apps/podinfo-prod-1",

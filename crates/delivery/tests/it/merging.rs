@@ -11,7 +11,7 @@ use crate::forge_trouble::everywhere;
 use crate::standin::{Call, Is, Trouble};
 use crate::world::World;
 
-fn merging(world: &World, version: &str) -> Order {
+pub fn merging(world: &World, version: &str) -> Order {
     world.order_with(version, |settings| settings.merge = Merge::WhenGreen)
 }
 
@@ -30,7 +30,7 @@ async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (
 }
 
 /// Looks until it is merged: forges need a moment to know whether it can be.
-async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
+pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
     for _ in 0..200 {
         match delivery.tend(order, request).await.unwrap() {
             Followed::Merged { ours: true, .. } => return,
