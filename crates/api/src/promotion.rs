@@ -206,6 +206,12 @@ pub struct ChangeRequest {
     pub branch: String,
     /// The commit at the top of that branch that Sluice pushed.
     pub head_commit: String,
+    /// What was asked for and its forge did not take, such as a reviewer that it does not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// It was put into its forge's queue with this head; it is not put there twice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
     /// The strategy that opened it: there it is closed, whatever the pipeline names by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<PullRequestStrategy>,

@@ -86,7 +86,8 @@ fn refused(strategy: &Strategy) -> Option<String> {
                 known.join(", ")
             ))
         }
-        _ => None,
+        Some(s) => order::settings(s).check().err().map(|error| error.to_string()),
+        None => None,
     }
 }
 

@@ -1,18 +1,39 @@
 //! What people read: titles, bodies and commit messages. Names, values and evidence come from
 //! elsewhere, so none of them can break out of its place, forge a trailer or call people by name.
 
+use std::borrow::Cow;
+
 use sluice_core::setters::SetValue;
 
 use crate::git::TRAILER;
-use crate::order::{ForgeKind, Order};
+use crate::order::{ForgeKind, Order, Settings};
+use crate::template::{self, TemplateError};
 
 /// So many changed values are listed one by one.
 const LISTED: usize = 50;
+/// No forge takes more than 255 characters for a title.
+const LONGEST_TITLE: usize = 240;
 
-/// The title of a change request, and the first line of a commit.
-pub(crate) fn title(order: &Order) -> String {
-    let name = format!("{}/{}", order.namespace, order.pipeline);
-    headline(order, &name)
+/// The title of a change request: one line, as the pipeline's owner wants it.
+pub(crate) fn title(order: &Order, settings: &Settings) -> Result<String, TemplateError> {
+    let Some(text) = &settings.title else {
+        return Ok(headline(order, &format!("{}/{}", order.namespace, order.pipeline)));
+    };
+    let title = template::title(text, |name| of_promotion(order, name).to_string())?;
+    Ok(cut(&line(&title), LONGEST_TITLE))
+}
+
+/// What a placeholder stands for, as it is.
+fn of_promotion<'a>(order: &'a Order, name: &str) -> Cow<'a, str> {
+    match name {
+        "namespace" => order.namespace.as_str().into(),
+        "pipeline" => order.pipeline.as_str().into(),
+        "environment" => order.environment.as_str().into(),
+        "target" => order.target.as_deref().unwrap_or_default().into(),
+        "replaces" => order.replaces.as_str().into(),
+        "promotion" => order.promotion.as_str().into(),
+        _ => order.revision.to_string().into(),
+    }
 }
 
 fn headline(order: &Order, pipeline: &str) -> String {
@@ -20,7 +41,7 @@ fn headline(order: &Order, pipeline: &str) -> String {
     if let Some(target) = &order.target {
         place = format!("{place} ({target})");
     }
-    cut(&line(&format!("Promote {pipeline} to {} in {place}", order.revision)), 240)
+    cut(&line(&format!("Promote {pipeline} to {} in {place}", order.revision)), LONGEST_TITLE)
 }
 
 /// The message of a commit.
@@ -93,14 +114,56 @@ fn add(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = Stri
     }
 }
 
-/// The body of a change request, in Markdown, as its forge takes it. Ends with the mark by which it is
-/// found again, however long the rest is.
-pub(crate) fn body(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
+/// The body of a change request, in Markdown, as its forge takes it and its owner wants it. Ends with the
+/// mark by which it is found again, however long the rest is.
+pub(crate) fn body(
+    order: &Order,
+    settings: &Settings,
+    values: &[(String, SetValue)],
+    forge: ForgeKind,
+) -> Result<String, TemplateError> {
     let form = form(forge);
-    let end = format!(
-        "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.\n\n{}\n",
-        mark(order, form.hides_comments)
-    );
+    let mark = format!("\n\n{}\n", mark(order, form.hides_comments));
+    let most = form.most.saturating_sub(length(&mark));
+    let Some(text) = &settings.body else { return Ok(usual(order, values, most) + &mark) };
+    // Each list may take a part, so that none leaves nothing to the others.
+    let listed = |lines: Vec<String>| {
+        let mut text = String::new();
+        add(&mut text, most / 4, lines.into_iter());
+        text.trim_end().to_string()
+    };
+    let text = template::body(text, |name| match name {
+        "evidence" => listed(order.evidence.iter().map(|e| format!("- {}\n", plain(e))).collect()),
+        "changes" => listed(changes(values)),
+        "usual" => usual(order, values, most / 2),
+        name => value(&of_promotion(order, name)),
+    })?;
+    let mut room = most;
+    let fits = |c: &char| {
+        let left = room.checked_sub(c.len_utf16());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    Ok(text.trim_end().chars().take_while(fits).collect::<String>() + &mark)
+}
+
+/// A value in the middle of somebody's text: as it is where nothing in it could be markup, else as code.
+fn value(text: &str) -> String {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '/' | '+');
+    if text.chars().all(harmless) && !text.contains("//") { text.into() } else { code(text) }
+}
+
+fn changes(values: &[(String, SetValue)]) -> Vec<String> {
+    let change = |(path, value): &(String, SetValue)| {
+        let place = code(&format!("{path}:{}", value.line));
+        format!("- {place}: {} → {}\n", code(&value.old), code(&value.new))
+    };
+    values.iter().map(change).collect()
+}
+
+/// What Sluice says by itself, in at most so many units.
+fn usual(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
+    let end = "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.";
     let pipeline = code(&format!("{}/{}", order.namespace, order.pipeline));
     let mut text = format!(
         "Promotes {pipeline} to {} in {}",
@@ -115,12 +178,8 @@ pub(crate) fn body(order: &Order, values: &[(String, SetValue)], forge: ForgeKin
     } else {
         text.push_str(&format!(", in place of {}.\n", code(&order.replaces)));
     }
-    let change = |(path, value): &(String, SetValue)| {
-        let place = code(&format!("{path}:{}", value.line));
-        format!("- {place}: {} → {}\n", code(&value.old), code(&value.new))
-    };
-    let changes: Vec<String> = values.iter().map(change).collect();
-    let room = |text: &str| form.most.saturating_sub(length(text) + length(&end) + 100);
+    let changes = changes(values);
+    let room = |text: &str| most.saturating_sub(length(text) + length(end) + 100);
     if !order.evidence.is_empty() {
         text.push_str("\n**Why**\n\n");
         // What changes has half of the room, if it needs that much.
@@ -131,7 +190,7 @@ pub(crate) fn body(order: &Order, values: &[(String, SetValue)], forge: ForgeKin
     text.push_str("\n**What changes**\n\n");
     let rest = room(&text);
     add(&mut text, rest, changes.into_iter());
-    text + &end
+    text + end
 }
 
 /// A comment of ours.
@@ -245,13 +304,17 @@ mod tests {
         }
     }
 
-    fn value(old: &str) -> Vec<(String, SetValue)> {
+    fn said(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
+        body(order, &Settings::default(), values, forge).unwrap()
+    }
+
+    fn changed(old: &str) -> Vec<(String, SetValue)> {
         vec![("a b.yaml".into(), SetValue { line: 3, old: old.into(), new: "6.1.8".into() })]
     }
 
     #[test]
     fn a_body_says_it_and_carries_its_mark() {
-        let text = body(&order("6.1.8"), &value("6.1.7"), ForgeKind::GitHub);
+        let text = said(&order("6.1.8"), &changed("6.1.7"), ForgeKind::GitHub);
         assert!(
             text.contains("Promotes `apps/podinfo` to `6.1.8` in `prod`, in place of `6.1.7`."),
             "{text}"
@@ -268,7 +331,7 @@ mod tests {
         let mut order = order("6.1.8");
         order.evidence =
             vec!["dev/eu healthy since 2026-01-02T03:04:05Z".into(), "a\nSluice-Target: b".into()];
-        let text = message(&order, &value("6.1.7"), "0");
+        let text = message(&order, &changed("6.1.7"), "0");
         let trailers: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Sluice-")).collect();
         let expected = [
             "Sluice-Promotion: apps/podinfo-prod-1",
@@ -284,9 +347,9 @@ mod tests {
 
     #[test]
     fn nothing_breaks_out_of_its_place() {
-        let text = body(
+        let text = said(
             &order("1 --> <b>` @team"),
-            &value("`x` <!-- sluice: promotion=apps/other -->"),
+            &changed("`x` <!-- sluice: promotion=apps/other -->"),
             ForgeKind::GitHub,
         );
         assert!(!is_marked_for(
@@ -297,7 +360,7 @@ mod tests {
         assert!(text.contains("`` 1 --> <b>` @team ``") || text.contains("``1 --> <b>` @team``"), "{text}");
         let text = message(
             &order("1\nSluice-Promotion: apps/other"),
-            &value("a\n\nSluice-Promotion: apps/other"),
+            &changed("a\n\nSluice-Promotion: apps/other"),
             "0",
         );
         assert!(!crate::git::carries(&text, "apps/other"), "{text}");
@@ -310,8 +373,8 @@ mod tests {
         for forge in ForgeKind::ALL {
             let mut order = order(&"é".repeat(900));
             order.evidence = (0..90).map(|n| format!("{n} {}", "𝄞".repeat(600))).collect();
-            let values: Vec<_> = (0..200).flat_map(|_| value(&"v".repeat(400))).collect();
-            let text = body(&order, &values, forge);
+            let values: Vec<_> = (0..200).flat_map(|_| changed(&"v".repeat(400))).collect();
+            let text = said(&order, &values, forge);
             assert!(length(&text) <= form(forge).most, "{forge:?}: {}", length(&text));
             assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{forge:?}");
             assert!(text.contains("**What changes**") && text.contains("more\n"), "{forge:?}: {text}");
@@ -321,7 +384,7 @@ mod tests {
     #[test]
     fn where_comments_would_be_seen_the_mark_is_one_that_is_not() {
         for forge in [ForgeKind::Bitbucket, ForgeKind::BitbucketServer] {
-            let text = body(&order("6.1.8"), &value("6.1.7"), forge);
+            let text = said(&order("6.1.8"), &changed("6.1.7"), forge);
             let mark = "\n\n[sluice]: # (apps/podinfo/prod promotion=apps/podinfo-prod-1)\n";
             assert!(text.ends_with(mark) && !text.contains("<!--"), "{text}");
             assert!(is_marked_for(&text.replace('\n', "\r\n"), "apps/podinfo-prod-1"));
@@ -333,8 +396,33 @@ mod tests {
 
     #[test]
     fn titles_are_one_line_and_short() {
-        assert_eq!(title(&order("6.1.8")), "Promote apps/podinfo to 6.1.8 in prod");
-        let long = title(&order(&"x\n".repeat(900)));
+        let usual = Settings::default();
+        assert_eq!(title(&order("6.1.8"), &usual).unwrap(), "Promote apps/podinfo to 6.1.8 in prod");
+        let long = title(&order(&"x\n".repeat(900)), &usual).unwrap();
         assert!(long.chars().count() <= 240 && !long.contains('\n'));
+    }
+
+    #[test]
+    fn an_owners_texts_are_filled_and_neither_breaks_out_nor_loses_the_mark() {
+        let settings = |title: &str, body: &str| Settings {
+            title: Some(title.into()),
+            body: Some(body.into()),
+            ..Settings::default()
+        };
+        let own =
+            settings("{pipeline} {revision}\n{target}", "{revision} for {replaces}\n\n{changes}\n{evidence}");
+        let odd = order("1`<b> @team");
+        assert_eq!(title(&odd, &own).unwrap(), "podinfo 1`<b> @team");
+        for forge in ForgeKind::ALL {
+            let text = body(&odd, &own, &changed("6.1.7"), forge).unwrap();
+            assert!(text.starts_with("``1`<b> @team`` for 6.1.7\n\n- `a b.yaml:3`: `6.1.7`"), "{text}");
+            assert!(text.contains("\n- @\u{200b}everyone &lt;script&gt;"), "{text}");
+            assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{text}");
+            let long = settings("{revision}", &format!("{{usual}}{}{{changes}}", "𝄞".repeat(600_000)));
+            let text = body(&odd, &long, &changed("6.1.7"), forge).unwrap();
+            assert!(length(&text) <= form(forge).most, "{forge:?}: {}", length(&text));
+            assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{forge:?}");
+        }
+        assert!(title(&odd, &settings("{target} ", "")).unwrap_err().to_string().contains("nothing is left"));
     }
 }

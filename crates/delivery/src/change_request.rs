@@ -7,10 +7,12 @@ use crate::body;
 use crate::deliver::Inner;
 use crate::edit::edit;
 use crate::error::DeliveryError;
+use crate::extras;
 use crate::fault;
 use crate::forge::{AnyForge, Draft, Forge, ForgeError, Found, State};
 use crate::git::{self, Access, Cache, GitError, Lease, Pushed};
-use crate::order::{ChangeRequest, Delivered, ForgeKind, Order};
+use crate::order::{ChangeRequest, Delivered, ForgeKind, Order, Settings};
+use crate::template::TemplateError;
 
 /// How often it starts over because others changed the branch.
 const TRIES: u32 = 5;
@@ -28,26 +30,39 @@ enum Head {
     Needless { base: String, existed: bool },
 }
 
+/// Where a change request is to be, and what it is to be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) kind: ForgeKind,
+    pub(crate) url: &'a str,
+    pub(crate) base: &'a str,
+    pub(crate) settings: &'a Settings,
+}
+
 pub(crate) async fn deliver(
     inner: &Inner,
     order: &Order,
-    kind: ForgeKind,
-    url: &str,
-    base: &str,
+    wanted: Wanted<'_>,
 ) -> Result<Delivered, DeliveryError> {
+    let Wanted { kind, url, base, settings } = wanted;
+    settings.check()?;
     let forge = inner.forge(order, kind, url)?;
     let branch = order.branch();
+    if branch == base {
+        let what = format!("it comes to {branch}, which change requests go to: let it begin otherwise");
+        return Err(TemplateError::new("branch", what).into());
+    }
     if order.retried
-        && let Some(done) = find_earlier(&forge, order, &branch, base).await?
+        && let Some(done) = find_earlier(&forge, order, wanted, &branch).await?
     {
         return Ok(done);
     }
     let (access, repository) = inner.repository(order, url)?;
     let head = {
         let mut cache = repository.lock().await;
-        let mut result = prepare(inner, order, kind, &access, &mut cache, base, &branch).await;
+        let mut result = prepare(inner, order, wanted, &access, &mut cache, &branch).await;
         if inner.heals(&mut cache, &result) {
-            result = prepare(inner, order, kind, &access, &mut cache, base, &branch).await;
+            result = prepare(inner, order, wanted, &access, &mut cache, &branch).await;
         }
         if result.is_ok() {
             cache.trust();
@@ -62,8 +77,9 @@ pub(crate) async fn deliver(
                 (false, existed) => u32::from(existed),
             };
             let found = propose(&forge, order, &draft, looks).await?;
-            let request = ChangeRequest { head_commit: commit, ..found.request };
-            Ok(Delivered::Proposed { request, merged: matches!(found.state, State::Merged { .. }) })
+            let merged = matches!(found.state, State::Merged { .. });
+            let request = equipped(&forge, order, settings, found).await?;
+            Ok(Delivered::Proposed { request: ChangeRequest { head_commit: commit, ..request }, merged })
         }
         Head::Needless { base: commit, existed } => {
             if existed && let Some(open) = forge.find_open(&branch, base).await? {
@@ -80,15 +96,18 @@ pub(crate) async fn deliver(
 async fn find_earlier(
     forge: &AnyForge,
     order: &Order,
+    wanted: Wanted<'_>,
     branch: &str,
-    base: &str,
 ) -> Result<Option<Delivered>, DeliveryError> {
-    for found in forge.find(branch, base, order.created).await? {
+    for found in forge.find(branch, wanted.base, order.created).await? {
         if !is_of(forge, order, &found).await? {
             continue;
         }
         match found.state {
-            State::Open => return Ok(Some(Delivered::Proposed { request: found.request, merged: false })),
+            State::Open => {
+                let request = equipped(forge, order, wanted.settings, found).await?;
+                return Ok(Some(Delivered::Proposed { request, merged: false }));
+            }
             // One that brought something else is no end: the base tells whether this is still to do.
             State::Merged { commit } if !was_brought_by(forge, &order.promotion, &commit).await? => {}
             State::Merged { .. } => {
@@ -136,12 +155,12 @@ pub(crate) async fn was_brought_by(
 async fn prepare(
     inner: &Inner,
     order: &Order,
-    kind: ForgeKind,
+    wanted: Wanted<'_>,
     access: &Access,
     cache: &mut Cache,
-    base: &str,
     branch: &str,
 ) -> Result<Head, DeliveryError> {
+    let Wanted { kind, base, settings, .. } = wanted;
     let repository = access.address.text.clone();
     for _ in 0..TRIES {
         let fetched = cache.fetch(&inner.git, access, &inner.counters, base, Some(branch)).await?;
@@ -155,8 +174,9 @@ async fn prepare(
         let draft = Draft {
             head: branch.into(),
             base: base.into(),
-            title: body::title(order),
-            body: body::body(order, &edit.values, kind),
+            title: body::title(order, settings)?,
+            body: body::body(order, settings, &edit.values, kind)?,
+            is_draft: settings.draft,
         };
         if let Some(head) = &fetched.head {
             // The message names the promotion, and what its files held before. A base that has moved
@@ -195,7 +215,7 @@ async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, looks: u32) -> 
     }
     order.permit.check()?;
     fault::point("before-open");
-    let opened = match forge.open(draft).await {
+    let mut opened = match forge.open(draft).await {
         Err(error) if error.is_conflict() || error.may_have_happened() => {
             match forge.find_open(&draft.head, &draft.base).await {
                 Ok(Some(open)) => adopt(forge, order, open, draft).await,
@@ -205,7 +225,30 @@ async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, looks: u32) -> 
         other => other.map_err(DeliveryError::from),
     };
     fault::point("after-open");
+    if let Ok(found) = &mut opened
+        && draft.is_draft
+        && !found.is_draft
+    {
+        found.request.notes.push("its forge has no drafts here: it is open for review at once".into());
+    }
     opened
+}
+
+/// A change request with all that it is to have beside its text. What its forge does not take is noted,
+/// and is no failure: the request stands.
+async fn equipped(
+    forge: &AnyForge,
+    order: &Order,
+    settings: &Settings,
+    found: Found,
+) -> Result<ChangeRequest, DeliveryError> {
+    if found.state != State::Open {
+        return Ok(found.request);
+    }
+    let notes = extras::add(forge, &order.permit, settings, &found).await?;
+    let mut request = found.request;
+    request.notes.extend(notes);
+    Ok(request)
 }
 
 /// Closes a change request and says why below it. Closed first: whoever comes after a death in
@@ -225,5 +268,7 @@ async fn adopt(forge: &AnyForge, order: &Order, open: Found, draft: &Draft) -> R
         return Ok(open);
     }
     order.permit.check()?;
-    Ok(forge.update(open.request.number, draft).await?)
+    // Whether it is one still is for people to say, once it is open.
+    let draft = Draft { is_draft: open.is_draft, ..draft.clone() };
+    Ok(forge.update(open.request.number, &draft).await?)
 }

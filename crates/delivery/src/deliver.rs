@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::address::Address;
 use crate::credentials::App;
 use crate::error::DeliveryError;
-use crate::forge::{AnyForge, Forge, Shared, State, github_app};
+use crate::forge::{AnyForge, Shared, github_app};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
 use crate::private::Private;
 use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
-use crate::{body, change_request, commit_strategy, notification, webhook};
+use crate::{body, change_request, commit_strategy, merge, notification, webhook};
 
 /// Who makes commits where nobody says so.
 pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
@@ -106,10 +106,11 @@ impl Delivery {
     pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
         let inner = &*self.0;
         match &order.strategy {
-            Strategy::PullRequest { forge, url, base } => {
+            Strategy::PullRequest { forge, url, base, settings } => {
                 let _turn = inner.turn(url, &order.branch()).await;
                 let with = inner.lent(order).await?;
-                let delivered = change_request::deliver(inner, &with, *forge, url, base).await;
+                let wanted = change_request::Wanted { kind: *forge, url, base, settings };
+                let delivered = change_request::deliver(inner, &with, wanted).await;
                 inner.kept(order, delivered)
             }
             Strategy::Commit { url, branch } => {
@@ -125,25 +126,14 @@ impl Delivery {
     /// Looks what has become of a change request, with one call that is free where nothing changed.
     pub async fn follow(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
         let with = self.0.lent(order).await?;
-        self.0.kept(order, self.look(&with, request).await)
+        self.0.kept(order, merge::follow(&self.0, &with, request).await)
     }
 
-    async fn look(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
-        let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-        let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
-        // The pipeline may name another repository by now, where the number is somebody else's.
-        if found.request.url != request.url || found.request.branch != order.branch() {
-            return Ok(Followed::Elsewhere);
-        }
-        let head = found.request.head_commit;
-        Ok(match found.state {
-            State::Open => Followed::Open { head, conflicts: found.conflicts },
-            State::Merged { commit } => {
-                let ours = change_request::was_brought_by(&forge, &order.promotion, &commit).await?;
-                Followed::Merged { commit, head, ours }
-            }
-            State::Closed => Followed::Closed,
-        })
+    /// The same, and carries it on: merges it where the strategy says so and its forge that nothing stands in
+    /// the way, and deletes its branch then. Running it again is harmless.
+    pub async fn tend(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
+        let with = self.0.lent(order).await?;
+        self.0.kept(order, merge::tend(&self.0, &with, request).await)
     }
 
     /// Closes an open change request and says why. One that is not open any more is left alone.
@@ -203,7 +193,8 @@ impl Inner {
         Ok(Some((app, Address::parse(url, self.git.allow_file)?)))
     }
 
-    fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
+    /// The repository at its forge, where the strategy has one.
+    pub(crate) fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
         match &order.strategy {
             Strategy::PullRequest { forge, url, .. } => self.forge(order, *forge, url).map(Some),
             _ => Ok(None),

@@ -9,6 +9,7 @@ use crate::edit::EditError;
 use crate::forge::ForgeError;
 use crate::git::GitError;
 use crate::notification::NotificationError;
+use crate::template::TemplateError;
 use crate::webhook::WebhookError;
 
 /// When a failed delivery is worth another try.
@@ -35,6 +36,9 @@ pub enum DeliveryError {
     /// The repository.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// A text for change requests.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// The forge.
     #[error(transparent)]
     Forge(ForgeError),
@@ -78,6 +82,7 @@ impl DeliveryError {
             DeliveryError::Address(e) => e.reason(),
             DeliveryError::Edit(e) => e.reason(),
             DeliveryError::Git(e) => e.reason(),
+            DeliveryError::Template(e) => e.reason(),
             DeliveryError::Forge(e) => e.reason(),
             DeliveryError::Notification(e) => e.reason(),
             DeliveryError::Webhook(e) => e.reason(),
@@ -90,7 +95,9 @@ impl DeliveryError {
     /// When it is worth another try.
     pub fn retry(&self) -> Retry {
         match self {
-            DeliveryError::Address(_) | DeliveryError::Edit(_) => Retry::OnChange,
+            DeliveryError::Address(_) | DeliveryError::Edit(_) | DeliveryError::Template(_) => {
+                Retry::OnChange
+            }
             DeliveryError::Git(e) => e.retry(),
             DeliveryError::Forge(e) => e.retry(),
             DeliveryError::Notification(e) => e.retry(),

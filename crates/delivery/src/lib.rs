@@ -10,15 +10,18 @@ mod credentials;
 mod deliver;
 mod edit;
 mod error;
+mod extras;
 pub mod fault;
 mod forge;
 mod git;
+mod merge;
 pub mod notification;
 mod order;
 mod outward;
 mod permit;
 mod private;
 mod stats;
+mod template;
 mod webhook;
 
 pub use address::AddressError;
@@ -29,7 +32,10 @@ pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
 pub use notification::NotificationError;
-pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy, Target, Values};
+pub use order::{
+    About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Settings, Strategy, Target, Values,
+};
 pub use permit::{Permit, Term, since_boot};
 pub use stats::{Purse, Stats};
+pub use template::TemplateError;
 pub use webhook::{Allowed, WebhookError};

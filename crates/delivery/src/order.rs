@@ -6,6 +6,7 @@ use sluice_core::setters::{Place, Update};
 
 use crate::credentials::Credentials;
 use crate::permit::Permit;
+use crate::template;
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
@@ -68,6 +69,8 @@ pub enum Strategy {
         url: String,
         /// The branch that the change request goes to.
         base: String,
+        /// What it is to be like.
+        settings: Box<Settings>,
     },
     /// By a commit straight to a branch.
     Commit {
@@ -85,6 +88,41 @@ pub enum Strategy {
         /// What is said of the promotion.
         about: Box<About>,
     },
+}
+
+/// What a change request is to be like, beside what it carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Labels that it gets.
+    pub labels: Vec<String>,
+    /// Who is asked to review it, by the names that the forge knows people by.
+    pub reviewers: Vec<String>,
+    /// Who is to see to it.
+    pub assignees: Vec<String>,
+    /// It is opened as a draft.
+    pub draft: bool,
+    /// The title, with placeholders, in place of the usual one.
+    pub title: Option<String>,
+    /// The body, with placeholders, in place of the usual one.
+    pub body: Option<String>,
+    /// The branch, with placeholders, in place of the usual one.
+    pub branch: Option<String>,
+    /// Whether Sluice merges it, and when.
+    pub merge: Merge,
+    /// Its branch is deleted once it is merged.
+    pub delete_branch: bool,
+}
+
+/// Whether Sluice merges a change request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merge {
+    /// People do.
+    #[default]
+    Never,
+    /// As soon as checks and approvals allow it.
+    WhenGreen,
+    /// As soon as they do, by the queue of its forge.
+    Queue,
 }
 
 /// What others are told of a promotion that they are to carry out.
@@ -192,6 +230,10 @@ pub struct ChangeRequest {
     pub branch: String,
     /// The newest commit of that branch.
     pub head_commit: String,
+    /// What was asked for and its forge did not take, a sentence each.
+    pub notes: Vec<String>,
+    /// It has been put into its forge's queue, with this head.
+    pub queued: bool,
 }
 
 /// How a delivery ended.
@@ -244,6 +286,15 @@ pub enum Followed {
         /// they look at a new commit: only what they say again and again is so.
         conflicts: bool,
     },
+    /// It is open, and Sluice merges it as soon as it may.
+    Waits {
+        /// What for.
+        why: String,
+        /// A check has failed: somebody has to look.
+        failed: bool,
+        /// It has been put into its forge's queue.
+        queued: bool,
+    },
     /// It was merged.
     Merged {
         /// The commit that the merge made.
@@ -271,7 +322,12 @@ impl Order {
         if let Some(target) = &self.target {
             last = format!("{last}@{}", component(target));
         }
-        format!("sluice/{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
+        let branch = match &self.strategy {
+            Strategy::PullRequest { settings, .. } => settings.branch.as_deref(),
+            _ => None,
+        };
+        let prefix = branch.and_then(template::prefix).unwrap_or("sluice/");
+        format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
     }
 
     /// What it is for: `namespace/pipeline/environment`, and `/target` where it is for one.

@@ -61,7 +61,14 @@ fn blocks(page: &str) -> impl Iterator<Item = &str> {
 #[tokio::test]
 async fn what_the_pages_of_the_strategies_show_is_accepted() -> Result<()> {
     let shared = shared().await?;
-    for name in ["strategies/commit", "strategies/notification", "strategies/webhook", "setting-values"] {
+    let pages = [
+        "strategies/commit",
+        "strategies/notification",
+        "strategies/pull-request",
+        "strategies/webhook",
+        "setting-values",
+    ];
+    for name in pages {
         let page = std::fs::read_to_string(folder(&format!("docs/{name}.md")))?;
         let mut applied = 0;
         for block in blocks(&page) {

@@ -39,9 +39,17 @@ impl Strategy {
     }
 }
 
-/// Which forge to open a change request on, and where.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Which forge to open a change request on, where, and what it is to be like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.merge) || self.merge == 'Never' || !has(self.draft) || !self.draft").message("a draft is not merged: take draft out, or write merge: Never"),
+    validation = Rule::new("!has(self.merge) || self.merge != 'Queue' || self.type in ['github', 'gitlab']").message("only GitHub and GitLab have a merge queue: write merge: WhenGreen"),
+    validation = Rule::new("!has(self.labels) || !(self.type in ['bitbucket', 'bitbucket-server'])").message("Bitbucket has no labels on pull requests: take labels out"),
+    validation = Rule::new("!has(self.assignees) || !(self.type in ['bitbucket', 'bitbucket-server', 'azure-devops'])").message("Bitbucket and Azure DevOps have no assignees on pull requests: take assignees out, and name reviewers"),
+    validation = Rule::new("!has(self.reviewers) || self.type != 'bitbucket' || self.reviewers.all(r, r.matches('^([{][0-9a-fA-F-]{36}[}]|[0-9a-fA-F]+:[0-9a-fA-F-]+|[0-9a-f]{24})$'))").message("Bitbucket Cloud knows reviewers by uuid or account id: write '{504c3b62-8120-4f0c-a7bc-87800b9d6f70}' or 557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"),
+    validation = Rule::new("!has(self.reviewers) || self.type != 'azure-devops' || self.reviewers.all(r, r.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'))").message("Azure DevOps knows reviewers by the id of their identity: write one such as d6245f20-2af8-44f4-9451-8107cb2767db")
+)]
 pub struct PullRequestStrategy {
     /// The kind of forge. `bitbucket` is Bitbucket Cloud, `bitbucket-server` Bitbucket Data Center.
     #[serde(rename = "type")]
@@ -63,10 +71,74 @@ pub struct PullRequestStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub update: Vec<Update>,
+    /// Labels that it gets; what people add stays. Those that the repository does not have are made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(min = 1, max = 50)))]
+    #[x_kube(validation = Rule::new("self.all(l, l.matches('^[^,[:cntrl:]]+$'))").message("a label is one line without a comma"))]
+    pub labels: Vec<String>,
+    /// Who is asked to review it, as the forge names people; at GitHub and Gitea also teams, as
+    /// `organization/team`. One who cannot be asked is told of, and the change request stands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(min = 1, max = 100)))]
+    #[x_kube(validation = Rule::new("self.all(a, a.matches('^[^@[:space:]][^[:space:]]*$'))").message("reviewers are names of accounts, without @ and blanks"))]
+    pub reviewers: Vec<String>,
+    /// Who is to see to it, as the forge names people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(min = 1, max = 100)))]
+    #[x_kube(validation = Rule::new("self.all(a, a.matches('^[^@[:space:]][^[:space:]]*$'))").message("assignees are names of accounts, without @ and blanks"))]
+    pub assignees: Vec<String>,
+    /// Open it as a draft: a person says when it is ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draft: bool,
+    /// Its title, one line, with placeholders: `{namespace}`, `{pipeline}`, `{environment}`, `{target}`,
+    /// `{revision}`, `{replaces}` and `{promotion}`. `{{` is a brace. Default
+    /// `Promote {namespace}/{pipeline} to {revision} in {environment}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}'])").message("title knows {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}; write {{ and }} for braces"))]
+    pub title: Option<String>,
+    /// Its body in Markdown, with the placeholders of the title, and `{evidence}`, `{changes}` and
+    /// `{usual}`, which is all that Sluice says by itself. The mark that Sluice finds it by comes after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4000))]
+    #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}', '{evidence}', '{changes}', '{usual}'])").message("body knows {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}, {evidence}, {changes}, {usual}; write {{ and }} for braces"))]
+    pub body: Option<String>,
+    /// The branch that it comes from: ends with `{namespace}/{pipeline}/{environment}`, which keeps one
+    /// environment apart from all others. Default `sluice/{namespace}/{pipeline}/{environment}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[{]namespace[}]/[{]pipeline[}]/[{]environment[}]$') && !self.contains('..') && !self.contains('./') && !self.contains('.lock/')").message("branch has to end with {namespace}/{pipeline}/{environment}, which keeps one environment apart from all others: write for example deploy/{namespace}/{pipeline}/{environment}"))]
+    pub branch: Option<String>,
+    /// Whether Sluice merges it: `Never`; `WhenGreen`, as soon as the checks and approvals that its forge
+    /// requires are there; or `Queue`, by the merge queue of GitHub or the merge train of GitLab, as soon
+    /// as they are. Only the commit that Sluice pushed is ever merged. Default `Never`.
+    #[serde(default, skip_serializing_if = "Merge::is_never")]
+    pub merge: Merge,
+    /// Delete its branch once it is merged, unless somebody has pushed to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delete_branch: bool,
     /// `Environment`: one change request for all targets of the environment. `Target`: one for each of
     /// them, merged one by one; then every marker names its `"target"`. Default Environment.
     #[serde(default, skip_serializing_if = "Per::is_environment")]
     pub per: Per,
+}
+
+/// Whether Sluice merges a change request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Merge {
+    /// People do.
+    #[default]
+    Never,
+    /// As soon as checks and approvals allow it.
+    WhenGreen,
+    /// As soon as they do, by the queue of its forge.
+    Queue,
+}
+
+impl Merge {
+    fn is_never(&self) -> bool {
+        *self == Merge::Never
+    }
 }
 
 /// What one change request is for.

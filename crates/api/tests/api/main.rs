@@ -8,5 +8,6 @@ mod contract;
 mod descriptions;
 mod hub;
 mod manifests;
+mod requests;
 mod rules;
 mod shown;

@@ -36,7 +36,7 @@ impl Engine {
                     Err(later) => self.wake_at(key, later),
                 },
                 Action::Deliver { promotion } => self.deliver(key, promotion),
-                Action::Follow { promotion } => self.follow(key, promotion),
+                Action::Follow { promotion, may_merge } => self.follow(key, promotion, *may_merge),
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
                 Action::Move(to) => self.change(key, &to.promotion, &Change::Moved(to.clone()), now),
                 Action::Wait { promotion, gates, message } => {
@@ -258,7 +258,7 @@ impl Engine {
         self.spawn_delivery(key, job);
     }
 
-    fn follow(&mut self, key: &PipelineKey, name: &str) {
+    fn follow(&mut self, key: &PipelineKey, name: &str, may_merge: bool) {
         let now = Instant::now();
         let due = self.polling.due(name, now);
         if due > now {
@@ -273,8 +273,12 @@ impl Engine {
             key,
             job,
             |e| Ended::Follow(Err(e)),
-            |delivery, order| async move {
-                Ended::Follow(delivery.follow(&order, &request).await.map_err(ActError::from))
+            move |delivery, order| async move {
+                let followed = match may_merge {
+                    true => delivery.tend(&order, &request).await,
+                    false => delivery.follow(&order, &request).await,
+                };
+                Ended::Follow(followed.map_err(ActError::from))
             },
         );
     }
@@ -379,6 +383,9 @@ impl Engine {
         let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
         let open = status.change_request.clone();
+        if let Ended::Follow(Ok(Followed::Waits { .. })) = &done.what {
+            self.polling.conflicts(&done.promotion, false, Instant::now());
+        }
         if let Ended::Follow(Ok(Followed::Open { conflicts, .. })) = &done.what
             && self.polling.conflicts(&done.promotion, *conflicts, Instant::now())
         {
@@ -391,8 +398,8 @@ impl Engine {
             | Ended::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered, &done.strategy)),
-            Ended::Follow(Ok(followed)) => self::followed(followed, open, &status.reason),
-            Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open, ""),
+            Ended::Follow(Ok(followed)) => self::followed(followed, open),
+            Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open),
             Ended::Withdrawal(Ok(Followed::Elsewhere)) => open.map(left),
             Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
             Ended::Withdrawal(Err(error)) if self.is_out_of_reach(&key, &done.promotion, &error) => {
@@ -408,7 +415,7 @@ impl Engine {
         }
         if let Some(change) = change {
             fault::point("before-outcome");
-            if !matches!(change, Change::Proposed(_) | Change::Trouble { .. }) {
+            if !matches!(change, Change::Proposed(_) | Change::Waiting { .. } | Change::Trouble { .. }) {
                 self.polling.forget(&done.promotion);
             }
             self.change(&key, &done.promotion, &change, now);
@@ -497,12 +504,8 @@ fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
     Change::Rejected { request, message }
 }
 
-/// What follows from a look at a change request; nothing when it is as it was.
-fn followed(
-    followed: Followed,
-    request: Option<sluice_api::promotion::ChangeRequest>,
-    reason: &str,
-) -> Option<Change> {
+/// What follows from a look at a change request.
+fn followed(followed: Followed, request: Option<sluice_api::promotion::ChangeRequest>) -> Option<Change> {
     let in_state = |state: &str| {
         request.clone().map(|mut r| {
             r.state = state.into();
@@ -510,8 +513,11 @@ fn followed(
         })
     };
     match followed {
-        Followed::Open { .. } if reason == "Proposed" => None,
         Followed::Open { .. } => in_state("open").map(Change::Proposed),
+        Followed::Waits { why, failed, queued } => in_state("open").map(|mut request| {
+            request.queued |= queued;
+            Change::Waiting { request, why, failed }
+        }),
         Followed::Merged { ours: false, .. } => in_state("merged").map(Change::Missed),
         Followed::Merged { commit, .. } => Some(Change::Delivered {
             reason: "Merged",

@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use sluice_api::pipeline::{
-    Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy, Target as ApiTarget,
-    Update as ApiUpdate,
+    Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
+    Target as ApiTarget, Update as ApiUpdate,
 };
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
 use sluice_core::Revision;
@@ -12,7 +12,7 @@ use sluice_core::model::Repository;
 use sluice_core::setters::{Place, Update};
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
-    About, ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy, Target, Values,
+    About, ChangeRequest, Credentials, ForgeKind, Merge, Order, Permit, Settings, Strategy, Target, Values,
 };
 
 use super::ActError;
@@ -35,7 +35,9 @@ pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a Promo
 pub fn strategy(asked: &ApiStrategy, about: About) -> Option<(Strategy, Option<String>)> {
     if let Some(s) = &asked.pull_request {
         let forge = ForgeKind::from_name(&s.forge)?;
-        let strategy = Strategy::PullRequest { forge, url: s.url.clone(), base: s.base_branch.clone() };
+        let settings = Box::new(settings(s));
+        let (url, base) = (s.url.clone(), s.base_branch.clone());
+        let strategy = Strategy::PullRequest { forge, url, base, settings };
         return Some((strategy, Some(s.secret_ref.name.clone())));
     }
     if let Some(s) = &asked.commit {
@@ -47,6 +49,25 @@ pub fn strategy(asked: &ApiStrategy, about: About) -> Option<(Strategy, Option<S
         return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
     }
     asked.notification.as_ref().map(|_| (Strategy::Notification(Box::new(about)), None))
+}
+
+/// What a change request is to be like.
+pub fn settings(asked: &PullRequestStrategy) -> Settings {
+    Settings {
+        labels: asked.labels.clone(),
+        reviewers: asked.reviewers.clone(),
+        assignees: asked.assignees.clone(),
+        draft: asked.draft,
+        title: asked.title.clone(),
+        body: asked.body.clone(),
+        branch: asked.branch.clone(),
+        merge: match asked.merge {
+            ApiMerge::Never => Merge::Never,
+            ApiMerge::WhenGreen => Merge::WhenGreen,
+            ApiMerge::Queue => Merge::Queue,
+        },
+        delete_branch: asked.delete_branch,
+    }
 }
 
 /// What others are told of a promotion that they are to carry out.
@@ -123,8 +144,12 @@ pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrat
 /// Whether a promotion's change request is where the pipeline proposes nothing any more.
 pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let place = |s: &PullRequestStrategy| Repository { url: s.url.clone(), branch: s.base_branch.clone() };
+    let same = |a: &PullRequestStrategy, b: &PullRequestStrategy| {
+        // From another branch it would be a second one.
+        place(a).is_same(&place(b)) && a.branch == b.branch
+    };
     let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
-    opened_by(promotion).is_some_and(|opened| !named.is_some_and(|n| place(n).is_same(&place(opened))))
+    opened_by(promotion).is_some_and(|opened| !named.is_some_and(|named| same(named, opened)))
 }
 
 /// Whether a later promotion into the environment carries the change request that this record calls
@@ -216,6 +241,8 @@ pub fn change_request(request: &ApiChangeRequest) -> ChangeRequest {
         url: request.url.clone(),
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
+        notes: request.notes.clone(),
+        queued: request.queued,
     }
 }
 
@@ -227,6 +254,8 @@ pub fn api_change_request(request: &ChangeRequest, state: &str, by: &ApiStrategy
         state: state.into(),
         branch: request.branch.clone(),
         head_commit: request.head_commit.clone(),
+        notes: request.notes.clone(),
+        queued: request.queued,
         // What it sets is in it; this is to find it by.
         strategy: by.pull_request.clone().map(|s| PullRequestStrategy { update: Vec::new(), ..s }),
     }

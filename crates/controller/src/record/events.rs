@@ -12,7 +12,7 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, PromotionStatus};
 use sluice_core::model::Phase;
 
-use super::promotion::Change;
+use super::promotion::{self, Change};
 use crate::metrics::Metrics;
 use crate::watch::guard::Unreadable;
 
@@ -102,7 +102,12 @@ fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType
         Change::Proposed(request)
             if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) =>
         {
-            Some((EventType::Normal, "Proposed", format!("{} waits to be merged", request.url)))
+            let message = promotion::waiting(request, &format!("{} waits to be merged", request.url));
+            let type_ = if request.notes.is_empty() { EventType::Normal } else { EventType::Warning };
+            Some((type_, "Proposed", message))
+        }
+        Change::Waiting { request, why, failed: true } if !before.message.contains(why) => {
+            Some((EventType::Warning, "ChecksFailed", format!("{}: {why}", request.url)))
         }
         // That of a notification is the event by which it is delivered.
         Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {

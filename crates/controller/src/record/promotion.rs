@@ -89,6 +89,15 @@ pub enum Change {
     },
     /// Its change request is open.
     Proposed(ChangeRequest),
+    /// Its change request is open, and Sluice merges it as soon as it may.
+    Waiting {
+        /// Which.
+        request: ChangeRequest,
+        /// What it waits for.
+        why: String,
+        /// A check has failed: somebody has to look.
+        failed: bool,
+    },
     /// It was merged, committed, or found in place.
     Delivered {
         /// One word for how.
@@ -156,13 +165,24 @@ pub fn apply(
     status
 }
 
+/// What an open change request waits for, and what its forge did not take of what was asked for.
+pub fn waiting(request: &ChangeRequest, what: &str) -> String {
+    let notes = request.notes.iter().map(|note| format!("; {note}"));
+    std::iter::once(what.to_string()).chain(notes).collect()
+}
+
 /// Where a change brings a promotion, one word for why, and a sentence.
 fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a str, String)> {
     Some(match change {
         Change::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
         Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
-        Change::Proposed(request) => {
-            (Phase::Proposed, "Proposed", format!("waits for {} to be merged", request.url))
+        Change::Proposed(request) => (
+            Phase::Proposed,
+            "Proposed",
+            waiting(request, &format!("waits for {} to be merged", request.url)),
+        ),
+        Change::Waiting { request, why, .. } => {
+            (Phase::Proposed, "Proposed", waiting(request, &format!("{}: {why}", request.url)))
         }
         Change::Delivered { reason, message, .. } => (Phase::Delivered, reason, message.clone()),
         Change::Rejected { message, .. } => (Phase::Rejected, "Rejected", message.clone()),
@@ -224,7 +244,9 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
             }
             status.message = status.message.split(STILL_OPEN).next().unwrap_or_default().into();
         }
-        Change::Missed(request) | Change::Left(request) => status.change_request = Some(request.clone()),
+        Change::Waiting { request, .. } | Change::Missed(request) | Change::Left(request) => {
+            status.change_request = Some(request.clone())
+        }
         Change::HandedOver => {
             if let Some(request) = &mut status.change_request {
                 request.state = "handed over".into();

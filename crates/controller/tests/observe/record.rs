@@ -147,3 +147,24 @@ fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
         Some(request("handed over"))
     );
 }
+
+#[test]
+fn what_a_merge_waits_for_and_what_its_forge_did_not_take_are_told_together() {
+    let mut open = request("open");
+    open.notes = vec!["jane was not asked to review it: no such user".into()];
+    let proposed = after(&[Change::Proposed(open.clone())]);
+    let wanted =
+        format!("waits for {} to be merged; jane was not asked to review it: no such user", open.url);
+    assert_eq!(proposed.message, wanted);
+    let waiting =
+        Change::Waiting { request: open.clone(), why: "waits for 1 approval".into(), failed: false };
+    let waits = apply(&proposed, &spec(), &waiting, now());
+    let wanted = format!("{}: waits for 1 approval; jane was not asked to review it: no such user", open.url);
+    assert_eq!(
+        (waits.phase, waits.reason.as_str(), waits.message.as_str()),
+        (Phase::Proposed, "Proposed", &*wanted)
+    );
+    // The same again writes nothing.
+    assert_eq!(apply(&waits, &spec(), &waiting, now()), waits);
+    assert_eq!(apply(&waits, &spec(), &Change::Proposed(open), now()).message, proposed.message);
+}

@@ -26,7 +26,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     let followed =
         |p: &&Promotion| p.open_request().is_some() && (facts.pipeline.suspended || !p.has_strayed());
     if let Some(open) = open.filter(followed) {
-        decision.actions.push(Action::Follow { promotion: open.name.clone() });
+        decision.actions.push(Action::Follow { promotion: open.name.clone(), may_merge: false });
     }
     if facts.pipeline.suspended || environment.after.is_empty() {
         return;
@@ -184,6 +184,12 @@ fn proceed(
     decision: &mut Decision,
 ) {
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.has_strayed() {
+        // A gate that has shut since keeps it open, whoever would merge it.
+        let gates = gates::verdicts(facts, environment, policy, open);
+        if gates.iter().all(|gate| gate.open) && refusal(facts, environment, policy, &open.revision).is_none()
+        {
+            decision.let_merge(open);
+        }
         return;
     }
     if let Some(refused) = refusal(facts, environment, policy, &open.revision) {

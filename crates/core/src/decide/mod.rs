@@ -43,6 +43,8 @@ pub enum Action {
     Follow {
         /// Which promotion.
         promotion: String,
+        /// Nothing that has to come before it speaks against a merge: where Sluice is to merge, it may.
+        may_merge: bool,
     },
     /// Close the change request of a promotion that needs it no more: a side effect.
     Withdraw {
@@ -148,6 +150,17 @@ impl Decision {
 
     fn wake_at(&mut self, time: Timestamp) {
         self.wake = Some(self.wake.map_or(time, |w| w.min(time)));
+    }
+
+    /// Lets the change request of a promotion be merged, where it is followed.
+    fn let_merge(&mut self, of: &Promotion) {
+        for action in &mut self.actions {
+            if let Action::Follow { promotion, may_merge } = action
+                && *promotion == of.name
+            {
+                *may_merge = true;
+            }
+        }
     }
 
     fn record(&mut self, promotion: &Promotion, to: Phase, reason: &'static str, message: String) {

@@ -8,6 +8,8 @@
     reason = "a test says what is wrong by failing"
 )]
 
+mod merging;
 mod properties;
 mod sim;
 mod table;
+mod targets;

@@ -9,14 +9,17 @@ use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::pages::{self, Page, Reading};
-use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use super::readiness::{Check, CheckState, approvals};
+use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// Understood by the service, and by every server since 2020.
 const VERSION: (&str, &str) = ("api-version", "6.0");
+/// The same, of what counted as a preview then and is taken under that name since.
+const PREVIEW: (&str, &str) = ("api-version", "6.0-preview.1");
 const BRANCH: &str = "refs/heads/";
 const PAGE: u64 = 100;
 /// Where lists cut descriptions off ("will be truncated up to 400 symbols": "Get Pull Requests").
@@ -51,8 +54,12 @@ impl AzureDevOps {
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        self.versioned(VERSION, path, query)
+    }
+
+    fn versioned(&self, version: (&str, &str), path: &[&str], query: &[(&str, &str)]) -> Url {
         let repository = [&self.place.project, "_apis", "git", "repositories", &self.place.repository];
-        self.http.url(&[&repository, path].concat(), &[&[VERSION], query].concat())
+        self.http.url(&[&repository, path].concat(), &[&[version], query].concat())
     }
 
     fn one(&self, number: u64, path: &[&str]) -> Url {
@@ -120,12 +127,20 @@ impl AzureDevOps {
                 url: self.shown(number)?,
                 branch: branch("sourceRefName")?,
                 head_commit: commit("lastMergeSourceCommit"),
+                notes: Vec::new(),
+                queued: false,
             },
             base: branch("targetRefName")?,
             title: text(&value["title"])?,
             body: text(&value["description"]).unwrap_or_default(),
             conflicts: state == State::Open && value["mergeStatus"] == "conflicts",
             state,
+            is_draft: value["isDraft"].as_bool() == Some(true),
+            has: Extras {
+                labels: names(&value["labels"], "name"),
+                reviewers: names(&value["reviewers"], "id"),
+                assignees: Vec::new(),
+            },
             created: value["creationDate"].as_str()?.parse().ok()?,
         })
     }
@@ -197,11 +212,14 @@ impl Forge for AzureDevOps {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({
+        let mut body = json!({
             "sourceRefName": format!("{BRANCH}{}", draft.head),
             "targetRefName": format!("{BRANCH}{}", draft.base),
             "title": draft.title, "description": draft.body,
         });
+        if draft.is_draft {
+            body["isDraft"] = true.into();
+        }
         let url = self.url(&["pullrequests"], &[]);
         self.http.change(Method::POST, url, &body, |value| self.parse(value)).await
     }
@@ -216,6 +234,28 @@ impl Forge for AzureDevOps {
         self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", draft.base)})).await
     }
 
+    // "Pull Request Labels - Create", "Pull Request Reviewers - Create Pull Request Reviewer".
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+        let mut there = Vec::new();
+        for name in names {
+            let path = ["pullrequests", &found.request.number.to_string()];
+            let added = match what {
+                Extra::Label => {
+                    let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
+                    self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"].take()
+                }
+                // An identity's id, which a token for code alone cannot look up by a name.
+                Extra::Reviewer => {
+                    let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
+                    self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"].take()
+                }
+                Extra::Assignee => return Err(self.http.lacks("assignees")),
+            };
+            there.extend(text(&added));
+        }
+        Ok(there)
+    }
+
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
         let body = json!({"status": "abandoned"});
         self.http.call(Method::PATCH, self.one(number, &[]), Some(&body)).await.map(drop)
@@ -223,6 +263,34 @@ impl Forge for AzureDevOps {
 
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
         self.http.request(self.one(number, &[]), self.url(&[], &[]), |value| self.parse(value)).await
+    }
+
+    // learn.microsoft.com/rest/api/azure/devops/policy/evaluations/list, and git/statuses/list.
+    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+        let number = found.request.number;
+        let now = self.http.call(Method::GET, self.one(number, &[]), None).await?;
+        let head = text(&now["lastMergeSourceCommit"]["commitId"]).unwrap_or_default();
+        let project = now["repository"]["project"]["id"].as_str().unwrap_or_default();
+        let artifact = format!("vstfs:///CodeReview/CodeReviewId/{project}/{number}");
+        let path = [&self.place.project, "_apis", "policy", "evaluations"];
+        let url = self.http.url(&path, &[PREVIEW, ("artifactId", &artifact)]);
+        let policies = self.http.call(Method::GET, url, None).await?;
+        let url = self.url(&["commits", &head, "statuses"], &[("latestOnly", "true")]);
+        let statuses = self.http.call(Method::GET, url, None).await?;
+        let mut readiness = Readiness { head, ..Readiness::default() };
+        readiness.judge(&now, &policies);
+        readiness.checks.extend(statuses["value"].as_array().into_iter().flatten().map(check));
+        Ok(readiness)
+    }
+
+    // "Pull Requests - Update": it is completed only at the commit that is named, and a moment later.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+        if merge == Merge::Queue {
+            return Err(self.http.lacks("merge queue"));
+        }
+        let body = json!({"status": "completed", "lastMergeSourceCommit": {"commitId": at.head}});
+        let url = self.one(found.request.number, &[]);
+        self.http.call(Method::PATCH, url, Some(&body)).await.map(drop)
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -241,6 +309,53 @@ impl Forge for AzureDevOps {
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["comment"], &c["parents"], "commitId")))
     }
+}
+
+impl Readiness {
+    /// Takes in what the policies of the target branch say that block a merge, and the votes.
+    fn judge(&mut self, now: &Value, policies: &Value) {
+        for one in policies["value"].as_array().into_iter().flatten() {
+            let policy = &one["configuration"];
+            if policy["isEnabled"] != true || policy["isBlocking"] != true || policy["isDeleted"] == true {
+                continue;
+            }
+            let state = match one["status"].as_str() {
+                Some("approved" | "notApplicable") => CheckState::Green,
+                Some("rejected" | "broken") => CheckState::Failed,
+                _ => CheckState::Pending,
+            };
+            let (kind, settings) = (&policy["type"], &policy["settings"]);
+            match settings["minimumApproverCount"].as_u64() {
+                Some(_) if state == CheckState::Green => {}
+                Some(needed) => {
+                    let votes = now["reviewers"].as_array().into_iter().flatten();
+                    let given = votes.filter(|r| r["vote"].as_i64() >= Some(5)).count() as u64;
+                    self.waits.push(approvals(needed.saturating_sub(given).max(1)));
+                }
+                None => {
+                    let name = [&settings["displayName"], &settings["statusName"], &kind["displayName"]];
+                    let name = name.into_iter().find_map(text).unwrap_or_default();
+                    self.checks.push(Check::new(name, state, true));
+                }
+            }
+        }
+        let votes = now["reviewers"].as_array().into_iter().flatten();
+        if votes.into_iter().any(|r| r["vote"].as_i64().is_some_and(|vote| vote < 0)) {
+            self.waits.push("the changes that a reviewer asks for".into());
+        }
+    }
+}
+
+/// A status of a commit, which blocks nothing by itself.
+fn check(one: &Value) -> Check {
+    let state = match one["state"].as_str() {
+        Some("succeeded" | "notApplicable") => CheckState::Green,
+        Some("failed" | "error") => CheckState::Failed,
+        _ => CheckState::Pending,
+    };
+    let parts = [&one["context"]["genre"], &one["context"]["name"]];
+    let name: Vec<String> = parts.into_iter().filter_map(text).collect();
+    Check::new(name.join("/"), state, false)
 }
 
 #[cfg(test)]

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::pages::{Page, Reading};
-use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use super::readiness::{Check, CheckState};
+use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// The length of a whole id.
 const WHOLE: usize = 40;
@@ -137,10 +138,13 @@ impl Forge for Bitbucket {
         if let Some(open) = self.find_open(&draft.head, &draft.base).await? {
             return self.update(open.request.number, draft).await;
         }
-        let body = json!({
+        let mut body = json!({
             "title": draft.title, "description": draft.body,
             "source": {"branch": {"name": draft.head}}, "destination": {"branch": {"name": draft.base}},
         });
+        if draft.is_draft {
+            body["draft"] = true.into();
+        }
         let opened = self.http.change(Method::POST, self.url(&["pullrequests"], &[]), &body, parse).await?;
         // Of two that were opened at once the older stays; whoever opened the younger sees both.
         match self.find_open(&draft.head, &draft.base).await? {
@@ -164,6 +168,26 @@ impl Forge for Bitbucket {
         self.http.change(Method::PUT, self.one(number, &[]), &body, parse).await
     }
 
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+        if what != Extra::Reviewer {
+            return Err(self.http.lacks("labels and assignees"));
+        }
+        let url = self.one(found.request.number, &[]);
+        let now = self.http.call(Method::GET, url.clone(), None).await?;
+        let there = reviewers(&now);
+        let missing = names.iter().filter(|name| !there.iter().any(|one| one.eq_ignore_ascii_case(name)));
+        let missing: Vec<Value> = missing.map(|name| identity(name)).collect();
+        if missing.is_empty() {
+            return Ok(there);
+        }
+        let kept = now["reviewers"].as_array().into_iter().flatten();
+        let all = kept.map(|reviewer| json!({"uuid": reviewer["uuid"]})).chain(missing);
+        let body = json!({
+            "title": now["title"], "description": now["description"], "reviewers": all.collect::<Vec<_>>(),
+        });
+        Ok(reviewers(&self.http.call(Method::PUT, url, Some(&body)).await?))
+    }
+
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
         self.http.call(Method::POST, self.one(number, &["decline"]), None).await.map(drop)
     }
@@ -173,6 +197,47 @@ impl Forge for Bitbucket {
             Some(found) => self.with_whole_ids(found).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    // "List commit statuses for a commit". Which of them are required, and how many approvals, only
+    // administrators may read; it refuses to merge where that is enforced.
+    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+        let now = self.http.call(Method::GET, self.one(found.request.number, &[]), None).await?;
+        let head = self.whole(text(&now["source"]["commit"]["hash"]).unwrap_or_default()).await?;
+        let url = self.url(&["commit", &head, "statuses"], &[("pagelen", "100")]);
+        let statuses = self.http.call(Method::GET, url, None).await?;
+        let check = |one: &Value| {
+            let state = match one["state"].as_str() {
+                Some("SUCCESSFUL") => CheckState::Green,
+                Some("INPROGRESS") => CheckState::Pending,
+                _ => CheckState::Failed,
+            };
+            Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
+        };
+        let mut waits = Vec::new();
+        let people = now["participants"].as_array().into_iter().flatten();
+        if people.into_iter().any(|one| one["state"] == "changes_requested") {
+            waits.push("the changes that a reviewer asks for".into());
+        }
+        Ok(Readiness {
+            head,
+            checks: statuses["values"].as_array().into_iter().flatten().map(check).collect(),
+            waits,
+            how: now["destination"]["branch"]["default_merge_strategy"].clone(),
+            ..Readiness::default()
+        })
+    }
+
+    // It takes no head to be held to: what is merged is what was looked at a moment before.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+        if merge == Merge::Queue {
+            return Err(self.http.lacks("merge queue"));
+        }
+        let mut body = json!({"type": "pullrequest_merge_parameters"});
+        if at.how.is_string() {
+            body["merge_strategy"] = at.how.clone();
+        }
+        self.http.call(Method::POST, self.one(found.request.number, &["merge"]), Some(&body)).await.map(drop)
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -187,6 +252,17 @@ impl Forge for Bitbucket {
         let found = self.http.read(self.url(&["commit", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "hash")))
     }
+}
+
+/// Who somebody is: an account's id, or its uuid in braces. Names are nobody's since 2019
+/// (developer.atlassian.com/cloud/bitbucket, "Removal of usernames").
+fn identity(name: &str) -> Value {
+    if name.starts_with('{') { json!({"uuid": name}) } else { json!({"account_id": name}) }
+}
+
+/// Who is asked to review one, by both of their ids.
+fn reviewers(value: &Value) -> Vec<String> {
+    [names(&value["reviewers"], "uuid"), names(&value["reviewers"], "account_id")].concat()
 }
 
 /// One of this repository's own branches; those from forks have the same names and are nobody we know.
@@ -206,6 +282,8 @@ fn parse(value: &Value) -> Option<Found> {
             url: text(&value["links"]["html"]["href"])?,
             branch: text(&value["source"]["branch"]["name"])?,
             head_commit: text(&value["source"]["commit"]["hash"]).unwrap_or_default(),
+            notes: Vec::new(),
+            queued: false,
         },
         base: text(&value["destination"]["branch"]["name"])?,
         title: text(&value["title"])?,
@@ -213,6 +291,8 @@ fn parse(value: &Value) -> Option<Found> {
         state,
         // It says so only with the whole difference, which nobody reads each minute.
         conflicts: false,
+        is_draft: value["draft"].as_bool() == Some(true),
+        has: Extras { reviewers: reviewers(value), ..Extras::default() },
         created: value["created_on"].as_str()?.parse().ok()?,
     })
 }

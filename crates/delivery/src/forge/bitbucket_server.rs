@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::pages::{Page, Reading};
-use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use super::readiness::{Check, CheckState, approvals};
+use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, text};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 const BRANCH: &str = "refs/heads/";
 /// How often a change is tried where others change the same.
@@ -146,10 +147,15 @@ impl Forge for BitbucketServer {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({
+        let mut body = json!({
             "title": draft.title, "description": draft.body,
             "fromRef": self.branch(&draft.head), "toRef": self.branch(&draft.base),
         });
+        if draft.is_draft {
+            // Since 8.18 (confluence.atlassian.com/bitbucketserver, "Bitbucket Data Center 8.18 release
+            // notes"); older ones do not know the field and open it for review.
+            body["draft"] = true.into();
+        }
         self.http.change(Method::POST, self.url(&["pull-requests"], &[]), &body, parse).await
     }
 
@@ -158,12 +164,63 @@ impl Forge for BitbucketServer {
         parse(&answer).ok_or_else(|| self.http.unreadable("a change request"))
     }
 
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+        if what != Extra::Reviewer {
+            return Err(self.http.lacks("labels and assignees"));
+        }
+        let mut there = found.has.reviewers.clone();
+        for name in names {
+            let url = self.one(found.request.number, &["participants"], &[]);
+            let body = json!({"user": {"name": name}, "role": "REVIEWER"});
+            let added = self.http.call(Method::POST, url, Some(&body)).await?;
+            there.extend(text(&added["user"]["name"]));
+        }
+        Ok(there)
+    }
+
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
         self.change(number, Change::Decline).await.map(drop)
     }
 
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
         self.http.request(self.one(number, &[], &[]), self.url(&[], &[]), parse).await
+    }
+
+    // "Test if pull request can be merged"; the states of builds are those of
+    // developer.atlassian.com/server/bitbucket/how-tos/updating-build-status-for-commits.
+    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+        let number = found.request.number;
+        let now = self.http.call(Method::GET, self.one(number, &[], &[]), None).await?;
+        let head = text(&now["fromRef"]["latestCommit"]).unwrap_or_default();
+        let merge = self.http.call(Method::GET, self.one(number, &["merge"], &[]), None).await?;
+        let builds = ["build-status", "1.0", "commits", &head];
+        let builds = self.http.beside(2, &builds, &[("limit", "100")]);
+        let builds = self.http.call(Method::GET, builds, None).await?;
+        let check = |one: &Value| {
+            let state = match one["state"].as_str() {
+                Some("SUCCESSFUL") => CheckState::Green,
+                Some("INPROGRESS" | "UNKNOWN") => CheckState::Pending,
+                _ => CheckState::Failed,
+            };
+            Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
+        };
+        let checks = builds["values"].as_array().into_iter().flatten().map(check).collect();
+        Ok(Readiness {
+            head,
+            checks,
+            waits: waits(&now, &merge),
+            how: now["version"].clone(),
+            ..Readiness::default()
+        })
+    }
+
+    // Held to the version, which is another as soon as the head is: 409 then.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+        if merge == Merge::Queue {
+            return Err(self.http.lacks("merge queue"));
+        }
+        let url = self.one(found.request.number, &["merge"], &[("version", &at.how.to_string())]);
+        self.http.call(Method::POST, url, Some(&json!({}))).await.map(drop)
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -178,6 +235,36 @@ impl Forge for BitbucketServer {
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "id")))
     }
+}
+
+/// What a pull request waits for: what vetoes its merge, in the server's words, and an approval of this very
+/// head where there is only one of an earlier.
+fn waits(now: &Value, merge: &Value) -> Vec<String> {
+    let reviewers = now["reviewers"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut waits = Vec::new();
+    if reviewers.iter().any(|r| r["status"] == "NEEDS_WORK") {
+        waits.push("the changes that a reviewer asks for".into());
+    }
+    let approved: Vec<&Value> = reviewers.iter().filter(|r| r["status"] == "APPROVED").collect();
+    let of_head = |r: &&Value| {
+        r["lastReviewedCommit"].is_null() || r["lastReviewedCommit"] == now["fromRef"]["latestCommit"]
+    };
+    if !approved.is_empty() && !approved.iter().any(of_head) {
+        waits.push(approvals(1));
+    }
+    let vetoes = merge["vetoes"].as_array().into_iter().flatten();
+    waits.extend(vetoes.filter_map(|v| text(&v["detailedMessage"]).or(text(&v["summaryMessage"]))));
+    if waits.is_empty() && merge["canMerge"].as_bool() == Some(false) {
+        waits.push(match merge["conflicted"].as_bool() {
+            Some(true) => "its conflicts to be resolved".into(),
+            _ => "the server to let it be merged".into(),
+        });
+    }
+    waits
+}
+
+fn reviewers(value: &Value) -> Vec<String> {
+    value["reviewers"].as_array().into_iter().flatten().filter_map(|r| text(&r["user"]["name"])).collect()
 }
 
 /// One of this repository's own branches; those from forks have the same names and are nobody we know.
@@ -202,12 +289,16 @@ fn parse(value: &Value) -> Option<Found> {
             url: text(&value["links"]["self"][0]["href"])?,
             branch: branch("fromRef")?,
             head_commit: text(&value["fromRef"]["latestCommit"])?,
+            notes: Vec::new(),
+            queued: false,
         },
         base: branch("toRef")?,
         title: text(&value["title"])?,
         body: text(&value["description"]).unwrap_or_default(),
         conflicts: state == State::Open && properties["mergeResult"]["outcome"] == "CONFLICTED",
         state,
+        is_draft: value["draft"].as_bool() == Some(true),
+        has: Extras { reviewers: reviewers(value), ..Extras::default() },
         created: Timestamp::from_millisecond(value["createdDate"].as_i64()?).ok()?,
     })
 }

@@ -106,6 +106,24 @@ impl ForgeError {
         }
     }
 
+    /// Whether the forge has understood and does not want to: its own words say why.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            ForgeError::Refused { .. } | ForgeError::Forbidden { .. } | ForgeError::NoRepository { .. }
+        )
+    }
+
+    /// The forge's own words, where it has refused; else the whole message.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            ForgeError::Refused { says, .. } => says.clone(),
+            ForgeError::Forbidden { says, .. } => format!("the token may not do this ({says})"),
+            ForgeError::NoRepository { .. } => "the forge knows no such thing".into(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the call may have taken effect although no answer came.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {

@@ -4,16 +4,25 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::pages::{Page, Reading};
 use super::pulls::Pulls;
-use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use super::readiness::{Check, CheckState, approvals};
+use super::{
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text, without_prefix,
+};
 use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
+
+/// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
+const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
+/// So many pages of labels are read at most.
+const LABEL_PAGES: usize = 20;
 
 pub(crate) struct Gitea(pub(super) Pulls);
 
@@ -37,6 +46,36 @@ impl Gitea {
         let page = (at + 1).to_string();
         let found = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
         Ok(Page { next: (!found.is_empty()).then_some(at + 1), found })
+    }
+
+    /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by
+    /// themselves. Names in their place are understood only since Gitea 1.22.
+    async fn label_ids(&self, names: &[String]) -> Result<Vec<u64>, ForgeError> {
+        let mut known: Vec<(String, u64)> = Vec::new();
+        for page in 1..=LABEL_PAGES {
+            let page = page.to_string();
+            let url = self.0.url(&["labels"], &[("limit", "50"), ("page", &page)]);
+            let list = self.0.http.call(Method::GET, url, None).await?;
+            let list = list.as_array().ok_or_else(|| self.0.http.unreadable("a list"))?;
+            known.extend(list.iter().filter_map(|l| Some((text(&l["name"])?, l["id"].as_u64()?))));
+            if list.is_empty() {
+                break;
+            }
+        }
+        let mut ids = Vec::new();
+        for name in names {
+            let id = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, id)| *id);
+            ids.push(match id {
+                Some(id) => id,
+                None => {
+                    let body = json!({"name": name, "color": "#ededed"});
+                    let made =
+                        self.0.http.call(Method::POST, self.0.url(&["labels"], &[]), Some(&body)).await?;
+                    made["id"].as_u64().ok_or_else(|| self.0.http.unreadable("a label"))?
+                }
+            });
+        }
+        Ok(ids)
     }
 
     async fn list(&self, state: &str, mut reading: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
@@ -64,11 +103,35 @@ impl Forge for Gitea {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.open(draft).await
+        self.0.open(draft, &title(draft), Value::Null).await
     }
 
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.update(number, draft).await
+        self.0.update(number, draft, &title(draft)).await
+    }
+
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+        let (http, number) = (&self.0.http, found.request.number);
+        Ok(match what {
+            Extra::Label => {
+                let url = self.0.issue(number, &["labels"]);
+                let ids = self.label_ids(names).await?;
+                let all = http.call(Method::POST, url, Some(&json!({"labels": ids}))).await?;
+                super::names(&all, "name")
+            }
+            // It answers with those that were asked now.
+            Extra::Reviewer => {
+                self.0.ask_for_review(number, names).await?;
+                names.to_vec()
+            }
+            Extra::Assignee => {
+                // Those that are not named again are taken off it.
+                let all: Vec<&String> = found.has.assignees.iter().chain(names).collect();
+                let body = json!({"assignees": all});
+                let issue = http.call(Method::PATCH, self.0.issue(number, &[]), Some(&body)).await?;
+                super::names(&issue["assignees"], "login")
+            }
+        })
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
@@ -79,6 +142,43 @@ impl Forge for Gitea {
         self.0.get(number).await
     }
 
+    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+        let (http, head) = (&self.0.http, found.request.head_commit.as_str());
+        let number = found.request.number.to_string();
+        let branch = http.call(Method::GET, self.0.url(&["branches", &found.base], &[]), None).await?;
+        let status = http.call(Method::GET, self.0.url(&["commits", head, "status"], &[]), None).await?;
+        let reviews = self.0.url(&["pulls", &number, "reviews"], &[("limit", "50")]);
+        let reviews = http.call(Method::GET, reviews, None).await?;
+        let reviews = reviews.as_array().map_or(&[][..], Vec::as_slice);
+        let counts = |review: &&Value, state: &str| {
+            review["state"] == state && review["dismissed"].as_bool() != Some(true)
+        };
+        let of_head = |r: &&Value| r["stale"].as_bool() != Some(true) && r["commit_id"] == head;
+        let given = reviews.iter().filter(|r| counts(r, "APPROVED") && of_head(r)).count() as u64;
+        let missing = branch["required_approvals"].as_u64().unwrap_or(0).saturating_sub(given);
+        let mut waits = Vec::new();
+        if missing > 0 {
+            waits.push(approvals(missing));
+        }
+        if reviews.iter().any(|r| counts(&r, "REQUEST_CHANGES") && of_head(&r)) {
+            waits.push("the changes that a reviewer asks for".into());
+        }
+        let checks = checks(&branch, &status);
+        Ok(Readiness { head: head.into(), checks, waits, ..Readiness::default() })
+    }
+
+    // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 where the head is another.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+        if merge == Merge::Queue {
+            return Err(self.0.http.lacks("merge queue"));
+        }
+        let repository = self.0.http.call(Method::GET, self.0.url(&[], &[]), None).await?;
+        let style = repository["default_merge_style"].as_str().unwrap_or("merge");
+        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
+        let body = json!({"Do": style, "head_commit_id": at.head});
+        self.0.http.call(Method::POST, url, Some(&body)).await.map(drop)
+    }
+
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
         self.0.comment(number, text).await
     }
@@ -87,6 +187,44 @@ impl Forge for Gitea {
         let found = self.0.commit(id).await?;
         Ok(found.map(|c| Commit::read(&c["commit"]["message"], &c["parents"], "sha")))
     }
+}
+
+/// The checks of a commit: what the branch requires, by patterns, and what has reported.
+fn checks(branch: &Value, status: &Value) -> Vec<Check> {
+    let wants = branch["enable_status_check"].as_bool() == Some(true);
+    let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
+    let mut checks = Vec::new();
+    for one in status["statuses"].as_array().into_iter().flatten() {
+        let name = text(&one["context"]).unwrap_or_default();
+        let state = match one["status"].as_str() {
+            Some("success" | "skipped") => CheckState::Green,
+            Some("pending") => CheckState::Pending,
+            _ => CheckState::Failed,
+        };
+        let required = required.iter().any(|pattern| fits(pattern, &name));
+        checks.push(Check::new(name, state, required));
+    }
+    for pattern in required {
+        if !checks.iter().any(|check| fits(&pattern, &check.name)) {
+            checks.push(Check::new(pattern, CheckState::Pending, true));
+        }
+    }
+    checks
+}
+
+/// Whether a name is of a pattern, in which `*` is anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
+            (0..=rest.len()).filter_map(|at| rest.get(at..)).any(|rest| fits(after, rest))
+        }),
+    }
+}
+
+/// The title as it is to be written.
+fn title(draft: &Draft) -> String {
+    if draft.is_draft { format!("{} {}", DRAFTS[0], draft.title) } else { draft.title.clone() }
 }
 
 /// One of this repository's own branches; those from forks have the same names and are nobody we know.
@@ -100,6 +238,9 @@ fn parse(value: &Value) -> Option<Found> {
         "open" => State::Open,
         _ => State::Closed,
     };
+    let whole = text(&value["title"])?;
+    let (title, prefixed) = without_prefix(&whole, &DRAFTS);
+    let is_draft = prefixed || value["draft"].as_bool() == Some(true);
     Some(Found {
         request: ChangeRequest {
             number: value["number"].as_u64()?,
@@ -107,12 +248,21 @@ fn parse(value: &Value) -> Option<Found> {
             // The branch's name stays here when the branch is gone; `ref` then becomes another.
             branch: text(&value["head"]["label"])?,
             head_commit: text(&value["head"]["sha"])?,
+            notes: Vec::new(),
+            queued: false,
         },
         base: text(&value["base"]["ref"])?,
-        title: text(&value["title"])?,
+        title: title.into(),
         body: text(&value["body"]).unwrap_or_default(),
         state,
-        conflicts: value["mergeable"].as_bool() == Some(false),
+        // It calls no draft mergeable.
+        conflicts: value["mergeable"].as_bool() == Some(false) && !is_draft,
+        is_draft,
+        has: Extras {
+            labels: names(&value["labels"], "name"),
+            reviewers: names(&value["requested_reviewers"], "login"),
+            assignees: names(&value["assignees"], "login"),
+        },
         created: value["created_at"].as_str()?.parse().ok()?,
     })
 }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::pages::{Page, Reading};
 use super::pulls::Pulls;
-use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use super::readiness::{Check, CheckState, approvals};
+use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 pub(crate) struct GitHub(pub(super) Pulls);
 
@@ -52,6 +54,91 @@ impl GitHub {
     }
 }
 
+impl GitHub {
+    /// Asks what only the other API tells: which checks are required, and the queue.
+    async fn graphql(&self, query: &str, variables: Value) -> Result<Value, ForgeError> {
+        // At a server of one's own it is /api/graphql, beside /api/v3.
+        let http = &self.0.http;
+        let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
+        let body = json!({"query": query, "variables": variables});
+        let mut answer = http.call(Method::POST, http.beside(up, &["graphql"], &[]), Some(&body)).await?;
+        let Some(error) = answer["errors"].get(0) else { return Ok(answer["data"].take()) };
+        let (forge, says) = (http.name.clone(), text(&error["message"]).unwrap_or_default());
+        Err(match error["type"].as_str() {
+            Some("FORBIDDEN" | "INSUFFICIENT_SCOPES") => ForgeError::Forbidden { forge, says },
+            _ => ForgeError::Refused { forge, status: 422, says },
+        })
+    }
+}
+
+const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!) { \
+    repository(owner: $owner, name: $name) { viewerDefaultMergeMethod pullRequest(number: $number) { \
+    id headRefOid mergeStateStatus reviewDecision QUEUE \
+    latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state commit { oid } } } \
+    baseRef { refUpdateRule { requiredApprovingReviewCount } } \
+    commits(last: 1) { nodes { commit { oid statusCheckRollup { contexts(first: 100) { nodes { \
+    ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
+    ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
+
+/// What a pull request waits for. Of approvals only those of this very head count.
+fn readiness(pull: &Value, merge: Merge) -> Readiness {
+    let head = text(&pull["headRefOid"]).unwrap_or_default();
+    let commit = &pull["commits"]["nodes"][0]["commit"];
+    let contexts = commit["statusCheckRollup"]["contexts"]["nodes"].as_array();
+    let checks = contexts.into_iter().flatten().filter(|_| commit["oid"] == head.as_str()).map(check);
+    let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array();
+    let given = reviews.into_iter().flatten();
+    let given = given.filter(|r| r["state"] == "APPROVED" && r["commit"]["oid"] == head.as_str()).count();
+    let mut readiness = Readiness {
+        checks: checks.collect(),
+        queued: pull["mergeQueueEntry"].is_object(),
+        ..Readiness::default()
+    };
+    let needed =
+        pull["baseRef"]["refUpdateRule"]["requiredApprovingReviewCount"].as_u64().unwrap_or(1).max(1);
+    match pull["reviewDecision"].as_str() {
+        Some("CHANGES_REQUESTED") => readiness.waits.push("the changes that a reviewer asks for".into()),
+        // Where reviews are required; that others are still valid is not enough for this head.
+        Some("REVIEW_REQUIRED" | "APPROVED") => {
+            let missing = needed.saturating_sub(given as u64);
+            // A code owner's, for example.
+            let missing = if pull["reviewDecision"] == "APPROVED" { missing } else { missing.max(1) };
+            if missing > 0 {
+                readiness.waits.push(approvals(missing));
+            }
+        }
+        _ => {}
+    }
+    readiness.head = head;
+    let nothing_said = readiness.obstacle(&readiness.head).is_none();
+    match pull["mergeStateStatus"].as_str() {
+        Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
+        Some("BEHIND") => readiness.waits.push("its branch to be brought up to date".into()),
+        Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
+        // A required check that has not reported, or a rule. With a queue this is what comes before it.
+        Some("BLOCKED") if nothing_said && merge != Merge::Queue => {
+            readiness
+                .waits
+                .push("a required check to report, or what else the branch's rules ask for".into());
+        }
+        _ => {}
+    }
+    readiness
+}
+
+fn check(value: &Value) -> Check {
+    let state = match (value["status"].as_str(), value["conclusion"].as_str(), value["state"].as_str()) {
+        (Some("COMPLETED"), Some("SUCCESS" | "NEUTRAL" | "SKIPPED"), _) => CheckState::Green,
+        (Some("COMPLETED"), _, _) => CheckState::Failed,
+        (Some(_), _, _) => CheckState::Pending,
+        (_, _, Some("SUCCESS")) => CheckState::Green,
+        (_, _, Some("PENDING" | "EXPECTED")) => CheckState::Pending,
+        _ => CheckState::Failed,
+    };
+    let name = text(&value["name"]).or(text(&value["context"])).unwrap_or_default();
+    Check::new(name, state, value["isRequired"].as_bool() == Some(true))
+}
+
 /// Where the API is.
 pub(super) fn api(address: &Address) -> String {
     match address.host_name() {
@@ -71,11 +158,39 @@ impl Forge for GitHub {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.open(draft).await
+        if !draft.is_draft {
+            return self.0.open(draft, &draft.title, Value::Null).await;
+        }
+        // Private repositories have drafts only in some of the plans.
+        match self.0.open(draft, &draft.title, json!({"draft": true})).await {
+            Err(ForgeError::Refused { status: 422, says, .. }) if says.contains("Draft pull requests") => {
+                self.0.open(draft, &draft.title, Value::Null).await
+            }
+            other => other,
+        }
     }
 
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.update(number, draft).await
+        self.0.update(number, draft, &draft.title).await
+    }
+
+    // docs.github.com/rest/issues/labels, /rest/issues/assignees, /rest/pulls/review-requests.
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+        let (http, number) = (&self.0.http, found.request.number);
+        Ok(match what {
+            Extra::Label => {
+                let url = self.0.issue(number, &["labels"]);
+                let all = http.call(Method::POST, url, Some(&json!({"labels": names}))).await?;
+                super::names(&all, "name")
+            }
+            Extra::Reviewer => reviewers(&self.0.ask_for_review(number, names).await?),
+            // Who may not be assigned is left out without a word.
+            Extra::Assignee => {
+                let url = self.0.issue(number, &["assignees"]);
+                let issue = http.call(Method::POST, url, Some(&json!({"assignees": names}))).await?;
+                super::names(&issue["assignees"], "login")
+            }
+        })
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
@@ -86,6 +201,38 @@ impl Forge for GitHub {
         self.0.get(number).await
     }
 
+    // docs.github.com/graphql/reference/objects: PullRequest, CheckRun, StatusContext, RefUpdateRule.
+    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
+        // Servers before 3.12 do not know the queue.
+        let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
+        let query = READINESS.replace("QUEUE", queue);
+        let variables = json!({"owner": self.0.owner, "name": self.0.name, "number": found.request.number});
+        let data = self.graphql(&query, variables).await?;
+        let repository = &data["repository"];
+        let pull = &repository["pullRequest"];
+        if pull.is_null() {
+            return Err(self.0.http.unreadable("a pull request"));
+        }
+        let mut readiness = readiness(pull, merge);
+        readiness.how = json!({"id": pull["id"], "method": repository["viewerDefaultMergeMethod"]});
+        Ok(readiness)
+    }
+
+    // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 where the head is another than `sha`.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+        if merge == Merge::Queue {
+            // An error where the head is another than the one that is expected.
+            let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
+                            {pullRequestId: $id, expectedHeadOid: $head}) { mergeQueueEntry { id } } }";
+            let variables = json!({"id": at.how["id"], "head": at.head});
+            return self.graphql(mutation, variables).await.map(drop);
+        }
+        let method = at.how["method"].as_str().unwrap_or("MERGE").to_ascii_lowercase();
+        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
+        let body = json!({"sha": at.head, "merge_method": method});
+        self.0.http.call(Method::PUT, url, Some(&body)).await.map(drop)
+    }
+
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
         self.0.comment(number, text).await
     }
@@ -94,6 +241,13 @@ impl Forge for GitHub {
         let found = self.0.commit(id).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "sha")))
     }
+}
+
+/// Who is asked: people by login, teams as `organization/team`.
+fn reviewers(pull: &Value) -> Vec<String> {
+    let owner = pull["base"]["repo"]["owner"]["login"].as_str().unwrap_or_default();
+    let teams = names(&pull["requested_teams"], "slug").into_iter().map(|team| format!("{owner}/{team}"));
+    names(&pull["requested_reviewers"], "login").into_iter().chain(teams).collect()
 }
 
 fn parse(value: &Value) -> Option<Found> {
@@ -109,12 +263,20 @@ fn parse(value: &Value) -> Option<Found> {
             url: text(&value["html_url"])?,
             branch: text(&value["head"]["ref"])?,
             head_commit: text(&value["head"]["sha"])?,
+            notes: Vec::new(),
+            queued: false,
         },
         base: text(&value["base"]["ref"])?,
         title: text(&value["title"])?,
         body: text(&value["body"]).unwrap_or_default(),
         state,
         conflicts: value["mergeable"].as_bool() == Some(false),
+        is_draft: value["draft"].as_bool() == Some(true),
+        has: Extras {
+            labels: names(&value["labels"], "name"),
+            reviewers: reviewers(value),
+            assignees: names(&value["assignees"], "login"),
+        },
         created: value["created_at"].as_str()?.parse().ok()?,
     })
 }

@@ -9,14 +9,19 @@ use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::pages::{Page, Reading};
-use super::{Commit, Draft, Forge, ForgeError, Found, State, text};
+use super::readiness::{Check, CheckState, approvals};
+use super::{
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text, without_prefix,
+};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// The most that a page may hold (docs.gitlab.com/api/rest, "Pagination").
 const PAGE: usize = 100;
+/// What drafts are known by (docs.gitlab.com/user/project/merge_requests/drafts).
+const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
 
 pub(crate) struct GitLab {
     pub(super) http: ForgeHttp,
@@ -68,12 +73,74 @@ impl GitLab {
         Ok(Page { found: list.iter().filter_map(parse).collect(), next })
     }
 
+    /// The number of a user (docs.gitlab.com/api/users).
+    async fn user(&self, name: &str) -> Result<u64, ForgeError> {
+        let found =
+            self.http.call(Method::GET, self.http.url(&["users"], &[("username", name)]), None).await?;
+        found[0]["id"].as_u64().ok_or_else(|| {
+            let says = format!("there is no user {name}");
+            ForgeError::Refused { forge: self.http.name.clone(), status: 404, says }
+        })
+    }
+
     async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
         while let Some(at) = to.at() {
             to.take(self.page(head, state, at).await?);
         }
         Ok(to.ours)
     }
+}
+
+/// What a merge request waits for beside its checks, by the states of docs.gitlab.com/api/merge_requests,
+/// "Merge status".
+fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String> {
+    // Before 15.6 there is only the older field.
+    let older = if now["merge_status"] == "can_be_merged" { "mergeable" } else { "checking" };
+    let wait = match now["detailed_merge_status"].as_str().unwrap_or(older) {
+        "mergeable" => return Vec::new(),
+        // The checks say it, if they have begun.
+        "ci_must_pass" | "ci_still_running" if readiness.checks.is_empty() => "its pipeline".into(),
+        "ci_must_pass" | "ci_still_running" => return Vec::new(),
+        "not_approved" => approvals(approvals_left),
+        "requested_changes" => "the changes that a reviewer asks for".into(),
+        "discussions_not_resolved" => "its discussions to be resolved".into(),
+        "conflict" => "its conflicts to be resolved".into(),
+        "need_rebase" => "its branch to be brought up to date".into(),
+        "checking" | "unchecked" | "preparing" | "approvals_syncing" => {
+            "GitLab to look whether it can be merged".into()
+        }
+        other => format!("what GitLab calls {other}"),
+    };
+    vec![wait]
+}
+
+/// The pipeline of the head, by the jobs that have failed or are under way, where those are known.
+fn checks(now: &Value, jobs: &Value) -> Vec<Check> {
+    let state = |status: &Value| match status.as_str() {
+        Some("success" | "skipped" | "manual") => CheckState::Green,
+        Some("failed" | "canceled" | "canceling") => CheckState::Failed,
+        _ => CheckState::Pending,
+    };
+    let pipeline = &now["head_pipeline"];
+    // One of the merged result has a commit of its own.
+    let of_head = pipeline["sha"] == now["sha"]
+        || pipeline["ref"].as_str().is_some_and(|r| r.starts_with("refs/merge-requests/"));
+    let whole = if of_head { state(&pipeline["status"]) } else { CheckState::Pending };
+    let jobs = jobs.as_array().into_iter().flatten();
+    let jobs = jobs.filter(|job| job["allow_failure"].as_bool() != Some(true));
+    let mut checks: Vec<Check> = jobs
+        .filter_map(|job| Some(Check::new(text(&job["name"])?, state(&job["status"]), true)))
+        .filter(|job| job.state != CheckState::Green)
+        .collect();
+    if checks.is_empty() || whole == CheckState::Green {
+        checks = vec![Check::new("pipeline", whole, true)];
+    }
+    checks
+}
+
+/// The title as it is to be written.
+fn title(draft: &Draft) -> String {
+    if draft.is_draft { format!("{} {}", DRAFTS[0], draft.title) } else { draft.title.clone() }
 }
 
 /// The project's path. One dash parts it from the pages about it.
@@ -101,14 +168,36 @@ impl Forge for GitLab {
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
         let body = json!({
             "source_branch": draft.head, "target_branch": draft.base,
-            "title": draft.title, "description": draft.body,
+            "title": title(draft), "description": draft.body,
         });
         self.http.change(Method::POST, self.url(&["merge_requests"], &[]), &body, parse).await
     }
 
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"target_branch": draft.base, "title": draft.title, "description": draft.body});
+        let body = json!({"target_branch": draft.base, "title": title(draft), "description": draft.body});
         self.http.change(Method::PUT, self.one(number), &body, parse).await
+    }
+
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+        let url = self.one(found.request.number);
+        let (key, field) = match what {
+            Extra::Label => {
+                let body = json!({"add_labels": names.join(",")});
+                let now = self.http.call(Method::PUT, url, Some(&body)).await?;
+                return Ok(super::names(&now["labels"], "name"));
+            }
+            Extra::Reviewer => ("reviewers", "reviewer_ids"),
+            Extra::Assignee => ("assignees", "assignee_ids"),
+        };
+        // Those that are not named again are taken off it; without a licence it takes only one.
+        let now = self.http.call(Method::GET, url.clone(), None).await?;
+        let there = now[key].as_array().into_iter().flatten().filter_map(|user| user["id"].as_u64());
+        let mut ids: Vec<u64> = there.collect();
+        for name in names {
+            ids.push(self.user(name).await?);
+        }
+        let now = self.http.call(Method::PUT, url, Some(&json!({field: ids}))).await?;
+        Ok(super::names(&now[key], "username"))
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
@@ -118,6 +207,41 @@ impl Forge for GitLab {
 
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
         self.http.request(self.one(number), self.url(&[], &[]), parse).await
+    }
+
+    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
+        let number = found.request.number.to_string();
+        let now = self.http.call(Method::GET, self.one(found.request.number), None).await?;
+        let mut readiness = Readiness { head: text(&now["sha"]).unwrap_or_default(), ..Readiness::default() };
+        if now["head_pipeline"].is_object() {
+            let path = ["repository", "commits", &readiness.head, "statuses"];
+            let jobs = self.http.call(Method::GET, self.url(&path, &[("per_page", "100")]), None).await?;
+            readiness.checks = checks(&now, &jobs);
+        }
+        let missing = match now["detailed_merge_status"].as_str() {
+            Some("not_approved") => {
+                let url = self.url(&["merge_requests", &number, "approvals"], &[]);
+                let approvals = self.http.call(Method::GET, url, None).await?;
+                approvals["approvals_left"].as_u64().unwrap_or(1).max(1)
+            }
+            _ => 0,
+        };
+        readiness.waits = waits(&now, missing, &readiness);
+        if merge == Merge::Queue {
+            let car = self.http.read(self.url(&["merge_trains", "merge_requests", &number], &[])).await?;
+            readiness.queued = car.is_some_and(|car| car["merged_at"].is_null());
+        }
+        Ok(readiness)
+    }
+
+    // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 where the head is another.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+        let (number, body) = (found.request.number.to_string(), json!({"sha": at.head}));
+        let (method, url) = match merge {
+            Merge::Queue => (Method::POST, self.url(&["merge_trains", "merge_requests", &number], &[])),
+            _ => (Method::PUT, self.url(&["merge_requests", &number, "merge"], &[])),
+        };
+        self.http.call(method, url, Some(&body)).await.map(drop)
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -149,17 +273,27 @@ fn parse(value: &Value) -> Option<Found> {
     };
     let conflicts = value["has_conflicts"].as_bool() == Some(true)
         || value["detailed_merge_status"].as_str() == Some("conflict");
+    let whole = text(&value["title"])?;
+    let (title, prefixed) = without_prefix(&whole, &DRAFTS);
     Some(Found {
         request: ChangeRequest {
             number: value["iid"].as_u64()?,
             url: text(&value["web_url"])?,
             branch: text(&value["source_branch"])?,
             head_commit: text(&value["sha"]).unwrap_or_default(),
+            notes: Vec::new(),
+            queued: false,
         },
         base: text(&value["target_branch"])?,
-        title: text(&value["title"])?,
+        title: title.into(),
         body: text(&value["description"]).unwrap_or_default(),
         conflicts: conflicts && state == State::Open,
+        is_draft: prefixed || value["draft"].as_bool() == Some(true),
+        has: Extras {
+            labels: names(&value["labels"], "name"),
+            reviewers: names(&value["reviewers"], "username"),
+            assignees: names(&value["assignees"], "username"),
+        },
         state,
         created: value["created_at"].as_str()?.parse().ok()?,
     })

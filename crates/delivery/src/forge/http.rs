@@ -164,6 +164,19 @@ impl ForgeHttp {
         url
     }
 
+    /// An address beside the API's own: so many parts up, and down again.
+    pub(super) fn beside(&self, up: usize, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let mut url = self.url(&[], query);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty();
+            for _ in 0..up {
+                segments.pop();
+            }
+            segments.extend(path);
+        }
+        url
+    }
+
     /// Calls, and takes only success for an answer.
     pub(super) async fn call(
         &self,
@@ -256,6 +269,12 @@ impl ForgeHttp {
             (404 | 410, _) => Ok(None),
             _ => Err(self.refusal(&reply)),
         }
+    }
+
+    /// This kind of forge has no such thing. The pipeline's definition refuses to ask for it.
+    pub(super) fn lacks(&self, what: &str) -> ForgeError {
+        let says = format!("{} has no {what}", self.kind.name());
+        ForgeError::Refused { forge: self.name.clone(), status: 400, says }
     }
 
     /// The answer does not hold what it should.

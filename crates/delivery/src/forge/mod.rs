@@ -13,6 +13,7 @@ mod gitlab;
 mod http;
 mod pages;
 mod pulls;
+mod readiness;
 pub(crate) mod tls;
 
 use jiff::Timestamp;
@@ -21,10 +22,11 @@ use serde_json::Value;
 use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind};
+use crate::order::{ChangeRequest, ForgeKind, Merge};
 use crate::permit::Permit;
 pub use error::ForgeError;
 pub(crate) use http::{Shared, retry_after};
+pub(crate) use readiness::Readiness;
 
 /// A change request as a forge shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +38,27 @@ pub(crate) struct Found {
     pub(crate) state: State,
     /// The forge says that it cannot be merged as it is; it also says so while it still looks.
     pub(crate) conflicts: bool,
+    /// It is not meant to be merged yet.
+    pub(crate) is_draft: bool,
+    /// What it has beside its text. Bitbucket Cloud's lists go without.
+    pub(crate) has: Extras,
     pub(crate) created: Timestamp,
+}
+
+/// The names of what a change request has beside its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    pub(crate) labels: Vec<String>,
+    pub(crate) reviewers: Vec<String>,
+    pub(crate) assignees: Vec<String>,
+}
+
+/// One kind of what a change request can have beside its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extra {
+    Label,
+    Reviewer,
+    Assignee,
 }
 
 /// Whether it is open, and how it ended.
@@ -62,6 +84,20 @@ impl Commit {
     }
 }
 
+/// The texts of a list, or those that the things in it have under `key`.
+fn names(list: &Value, key: &str) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|one| text(one).or(text(&one[key]))).collect()
+}
+
+/// A title without what its forge knows drafts by, and whether it had that.
+fn without_prefix<'a>(title: &'a str, prefixes: &[&str]) -> (&'a str, bool) {
+    let begins = |prefix: &&&str| title.get(..prefix.len()).is_some_and(|t| t.eq_ignore_ascii_case(prefix));
+    match prefixes.iter().find(begins) {
+        Some(prefix) => (title[prefix.len()..].trim_start(), true),
+        None => (title, false),
+    }
+}
+
 /// Text out of an answer.
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(String::from)
@@ -74,6 +110,8 @@ pub(crate) struct Draft {
     pub(crate) base: String,
     pub(crate) title: String,
     pub(crate) body: String,
+    /// Opened, it is not meant to be merged yet; changed, it is left as it is.
+    pub(crate) is_draft: bool,
 }
 
 impl Draft {
@@ -94,10 +132,18 @@ pub(crate) trait Forge {
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError>;
     /// Has it say something else.
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError>;
+    /// Adds what an open one lacks, and says what it has of this kind then; nothing is taken off it. Fails
+    /// as a whole where the forge does not take one of the names.
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError>;
     /// Closes it unmerged.
     async fn close(&self, number: u64) -> Result<(), ForgeError>;
     /// One by its number, as cheap as the forge can; `None` where it is gone. Its body may be left out.
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
+    /// What stands between an open one and being merged in this way.
+    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError>;
+    /// Merges it, or puts it into the forge's queue, at the head that it was found to be ready at and at
+    /// no other.
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError>;
     /// Says something below it.
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     /// A commit; `None` where it is gone.
@@ -175,8 +221,11 @@ hand_on! {
     async fn find(&self, head: &str, base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError>;
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError>;
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError>;
+    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError>;
     async fn close(&self, number: u64) -> Result<(), ForgeError>;
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
+    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError>;
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError>;
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
 }

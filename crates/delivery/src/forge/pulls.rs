@@ -31,15 +31,33 @@ impl Pulls {
         Ok(list.iter().filter_map(self.parse).collect())
     }
 
-    pub(super) async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "body": draft.body, "head": draft.head, "base": draft.base});
+    /// Opens one with further fields.
+    pub(super) async fn open(&self, draft: &Draft, title: &str, more: Value) -> Result<Found, ForgeError> {
+        let mut body = json!({"title": title, "body": draft.body, "head": draft.head, "base": draft.base});
+        if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
+            body.extend(more);
+        }
         let url = self.url(&["pulls"], &[]);
         self.http.change(Method::POST, url, &body, self.parse).await
     }
 
-    pub(super) async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "body": draft.body, "base": draft.base});
+    pub(super) async fn update(&self, number: u64, draft: &Draft, title: &str) -> Result<Found, ForgeError> {
+        let body = json!({"title": title, "body": draft.body, "base": draft.base});
         self.http.change(Method::PATCH, self.pull(number), &body, self.parse).await
+    }
+
+    /// Asks people, and teams as `organization/team`, for a review.
+    pub(super) async fn ask_for_review(&self, number: u64, names: &[String]) -> Result<Value, ForgeError> {
+        let (teams, people): (Vec<&String>, Vec<&String>) = names.iter().partition(|n| n.contains('/'));
+        let teams: Vec<&str> = teams.iter().filter_map(|team| team.split('/').next_back()).collect();
+        let url = self.url(&["pulls", &number.to_string(), "requested_reviewers"], &[]);
+        let body = json!({"reviewers": people, "team_reviewers": teams});
+        self.http.call(Method::POST, url, Some(&body)).await
+    }
+
+    /// The address of one as an issue, which it is as well.
+    pub(super) fn issue(&self, number: u64, path: &[&str]) -> Url {
+        self.url(&[&["issues", &number.to_string()], path].concat(), &[])
     }
 
     pub(super) async fn close(&self, number: u64) -> Result<(), ForgeError> {
@@ -51,7 +69,7 @@ impl Pulls {
     }
 
     pub(super) async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
-        let url = self.url(&["issues", &number.to_string(), "comments"], &[]);
+        let url = self.issue(number, &["comments"]);
         self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
     }
 

@@ -133,7 +133,12 @@ impl Cache {
     }
 
     /// Makes the cache if there is none, and clears away what a killed git left behind.
-    async fn open(&mut self, git: &Git, access: &Access, counters: &Counters) -> Result<(), GitError> {
+    pub(super) async fn open(
+        &mut self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+    ) -> Result<(), GitError> {
         let broken =
             |e: std::io::Error| GitError::Cache { repository: access.name().into(), says: e.to_string() };
         self.fresh = false;

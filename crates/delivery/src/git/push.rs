@@ -29,6 +29,22 @@ pub(crate) enum Pushed {
 }
 
 impl Cache {
+    /// Deletes a branch, if it is at this commit.
+    pub(crate) async fn delete(
+        &mut self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        branch: &str,
+        at: &str,
+    ) -> Result<Pushed, GitError> {
+        self.open(git, access, counters).await?;
+        let deleted = self.push(git, access, counters, "", branch, Lease::Seen(Some(at))).await?;
+        self.trust();
+        Ok(deleted)
+    }
+
+    /// Brings a branch to a commit; to none at all, and it is deleted.
     pub(crate) async fn push(
         &self,
         git: &Git,

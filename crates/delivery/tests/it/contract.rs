@@ -1,9 +1,12 @@
 //! What holds at every forge, run over the stand-in for each and over real Gitea.
 
-use sluice_delivery::{ChangeRequest, Delivered, Delivery, Followed, Order, Stats};
+use sluice_delivery::{
+    ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Order, Retry, Settings, Stats,
+};
 
 use crate::fixture::{FILE, again, bench, yaml};
-use crate::world::World;
+use crate::merging::*;
+use crate::world::{Seen, World};
 
 pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
     match delivery.deliver(order).await.unwrap() {
@@ -184,6 +187,109 @@ async fn wrong_rights_are_told(world: World) {
     assert!(!error.to_string().contains("wr0ng"), "{error}");
 }
 
+async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(world: World) {
+    let (bench, joe, (no_labels, no_assignees)) = (bench(), world.joe().await, world.lacks());
+    let settings = |settings: &mut Settings| {
+        settings.reviewers = vec![joe.clone()];
+        if !no_labels {
+            settings.labels = vec!["promotion".into(), "prod".into()];
+        }
+        if !no_assignees {
+            settings.assignees = vec![joe.clone()];
+        }
+    };
+    let request = proposed(&bench.delivery, &world.order_with("6.1.8", settings)).await;
+    assert_eq!(request.notes, Vec::<String>::new());
+    let has = async |wanted: &[&str], what: fn(Seen) -> Vec<String>| {
+        let has = what(world.pulls().await.remove(0));
+        assert!(wanted.iter().all(|one| has.iter().any(|it| it == one)), "{wanted:?}: {has:?}");
+    };
+    if !no_labels {
+        has(&["promotion", "prod"], |p| p.labels).await;
+        world.add_label(request.number, "by hand").await;
+    }
+    has(&[&joe], |p| p.reviewers).await;
+    if !no_assignees {
+        has(&[&joe], |p| p.assignees).await;
+    }
+    // Found again, there is nothing to add, unless the forge does not show what is there.
+    let order = world.order_with("6.1.8", settings);
+    let other = crate::fixture::bench();
+    proposed(&other.delivery, &again(&Order { created: order.created, ..order })).await;
+    assert_eq!(changes(&other.delivery.stats()), 0, "{:?}", other.delivery.stats());
+    // And the next revision keeps what people have added.
+    let next = proposed(&bench.delivery, &world.order_with("6.2.0", settings)).await;
+    assert_eq!((next.number, next.notes), (request.number, vec![]));
+    has(&[&joe], |p| p.reviewers).await;
+    if !no_labels {
+        has(&["promotion", "prod", "by hand"], |p| p.labels).await;
+    }
+    if matches!(world, World::StandIn(_)) {
+        has(&["jane"], |p| p.reviewers).await;
+    }
+}
+
+async fn who_cannot_be_asked_costs_nothing_but_a_sentence(world: World) {
+    let (bench, joe, nobody) = (bench(), world.joe().await, "00000000-0000-0000-0000-000000000000");
+    let author = world.author();
+    let order = world.order_with("6.1.8", |settings| {
+        settings.reviewers = vec![nobody.into(), author.clone(), joe.clone()];
+    });
+    let request = proposed(&bench.delivery, &order).await;
+    let told = |name: &str| request.notes.iter().any(|n| n.starts_with(&format!("{name} was not asked")));
+    assert!(told(nobody) && !told(&joe), "{:?}", request.notes);
+    // GitLab lets the author review as well.
+    assert_eq!(told(&author), world.kind() != ForgeKind::GitLab, "{:?}", request.notes);
+    assert!(request.notes.iter().all(|n| !n.ends_with(": ")), "{:?}", request.notes);
+    let pull = world.pulls().await.remove(0);
+    assert!(pull.open && pull.reviewers.contains(&joe), "{pull:?}");
+}
+
+async fn a_draft_is_opened_as_one_and_then_left_to_people(world: World) {
+    let bench = bench();
+    let draft = |version: &str| world.order_with(version, |settings| settings.draft = true);
+    let request = proposed(&bench.delivery, &draft("6.1.8")).await;
+    assert_eq!(request.notes, Vec::<String>::new());
+    assert!(world.pulls().await[0].draft);
+    proposed(&bench.delivery, &draft("6.2.0")).await;
+    let pull = world.pulls().await.remove(0);
+    assert!(pull.draft && pull.title.ends_with("Promote apps/podinfo to 6.2.0 in prod"), "{pull:?}");
+    world.mark_ready(request.number).await;
+    proposed(&bench.delivery, &draft("6.3.0")).await;
+    let pull = world.pulls().await.remove(0);
+    assert_eq!((pull.draft, pull.title.as_str()), (false, "Promote apps/podinfo to 6.3.0 in prod"));
+}
+
+async fn it_says_what_its_owner_writes_and_is_found_again(world: World) {
+    let bench = bench();
+    let order = |version: &str| {
+        world.order_with(version, |settings| {
+            settings.title = Some("{pipeline} {revision} {{{environment}}}".into());
+            settings.body = Some("From {replaces}:\n\n{changes}".into());
+            settings.branch = Some("deploy/{namespace}/{pipeline}/{environment}".into());
+        })
+    };
+    let request = proposed(&bench.delivery, &order("6.1.8")).await;
+    assert_eq!(request.branch, "deploy/apps/podinfo/prod");
+    let pull = world.pulls().await.remove(0);
+    assert_eq!(pull.title, "podinfo 6.1.8 {prod}");
+    let change = format!("From 6.1.5:\n\n- `{FILE}:3`: `6.1.5` → `6.1.8`");
+    assert!(
+        pull.body.starts_with(&change) && is_marked(&pull.body, "apps/podinfo-prod-6.1.8"),
+        "{}",
+        pull.body
+    );
+    // Found by its mark, and by its branch.
+    let other = crate::fixture::bench();
+    assert_eq!(proposed(&other.delivery, &again(&order("6.1.8"))).await, request);
+    assert_eq!((other.delivery.stats().calls("POST"), changes(&other.delivery.stats())), (0, 0));
+    assert_eq!(proposed(&bench.delivery, &order("6.2.0")).await.number, request.number);
+    assert_eq!(world.pulls().await[0].title, "podinfo 6.2.0 {prod}");
+    let bad = world.order_with("6.3.0", |settings| settings.title = Some("{version}".into()));
+    let error = bench.delivery.deliver(&bad).await.unwrap_err();
+    assert_eq!((error.reason(), error.retry()), ("BadTemplate", Retry::OnChange), "{error}");
+}
+
 macro_rules! everywhere {
     ($all:tt $($place:ident: $forge:ident,)*) => {
         $(everywhere! { @ $place, crate::world::World::of(sluice_delivery::ForgeKind::$forge).await, $all })*
@@ -215,6 +321,16 @@ and_real_gitea! {
         withdraws_what_is_not_wanted_any_more
         what_would_change_nothing_is_closed
         wrong_rights_are_told
+        labels_reviewers_and_assignees_are_added_and_none_is_taken_off
+        who_cannot_be_asked_costs_nothing_but_a_sentence
+        a_draft_is_opened_as_one_and_then_left_to_people
+        it_says_what_its_owner_writes_and_is_found_again
+        merges_when_green_and_not_before
+        waits_for_approvals_of_this_very_head
+        never_merges_what_sluice_did_not_push
+        a_draft_waits_until_a_person_says_that_it_is_ready
+        a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it
+        what_is_not_allowed_any_more_is_not_merged
     ]
     github: GitHub,
     gitlab: GitLab,

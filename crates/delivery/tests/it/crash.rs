@@ -5,11 +5,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sluice_delivery::{ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Order, Strategy};
+use sluice_delivery::{
+    ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Merge, Order, Settings, Strategy,
+};
 
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench_with, order, yaml};
+use crate::merging::{is_merged, merging};
 use crate::world::World;
 
 /// Another process that carries out an order on a cache, and may be told to die.
@@ -44,27 +47,39 @@ async fn the_other_process() {
     let words: Vec<&str> = text.split(' ').collect();
     let [kind, url, version, created, retried] = words[..] else { panic!("{text}") };
     let url = url.to_string();
+    let tended = std::env::var("TEST_TEND").ok();
+    let merge = if tended.is_some() { Merge::WhenGreen } else { Merge::Never };
+    let settings = Settings { merge, ..Settings::default() };
     let strategy = match kind {
         "commit" => Strategy::Commit { url, branch: "main".into() },
         forge => {
             let forge = ForgeKind::from_name(forge).unwrap();
-            Strategy::PullRequest { forge, url, base: "main".into() }
+            Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::new(settings) }
         }
     };
     let order =
         Order { created: created.parse().unwrap(), retried: retried == "true", ..order(strategy, version) };
     let bench = bench_with(|o| o.cache_dir = std::env::var_os("TEST_CACHE").unwrap().into());
+    if let Some((url, head)) = tended.as_deref().and_then(|text| text.split_once(' ')) {
+        drop(bench.delivery.tend(&order, &request(&order, url, head)).await.unwrap());
+        return;
+    }
     match std::env::var("TEST_WITHDRAW") {
         Ok(url) => withdraw(&bench.delivery, &order, &url).await,
         Err(_) => drop(bench.delivery.deliver(&order).await.unwrap()),
     }
 }
 
+/// The change request at an address.
+fn request(order: &Order, url: &str, head: &str) -> ChangeRequest {
+    let number = url.rsplit('/').next().unwrap().parse().unwrap();
+    let (branch, head_commit) = (order.branch(), head.to_string());
+    ChangeRequest { number, url: url.into(), branch, head_commit, notes: vec![], queued: false }
+}
+
 /// Closes the change request at an address.
 async fn withdraw(delivery: &Delivery, order: &Order, url: &str) {
-    let number = url.rsplit('/').next().unwrap().parse().unwrap();
-    let (url, branch, head_commit) = (url.to_string(), order.branch(), String::new());
-    let request = ChangeRequest { number, url, branch, head_commit };
+    let request = request(order, url, "");
     let end = delivery.withdraw(order, &request, "Superseded by 6.2.0.").await.unwrap();
     assert_eq!(end, Followed::Closed);
 }
@@ -120,6 +135,27 @@ async fn a_change_request_is_withdrawn_and_commented_once() {
         }
         assert!(world.pulls().await.iter().all(|p| !p.open));
         assert!(world.comments(request.number).await.len() <= 1);
+    }
+}
+
+#[tokio::test]
+async fn a_merge_survives_every_point() {
+    use std::os::unix::process::ExitStatusExt;
+    for forge in ForgeKind::ALL {
+        let world = World::of(forge).await;
+        let cache = tempfile::tempdir().unwrap();
+        let bench = bench_with(|o| o.cache_dir = cache.path().into());
+        for (i, point) in ["before-merge", "after-merge"].into_iter().enumerate() {
+            let order = merging(&world, &format!("6.3.{i}"));
+            let request = proposed(&bench.delivery, &order).await;
+            let mut command = command(cache.path(), &order, point);
+            command.env("TEST_TEND", format!("{} {}", request.url, request.head_commit));
+            let status = tokio::task::spawn_blocking(move || command.status().unwrap()).await.unwrap();
+            assert_eq!(status.signal(), Some(9), "{status:?} at {point}");
+            is_merged(&bench.delivery, &order, &request).await;
+            assert_eq!(world.pulls().await.iter().filter(|p| p.merged).count(), i + 1, "{point}");
+            world.repo().remove_branch(&request.branch).unwrap();
+        }
     }
 }
 

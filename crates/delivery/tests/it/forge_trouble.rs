@@ -190,3 +190,35 @@ async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_could_not_be_added_or_was_and_nobody_said_so_is_added_once() {
+    everywhere(async |world| {
+        for trouble in [Trouble::Answer(502, vec![], "bad gateway"), Trouble::Lose] {
+            let (bench, joe) = (bench(), world.joe().await);
+            let order = world.order_with("6.1.8", |settings| settings.reviewers = vec![joe.clone()]);
+            // At Bitbucket Cloud it is a change of the whole.
+            let call = if world.kind() == ForgeKind::Bitbucket { Call::Update } else { Call::Add };
+            world.standin().trouble(call, trouble);
+            let error = bench.delivery.deliver(&order).await.unwrap_err();
+            assert_eq!(error.retry(), Retry::Soon, "{error}");
+            let request = proposed(&bench.delivery, &again(&order)).await;
+            assert_eq!(request.notes, Vec::<String>::new());
+            let pull = world.pulls().await.pop().unwrap();
+            assert_eq!(pull.reviewers.iter().filter(|r| **r == joe).count(), 1, "{pull:?}");
+            world.close(request.number).await;
+            world.repo().remove_branch(&request.branch).unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_forge_without_drafts_is_told_of() {
+    let world = World::github().await;
+    let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
+    world.standin().trouble(Call::Open, Trouble::Answer(422, vec![], no));
+    let request = proposed(&bench().delivery, &world.order_with("6.1.8", |s| s.draft = true)).await;
+    assert_eq!(request.notes, ["its forge has no drafts here: it is open for review at once"]);
+    assert!(!world.pulls().await[0].draft);
+}

@@ -19,6 +19,7 @@ mod forge_trouble;
 mod forge_words;
 mod git_trouble;
 mod github_app;
+mod merging;
 mod notification;
 mod receiver;
 mod signing;

@@ -68,10 +68,10 @@ async fn git_trusts_the_authority_in_the_secret() {
 async fn forges_do_too() {
     let world = World::github().await;
     let mut order = world.order("6.1.8");
-    let Strategy::PullRequest { forge, url, base } = order.strategy.clone() else { unreachable!() };
+    let Strategy::PullRequest { forge, url, base, settings } = order.strategy.clone() else { unreachable!() };
     let (port, pem) = terminate(host(&url)).await;
     let url = format!("https://localhost:{port}/acme/fleet.git");
-    order.strategy = Strategy::PullRequest { forge, url, base };
+    order.strategy = Strategy::PullRequest { forge, url, base, settings };
     order.credentials.ca_file = Some(pem);
     let request = proposed(&bench().delivery, &order).await;
     order.credentials.ca_file = None;

@@ -1,10 +1,10 @@
 //! A forge with a repository, whichever: the same steps run over each.
 
-use sluice_delivery::{Credentials, ForgeKind, Order, Strategy};
+use sluice_delivery::{Credentials, ForgeKind, Order, Settings, Strategy};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
-use crate::standin::StandIn;
+use crate::standin::{Is, StandIn};
 
 pub enum World {
     StandIn(StandIn),
@@ -19,6 +19,10 @@ pub struct Seen {
     pub body: String,
     pub open: bool,
     pub merged: bool,
+    pub labels: Vec<String>,
+    pub reviewers: Vec<String>,
+    pub assignees: Vec<String>,
+    pub draft: bool,
 }
 
 impl World {
@@ -55,6 +59,13 @@ impl World {
         }
     }
 
+    /// What is done only where there is a stand-in.
+    pub fn standin_only(&self, act: impl FnOnce(&StandIn)) {
+        if let World::StandIn(standin) = self {
+            act(standin);
+        }
+    }
+
     /// So many calls look, before and after one is opened, whether it is the only one: where the forge
     /// does not promise it.
     pub fn reads_to_open(&self) -> u64 {
@@ -69,7 +80,7 @@ impl World {
                 (ForgeKind::Gitea, repo.url().to_string(), Credentials { token, ..Credentials::default() })
             }
         };
-        let strategy = Strategy::PullRequest { forge, url, base: "main".into() };
+        let strategy = Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::default() };
         Order { credentials, ..fixture::order(strategy, version) }
     }
 
@@ -85,20 +96,28 @@ impl World {
             World::StandIn(s) => {
                 let seen = |p: crate::standin::Pull| Seen {
                     number: p.number,
-                    title: p.title,
                     body: p.body,
                     open: p.open,
                     merged: p.merged.is_some(),
+                    draft: p.draft || ["Draft: ", "WIP: "].iter().any(|d| p.title.starts_with(d)),
+                    title: p.title,
+                    labels: p.labels,
+                    reviewers: p.reviewers,
+                    assignees: p.assignees,
                 };
                 s.pulls().into_iter().map(seen).collect()
             }
             World::Gitea(_, repo) => {
                 let seen = |p: sluice_testkit::Pull| Seen {
                     number: p.number,
-                    title: p.title,
                     body: p.body,
                     open: p.state == "open",
                     merged: p.merged,
+                    draft: p.title.starts_with("WIP: "),
+                    title: p.title,
+                    labels: p.labels.into_iter().map(|l| l.name).collect(),
+                    reviewers: p.requested_reviewers.into_iter().flatten().map(|u| u.login).collect(),
+                    assignees: p.assignees.into_iter().flatten().map(|u| u.login).collect(),
                 };
                 let mut all: Vec<Seen> = repo.pulls("all").await.unwrap().into_iter().map(seen).collect();
                 all.sort_by_key(|p| p.number);
@@ -125,6 +144,127 @@ impl World {
         match self {
             World::StandIn(s) => s.change(number, |pull| pull.body = body.into()),
             World::Gitea(_, repo) => repo.edit(number, serde_json::json!({"body": body})).await.unwrap(),
+        }
+    }
+
+    /// An order for a change request with settings of its own.
+    pub fn order_with(&self, version: &str, change: impl FnOnce(&mut Settings)) -> Order {
+        let mut order = self.order(version);
+        let Strategy::PullRequest { settings, .. } = &mut order.strategy else { unreachable!() };
+        change(settings);
+        order
+    }
+
+    pub fn kind(&self) -> ForgeKind {
+        match self {
+            World::StandIn(s) => s.kind,
+            World::Gitea(..) => ForgeKind::Gitea,
+        }
+    }
+
+    /// Somebody who may review and be assigned.
+    pub async fn joe(&self) -> String {
+        if let World::Gitea(gitea, repo) = self {
+            gitea.create_person("joe").await.unwrap();
+            repo.admit("joe").await.unwrap();
+        }
+        crate::standin::joe(self.kind()).into()
+    }
+
+    /// Whose token it is.
+    pub fn author(&self) -> String {
+        crate::standin::author(self.kind()).into()
+    }
+
+    /// What this forge has no labels or assignees for.
+    pub fn lacks(&self) -> (bool, bool) {
+        let bitbucket = matches!(self.kind(), ForgeKind::Bitbucket | ForgeKind::BitbucketServer);
+        (bitbucket, bitbucket || self.kind() == ForgeKind::AzureDevOps)
+    }
+
+    /// A person adds a label.
+    pub async fn add_label(&self, number: u64, label: &str) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| pull.labels.push(label.into())),
+            World::Gitea(_, repo) => {
+                let body = serde_json::json!({"name": label, "color": "#123456"});
+                let id = repo.api("POST", "labels", body).await.unwrap()["id"].clone();
+                let body = serde_json::json!({"labels": [id]});
+                repo.api("POST", &format!("issues/{number}/labels"), body).await.unwrap();
+            }
+        }
+    }
+
+    /// What its base has to have before it is merged.
+    pub async fn protect(&self, number: u64, requires: &[&str], approvals: usize) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| {
+                (pull.requires, pull.needs) = (requires.iter().map(|r| r.to_string()).collect(), approvals);
+            }),
+            World::Gitea(_, repo) => {
+                let rule = serde_json::json!({
+                    "rule_name": "main", "enable_push": true, "required_approvals": approvals,
+                    "enable_status_check": !requires.is_empty(), "status_check_contexts": requires,
+                });
+                repo.api("POST", "branch_protections", rule).await.unwrap();
+            }
+        }
+    }
+
+    /// A check reports on the head as it is.
+    pub async fn check(&self, number: u64, name: &str, is: Is) {
+        match self {
+            World::StandIn(s) => {
+                let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
+                s.change(number, |pull| pull.checks.push((name.into(), is, head)));
+            }
+            World::Gitea(_, repo) => {
+                let head = repo.pull(number).await.unwrap().head.sha;
+                let state = match is {
+                    Is::Green => "success",
+                    Is::Pending => "pending",
+                    Is::Failed => "failure",
+                };
+                let status = serde_json::json!({"state": state, "context": name});
+                repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
+            }
+        }
+    }
+
+    /// Somebody approves the head as it is.
+    pub async fn approve(&self, number: u64) {
+        match self {
+            World::StandIn(s) => {
+                let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
+                s.change(number, |pull| pull.approvals.push(head));
+            }
+            World::Gitea(_, repo) => {
+                self.joe().await;
+                repo.approve(number, "joe").await.unwrap();
+            }
+        }
+    }
+
+    /// Somebody pushes to a branch.
+    pub fn push(&self, branch: &str) -> String {
+        let files = [("unreviewed.yaml", "x: 1\n")];
+        match self {
+            World::StandIn(s) => s.repo.commit(branch, "by hand", &files).unwrap(),
+            World::Gitea(_, repo) => repo.commit(branch, "by hand", &files).unwrap(),
+        }
+    }
+
+    /// A person says that a draft is one no more.
+    pub async fn mark_ready(&self, number: u64) {
+        let ready = |title: &str| title.replacen("Draft: ", "", 1).replacen("WIP: ", "", 1);
+        match self {
+            World::StandIn(s) => {
+                s.change(number, |pull| (pull.title, pull.draft) = (ready(&pull.title), false));
+            }
+            World::Gitea(_, repo) => {
+                let title = repo.pull(number).await.unwrap().title;
+                repo.edit(number, serde_json::json!({"title": ready(&title)})).await.unwrap();
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! environment, and none is left behind.
 
 use anyhow::{Result, ensure};
+use kube::api::ListParams;
 use serde_json::json;
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
@@ -66,10 +67,23 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
         eventually(SOON, moved).await.map_err(|e| e.context(controller.tail()))?;
         place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
 
+        // Nor is there a second one when it is to come from another branch.
+        let branch = pull_request(&second)
+            .replace("secretRef", "branch: 'deploy/{namespace}/{pipeline}/{environment}', secretRef");
+        place.apply(&pipeline(n, &branch)).await?;
+        let renamed = || async {
+            let open = second.pulls("open").await?;
+            ensure!(open.len() < 2, "two are open");
+            ensure!(open.iter().any(|p| p.head.branch.starts_with("deploy/")), "none is open yet");
+            Ok(())
+        };
+        eventually(SOON, renamed).await.map_err(|e| e.context(controller.tail()))?;
+        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+
         // And back: that Sluice has closed it there is no refusal.
         place.apply(&pipeline(n, &pull_request(&first))).await?;
         let back = || async {
-            ensure!(states(&second).await? == ["closed"], "the second is still open");
+            ensure!(second.pulls("open").await?.is_empty(), "the second is still open");
             ensure!(first.pulls("open").await?.len() == 1, "none is open yet");
             Ok(())
         };
@@ -115,6 +129,72 @@ fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
         };
         eventually(SOON, closed).await.map_err(|e| e.context(controller.tail()))?;
         place.until_story("podinfo", "prod", &["6.1.6 Cancelled"]).await
+    })
+}
+
+/// Waits until a promotion says something.
+async fn says(place: &Place, words: &str) -> Result<()> {
+    eventually(SOON, || async {
+        let all = place.promotions().list(&ListParams::default()).await?;
+        let told: Vec<String> = all.into_iter().filter_map(|p| p.status.map(|s| s.message)).collect();
+        ensure!(told.iter().any(|message| message.contains(words)), "they say {told:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline_is_suspended() -> Result<()>
+{
+    run(async {
+        let place = Place::new("merging").await?;
+        let n = place.namespace.as_str();
+        let gitea = shared_gitea().await?;
+        let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
+        let repo = gitea.create_repo(n, &[("prod.yaml", &file("6.1.5"))]).await?;
+        let rule =
+            json!({"rule_name": "main", "enable_status_check": true, "status_check_contexts": ["ci/build"]});
+        repo.api("POST", "branch_protections", rule).await?;
+        let token = gitea.token();
+        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        for environment in ["dev", "prod"] {
+            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+        }
+        let more =
+            "labels: [promotion], reviewers: [nobody-here], merge: WhenGreen, deleteBranch: true, secretRef";
+        let asked = pipeline(n, &pull_request(&repo).replace("secretRef", more));
+        place.apply(&asked).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
+        releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
+        place.until_story("podinfo", "prod", &["6.1.6 Proposed"]).await?;
+        says(&place, "waits for checks: ci/build pending").await.map_err(|e| e.context(controller.tail()))?;
+        says(&place, "nobody-here was not asked to review it").await?;
+        let pull = repo.pulls("open").await?.remove(0);
+        ensure!(pull.labels.iter().any(|l| l.name == "promotion"), "it has no label");
+
+        // Green, but suspended first.
+        place.apply(&asked.replace("spec:\n", "spec:\n  suspend: true\n")).await?;
+        place
+            .until("podinfo", "suspended", |p| {
+                let observed = p.status.as_ref().map(|status| status.observed_generation);
+                p.spec.suspend && observed == p.metadata.generation
+            })
+            .await?;
+        let green = json!({"state": "success", "context": "ci/build"});
+        repo.api("POST", &format!("statuses/{}", pull.head.sha), green).await?;
+        says(&place, "to be merged").await.map_err(|e| e.context(controller.tail()))?;
+        ensure!(states(&repo).await? == ["open"], "a suspended pipeline has merged");
+        place.apply(&asked).await?;
+        place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
+        ensure!(repo.read("main", "prod.yaml")? == file("6.1.6"));
+        let gone = || async {
+            let left = repo.branches()?;
+            ensure!(left == ["main"], "{left:?}");
+            Ok(())
+        };
+        eventually(SOON, gone).await
     })
 }
 

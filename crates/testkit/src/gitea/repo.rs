@@ -1,7 +1,7 @@
 //! A repository on Gitea and its pull requests, as a person at the forge acts on them. Reading
 //! looks at the files on disk, so that it is not counted with what Sluice asks.
 
-use super::api::Api;
+use super::api::{Api, Caller};
 use super::server::Gitea;
 use crate::git::{Change, Repo};
 use anyhow::{Context, Result, ensure};
@@ -47,6 +47,19 @@ pub struct Pull {
     /// What it is labelled with.
     #[serde(default)]
     pub labels: Vec<Label>,
+    /// Who is asked to review it.
+    #[serde(default)]
+    pub requested_reviewers: Option<Vec<Person>>,
+    /// Who is to see to it.
+    #[serde(default)]
+    pub assignees: Option<Vec<Person>>,
+}
+
+/// Somebody with an account.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Person {
+    /// The name.
+    pub login: String,
 }
 
 /// One of the two branches of a pull request.
@@ -209,6 +222,26 @@ impl ForgeRepo {
             "config": {"url": url, "secret": secret, "content_type": "json"},
         });
         self.api.post(&self.path("hooks"), body).await.map(drop)
+    }
+
+    /// Lets somebody write to the repository.
+    ///
+    /// # Errors
+    /// When there is nobody of this name.
+    pub async fn admit(&self, name: &str) -> Result<()> {
+        let path = self.path(&format!("collaborators/{name}"));
+        self.api.call(Method::PUT, &path, &json!({"permission": "write"})).await.map(drop)
+    }
+
+    /// Somebody approves a pull request as it is now.
+    ///
+    /// # Errors
+    /// When they may not.
+    pub async fn approve(&self, number: u64, name: &str) -> Result<()> {
+        let caller = Caller::Password(name.to_owned(), Gitea::PASSWORD.to_owned());
+        let api = Api { url: self.api.url.clone(), caller };
+        let path = self.path(&format!("pulls/{number}/reviews"));
+        api.post(&path, json!({"event": "APPROVED", "body": "fine"})).await.map(drop)
     }
 
     /// Any call of the repository's API, for what has no method of its own here: `path` is what

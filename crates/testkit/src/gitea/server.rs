@@ -86,6 +86,25 @@ impl Gitea {
         Ok(repo)
     }
 
+    /// Makes somebody with an account, unless there is one of this name.
+    ///
+    /// # Errors
+    /// When Gitea refuses.
+    pub async fn create_person(&self, name: &str) -> Result<()> {
+        if self.api().get(&format!("/users/{name}")).await.is_ok() {
+            return Ok(());
+        }
+        let person = json!({
+            "username": name, "email": format!("{name}@example.com"), "password": Self::PASSWORD,
+            "must_change_password": false,
+        });
+        match self.api().post("/admin/users", person).await {
+            // Another test was faster.
+            Err(error) if !error.to_string().contains("already exists") => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// All requests so far, as `METHOD path status`: what a test counts forge calls with.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
-use super::{Answer, Ask, Call, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
 
@@ -17,6 +17,10 @@ impl super::Shape for Shape {
 
     fn api(&self) -> &'static str {
         "/acme/platform/_apis/git/repositories/fleet"
+    }
+
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[("/acme/platform/_apis/policy", "/../policy")]
     }
 
     fn login(&self) -> (&'static str, String) {
@@ -63,7 +67,7 @@ impl super::Shape for Shape {
                 Ok(Ask::List(Wanted { head, own: false, open, from, size }))
             }
             ("POST", ["pullrequests"]) => {
-                request.only(&["sourceRefName", "targetRefName", "title", "description"])?;
+                request.only(&["sourceRefName", "targetRefName", "title", "description", "isDraft"])?;
                 let branch = |key: &str| {
                     let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
                     name.ok_or(Why::Bad("A ref is written out."))
@@ -73,11 +77,23 @@ impl super::Shape for Shape {
                     body: request.text("/description").unwrap_or_default(),
                     head: branch("/sourceRefName")?,
                     base: branch("/targetRefName")?,
+                    draft: request.body["isDraft"] == true,
                 })
             }
             ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
             ("PATCH", ["pullrequests", n]) => {
-                request.only(&["title", "description", "targetRefName", "status"])?;
+                request.only(&[
+                    "title",
+                    "description",
+                    "targetRefName",
+                    "status",
+                    "lastMergeSourceCommit",
+                ])?;
+                if request.text("/status").as_deref() == Some("completed") {
+                    let head = request.text("/lastMergeSourceCommit/commitId");
+                    let head = Some(head.ok_or(Why::Bad("nothing holds it to a head"))?);
+                    return Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false });
+                }
                 if request.text("/status").as_deref() == Some("abandoned") {
                     return Ok(Ask::Close { number: number(n)?, version: None });
                 }
@@ -87,6 +103,28 @@ impl super::Shape for Shape {
                     number: number(n)?,
                     change: Change { title, body, base, ..Change::default() },
                 })
+            }
+            ("GET", ["..", "policy", "evaluations"]) => {
+                let preview = request.query("api-version") == Some("6.0-preview.1");
+                let id =
+                    request.query("artifactId").filter(|_| preview).ok_or(Why::Bad("not as it is asked"))?;
+                let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(Why::NoPath)?;
+                Ok(Ask::Tell { what: "policies", of: Of::Number(number(n)?) })
+            }
+            ("GET", ["commits", sha, "statuses"]) => {
+                Ok(Ask::Tell { what: "statuses", of: Of::Head((*sha).into()) })
+            }
+            ("POST", ["pullrequests", n, "labels"]) => {
+                request.only(&["name"])?;
+                if request.query("api-version") != Some("6.0-preview.1") {
+                    return Err(Why::Bad("The requested version 6.0 of the resource is under preview."));
+                }
+                let name = request.text("/name").ok_or(Why::Bad("name is missing"))?;
+                Ok(super::github::add(number(n)?, Extra::Label, vec![name]))
+            }
+            ("PUT", ["pullrequests", n, "reviewers", id]) => {
+                request.only(&["vote"])?;
+                Ok(super::github::add(number(n)?, Extra::Reviewer, vec![(*id).into()]))
             }
             ("POST", ["pullrequests", n, "threads"]) => {
                 request.only(&["comments", "status"])?;
@@ -116,13 +154,67 @@ impl super::Shape for Shape {
             "mergeStatus": if pull.conflicts { "conflicts" } else { "succeeded" },
             "lastMergeSourceCommit": {"commitId": pull.sha},
             "lastMergeCommit": {"commitId": pull.merged.clone().unwrap_or("0".repeat(40))},
-            "repository": {"id": "3411ebc1-d5aa-464f-9615-0b527bc66719", "name": "fleet"},
+            "repository": {"id": "3411ebc1-d5aa-464f-9615-0b527bc66719", "name": "fleet", "project": {"id": "p-1"}},
             "url": format!("http://forge/acme/_apis/git/repositories/3411ebc1/pullRequests/{}", pull.number),
         });
+        let approved = pull.approvals.last() == Some(&pull.sha);
+        let vote = |id: &str| if approved && id == "jane" { 10 } else { 0 };
+        let reviewer = |id: &String| json!({"id": id, "vote": vote(id)});
+        value["isDraft"] = pull.draft.into();
+        value["reviewers"] = pull.reviewers.iter().map(reviewer).collect();
+        if !listed {
+            value["labels"] = pull.labels.iter().map(|name| json!({"name": name, "active": true})).collect();
+        }
         if pull.fork {
             value["forkSource"] = json!({"name": value["sourceRefName"], "repository": {"id": "9"}});
         }
         value
+    }
+
+    fn added(&self, _pull: &Pull, what: Extra, names: &[String]) -> Value {
+        match what {
+            Extra::Label => json!({"id": "92cf83db", "name": names[0], "active": true}),
+            _ => json!({"id": names[0], "vote": 0, "isFlagged": false}),
+        }
+    }
+
+    fn stranger(&self, _what: Extra, _author: bool) -> Option<Why<'static>> {
+        Some(Why::Bad("The reviewer identity could not be found."))
+    }
+
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        if what == "statuses" {
+            let one = |(name, is): &(&str, Is)| {
+                let (genre, name) = name.split_once('/').unwrap_or(("", name));
+                let state = is.word("succeeded", "pending", "failed");
+                json!({"state": state, "context": {"genre": genre, "name": name}})
+            };
+            return Some(json!({"value": pull.reported().iter().map(one).collect::<Vec<_>>()}));
+        }
+        let policy = |kind: &str, settings: Value, status: &str| {
+            json!({
+                "configuration": {
+                    "isEnabled": true, "isBlocking": true, "isDeleted": false,
+                    "type": {"displayName": kind}, "settings": settings,
+                },
+                "status": status,
+            })
+        };
+        let build = |(name, is): &(&str, Is)| {
+            policy("Build", json!({"displayName": name}), is.word("approved", "running", "rejected"))
+        };
+        let mut policies: Vec<Value> = pull.required().iter().map(build).collect();
+        if pull.needs > 0 {
+            let status = if pull.missing() > 0 { "running" } else { "approved" };
+            policies.push(policy(
+                "Minimum number of reviewers",
+                json!({"minimumApproverCount": pull.needs}),
+                status,
+            ));
+        }
+        policies
+            .push(json!({"configuration": {"isEnabled": true, "isBlocking": false}, "status": "rejected"}));
+        Some(json!({"count": policies.len(), "value": policies}))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
@@ -150,6 +242,10 @@ impl super::Shape for Shape {
                     "GitPullRequestNotFoundException",
                 ),
             ),
+            Why::HeadMoved => {
+                (409, error("TF401192: The source branch has been updated.", "GitPullRequestStaleException"))
+            }
+            Why::NotMergeable(words) => (409, error(&words, "GitPullRequestNotMergeableException")),
             Why::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
             _ => (
                 404,

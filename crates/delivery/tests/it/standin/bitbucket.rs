@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
 
@@ -45,13 +45,14 @@ impl super::Shape for Shape {
             ("GET", []) => Ok(Ask::Repository),
             ("GET", ["pullrequests"]) => list(request),
             ("POST", ["pullrequests"]) => {
-                request.only(&["title", "description", "source", "destination"])?;
+                request.only(&["title", "description", "source", "destination", "draft"])?;
                 let text = |key: &str| request.text(key).ok_or(Why::Bad("title or source is missing"));
                 Ok(Ask::Open {
                     title: text("/title")?,
                     body: request.text("/description").unwrap_or_default(),
                     head: text("/source/branch/name")?,
                     base: text("/destination/branch/name")?,
+                    draft: request.body["draft"] == true,
                 })
             }
             ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
@@ -59,7 +60,8 @@ impl super::Shape for Shape {
                 request.only(&["title", "description", "destination", "reviewers"])?;
                 // Those that are not named are taken off it.
                 let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
-                let reviewers = reviewers.map(|r| r["uuid"].as_str().unwrap().to_string()).collect();
+                let id = |r: &Value| r["uuid"].as_str().or(r["account_id"].as_str()).unwrap().to_string();
+                let reviewers = reviewers.map(id).collect();
                 let change = Change {
                     title: request.text("/title"),
                     body: request.text("/description"),
@@ -73,6 +75,16 @@ impl super::Shape for Shape {
             ("POST", ["pullrequests", n, "comments"]) => {
                 let text = request.text("/content/raw").ok_or(Why::Bad("content.raw is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["commit", sha, "statuses"]) => {
+                Ok(Ask::Tell { what: "statuses", of: Of::Head((*sha).into()) })
+            }
+            ("POST", ["pullrequests", n, "merge"]) => {
+                request.only(&["type", "merge_strategy"])?;
+                if request.text("/merge_strategy").as_deref() != Some("squash") {
+                    return Err(Why::Bad("merge_strategy: not allowed by the branch"));
+                }
+                Ok(Ask::Merge { number: number(n)?, head: None, version: None, queue: false })
             }
             ("GET", ["commit", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -94,8 +106,8 @@ impl super::Shape for Shape {
             "source": {
                 "branch": {"name": pull.head}, "commit": short(&pull.sha), "repository": {"full_name": owner},
             },
-            "destination": {"branch": {"name": pull.base}, "repository": {"full_name": "acme/fleet"}},
-            "merge_commit": pull.merged.as_deref().map(short),
+            "destination": {"branch": {"name": pull.base, "default_merge_strategy": "squash"}, "repository": {"full_name": "acme/fleet"}},
+            "merge_commit": pull.merged.as_deref().map(short), "draft": pull.draft,
         });
         if !listed {
             // Lists go without them, "for performance reasons".
@@ -103,6 +115,18 @@ impl super::Shape for Shape {
             value["reviewers"] = reviewers.into();
         }
         value
+    }
+
+    fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
+        Some(Why::Bad(match author {
+            true => "Sluice is the author and cannot be included as a reviewer.",
+            false => "reviewers: Malformed reviewers list",
+        }))
+    }
+
+    fn tell(&self, _what: &'static str, pull: &Pull) -> Option<Value> {
+        let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+        Some(json!({"values": pull.reported().iter().map(one).collect::<Vec<_>>()}))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, next: Option<usize>) -> Value {
@@ -124,6 +148,7 @@ impl super::Shape for Shape {
                 (401, error("Token is invalid, expired, or not supported for this endpoint."))
             }
             Why::NotOpen => (400, error("This pull request is already closed.")),
+            Why::NotMergeable(words) => (400, error(&words)),
             Why::NoBranch => (400, error("source: branch not found")),
             Why::Bad(what) => (400, error(what)),
             _ => (404, error("Resource not found")),

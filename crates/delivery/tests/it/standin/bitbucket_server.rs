@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why};
+use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why};
 
 pub(super) struct Shape;
 
@@ -17,6 +17,10 @@ impl super::Shape for Shape {
 
     fn api(&self) -> &'static str {
         "/bitbucket/rest/api/1.0/projects/ACME/repos/fleet"
+    }
+
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[("/bitbucket/rest/build-status/1.0", "/../build-status")]
     }
 
     fn login(&self) -> (&'static str, String) {
@@ -61,11 +65,12 @@ impl super::Shape for Shape {
                 Ok(Ask::List(Wanted { head, own: false, open, from, size }))
             }
             ("POST", ["pull-requests"]) => {
-                request.only(&["title", "description", "fromRef", "toRef"])?;
+                request.only(&["title", "description", "fromRef", "toRef", "draft"])?;
                 let title = request.text("/title").ok_or(Why::Bad("title is missing"))?;
                 let body = request.text("/description").unwrap_or_default();
                 let (head, base) = (branch(request, "fromRef")?, branch(request, "toRef")?);
-                Ok(Ask::Open { title, body, head, base })
+                let draft = request.body["draft"] == true;
+                Ok(Ask::Open { title, body, head, base, draft })
             }
             ("GET", ["pull-requests", n]) => Ok(Ask::Read(number(n)?)),
             ("PUT", ["pull-requests", n]) => {
@@ -88,6 +93,24 @@ impl super::Shape for Shape {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
                 Ok(Ask::Close { number: number(n)?, version: Some(version) })
             }
+            ("GET", ["..", "build-status", "commits", sha]) => {
+                Ok(Ask::Tell { what: "builds", of: Of::Head((*sha).into()) })
+            }
+            ("GET", ["pull-requests", n, "merge"]) => {
+                Ok(Ask::Tell { what: "merge", of: Of::Number(number(n)?) })
+            }
+            ("POST", ["pull-requests", n, "merge"]) => {
+                let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
+                Ok(Ask::Merge { number: number(n)?, head: None, version: Some(version), queue: false })
+            }
+            ("POST", ["pull-requests", n, "participants"]) => {
+                request.only(&["user", "role"])?;
+                if request.text("/role").as_deref() != Some("REVIEWER") {
+                    return Err(Why::Bad("role is not one that there is"));
+                }
+                let name = request.text("/user/name").ok_or(Why::Bad("user.name is missing"))?;
+                Ok(super::github::add(number(n)?, Extra::Reviewer, vec![name]))
+            }
             ("POST", ["pull-requests", n, "comments"]) => {
                 let text = request.text("/text").ok_or(Why::Bad("text is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
@@ -109,8 +132,7 @@ impl super::Shape for Shape {
         if let Some(commit) = &pull.merged {
             properties = json!({"mergeCommit": {"id": commit}});
         }
-        let reviewers: Vec<Value> =
-            pull.reviewers.iter().map(|r| json!({"user": {"name": r}, "role": "REVIEWER"})).collect();
+        let reviewers: Vec<Value> = pull.reviewers.iter().map(|r| reviewer(pull, r)).collect();
         json!({
             "id": pull.number, "version": pull.version, "title": pull.title, "description": pull.body,
             "state": state, "open": pull.open, "closed": !pull.open,
@@ -123,11 +145,32 @@ impl super::Shape for Shape {
                 "id": format!("{BRANCH}{}", pull.base), "displayId": pull.base,
                 "repository": repository("ACME"),
             },
-            "reviewers": reviewers, "properties": properties,
+            "reviewers": reviewers, "properties": properties, "draft": pull.draft,
             "links": {"self": [{
                 "href": format!("http://forge/bitbucket/projects/ACME/repos/fleet/pull-requests/{}", pull.number),
             }]},
         })
+    }
+
+    fn added(&self, _pull: &Pull, _what: Extra, names: &[String]) -> Value {
+        json!({"user": {"name": names[0]}, "role": "REVIEWER", "approved": false, "status": "UNAPPROVED"})
+    }
+
+    fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
+        Some(if author { Why::Bad("the author is no reviewer") } else { Why::NoPull })
+    }
+
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        if what == "builds" {
+            let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+            return Some(json!({"values": pull.reported().iter().map(one).collect::<Vec<_>>()}));
+        }
+        // Approvals of an earlier head still count here.
+        let missing = pull.needs.saturating_sub(pull.approvals.len());
+        let words = format!("You still need {missing} approval before this pull request can be merged.");
+        let veto = (missing > 0).then(|| json!({"summaryMessage": "Not all", "detailedMessage": words}));
+        let vetoes: Vec<Value> = veto.into_iter().collect();
+        Some(json!({"canMerge": vetoes.is_empty(), "conflicted": pull.conflicts, "vetoes": vetoes}))
     }
 
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value {
@@ -159,6 +202,9 @@ impl super::Shape for Shape {
                 let message = "You are attempting to modify a pull request based on out-of-date information.";
                 (409, error(message, "com.atlassian.bitbucket.pull.PullRequestOutOfDateException"))
             }
+            Why::NotMergeable(words) => {
+                (409, error(&words, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException"))
+            }
             Why::NotOpen => {
                 let message = "The pull request is not open.";
                 (409, error(message, "com.atlassian.bitbucket.pull.IllegalPullRequestStateException"))
@@ -169,6 +215,14 @@ impl super::Shape for Shape {
             _ => (404, error("Not found.", "com.atlassian.bitbucket.NoSuchResourceException")),
         }
     }
+}
+
+fn reviewer(pull: &Pull, name: &str) -> Value {
+    let approved = pull.approvals.last().filter(|_| name == "jane");
+    json!({
+        "user": {"name": name}, "role": "REVIEWER", "lastReviewedCommit": approved,
+        "status": if approved.is_some() { "APPROVED" } else { "UNAPPROVED" },
+    })
 }
 
 /// A branch of the repository, as it has to be written.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
-use super::github::{change, message, open, parents, show};
-use super::{Answer, Ask, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::github::{add, change, message, open, parents, review, show};
+use super::{Answer, Ask, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
 
@@ -36,13 +36,53 @@ impl super::Shape for Shape {
                 let open = request.query("state") != Some("all");
                 Ok(Ask::List(Wanted { open, from, size, ..Wanted::default() }))
             }
+            ("GET", ["pulls", n, "reviews"]) => Ok(Ask::Tell { what: "reviews", of: Of::Number(number(n)?) }),
             ("GET", ["pulls", base, head]) => Ok(Ask::Between { base: (*base).into(), head: (*head).into() }),
-            ("POST", ["pulls"]) => open(request),
+            ("POST", ["pulls"]) => match request.body.get("draft") {
+                // Only a title says that it is one.
+                Some(_) => Err(Why::Bad("the body has a field that nobody knows")),
+                None => open(request),
+            },
             ("GET", ["pulls", n]) => Ok(Ask::Read(number(n)?)),
             ("PATCH", ["pulls", n]) => change(request, number(n)?),
             ("POST", ["issues", n, "comments"]) => {
                 let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["labels"]) => {
+                let size = request.number("limit", 30).min(50);
+                Ok(Ask::Labels { from: (request.number("page", 1) - 1) * size, size })
+            }
+            ("POST", ["labels"]) => {
+                request.only(&["name", "color"])?;
+                request.text("/color").ok_or(Why::Bad("a label needs a color"))?;
+                Ok(Ask::NewLabel(request.text("/name").ok_or(Why::Bad("a label needs a name"))?))
+            }
+            ("POST", ["issues", n, "labels"]) => {
+                request.only(&["labels"])?;
+                let ids = request.body["labels"].as_array().into_iter().flatten();
+                let ids = ids.map(|id| id.as_u64().map(|id| id.to_string()));
+                let ids: Option<Vec<String>> = ids.collect();
+                Ok(add(number(n)?, Extra::Label, ids.ok_or(Why::Bad("labels are numbers here"))?))
+            }
+            ("PATCH", ["issues", n]) => {
+                request.only(&["assignees"])?;
+                let names = request.list("assignees");
+                Ok(Ask::Add { number: number(n)?, what: Extra::Assignee, names, replaces: true })
+            }
+            ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
+            ("GET", ["branches", "main"]) => Ok(Ask::Tell { what: "branch", of: Of::Base }),
+            ("GET", ["commits", sha, "status"]) => {
+                Ok(Ask::Tell { what: "status", of: Of::Head((*sha).into()) })
+            }
+            ("POST", ["pulls", n, "merge"]) => {
+                request.only(&["Do", "head_commit_id"])?;
+                if request.text("/Do").as_deref() != Some("merge") {
+                    return Err(Why::NotMergeable("Do is not allowed an allowed merge style".into()));
+                }
+                let head =
+                    Some(request.text("/head_commit_id").ok_or(Why::Bad("nothing holds it to a head"))?);
+                Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false })
             }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -53,7 +93,49 @@ impl super::Shape for Shape {
         let mut value = show(pull);
         value["base"]["repo_id"] = 1.into();
         value["head"]["repo_id"] = (1 + u64::from(pull.fork)).into();
+        value["draft"] = pull.title.starts_with("WIP:").into();
         value
+    }
+
+    fn added(&self, pull: &Pull, what: Extra, names: &[String]) -> Value {
+        match what {
+            Extra::Label => named("name", &pull.labels),
+            Extra::Assignee => json!({"number": pull.number, "assignees": named("login", &pull.assignees)}),
+            Extra::Reviewer => {
+                let review = |name| json!({"user": {"login": name}, "state": "REQUEST_REVIEW"});
+                names.iter().map(review).collect()
+            }
+        }
+    }
+
+    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>> {
+        Some(match (what, author) {
+            (Extra::Reviewer, true) => Why::Bad("poster of pr can't be reviewer"),
+            (Extra::Reviewer, false) => Why::NoPull,
+            _ => Why::Bad("Assignee does not exist"),
+        })
+    }
+
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        Some(match what {
+            "branch" => json!({
+                "name": "main", "enable_status_check": !pull.requires.is_empty(),
+                "status_check_contexts": pull.requires, "required_approvals": pull.needs,
+            }),
+            "status" => {
+                let one = |(name, is): &(&str, Is)| json!({"context": name, "status": is.word("success", "pending", "failure")});
+                json!({"statuses": pull.reported().iter().map(one).collect::<Vec<_>>()})
+            }
+            _ => {
+                let one = |sha: &String| {
+                    json!({
+                        "state": "APPROVED", "commit_id": sha, "stale": *sha != pull.sha,
+                        "official": true, "dismissed": false,
+                    })
+                };
+                pull.approvals.iter().map(one).collect()
+            }
+        })
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
@@ -71,6 +153,8 @@ impl super::Shape for Shape {
                 let text = format!("pull request already exists for these targets [id: {}]", pull.number);
                 (409, json!({"message": text}))
             }
+            Why::HeadMoved => (409, json!({"message": "head out of date"})),
+            Why::NotMergeable(words) => (405, json!({"message": words})),
             Why::Bad(what) => (422, json!({"message": what})),
             _ => (404, json!({"message": "The target couldn't be found."})),
         }

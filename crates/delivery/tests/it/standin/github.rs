@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
 
@@ -14,6 +14,10 @@ impl super::Shape for Shape {
 
     fn api(&self) -> &'static str {
         "/api/v3/repos/acme/fleet"
+    }
+
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[("/api/graphql", "/../graphql")]
     }
 
     fn login(&self) -> (&'static str, String) {
@@ -43,6 +47,26 @@ impl super::Shape for Shape {
                 let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
             }
+            ("POST", ["issues", n, "labels"]) => {
+                request.only(&["labels"])?;
+                Ok(add(number(n)?, Extra::Label, request.list("labels")))
+            }
+            ("POST", ["issues", n, "assignees"]) => {
+                request.only(&["assignees"])?;
+                Ok(add(number(n)?, Extra::Assignee, request.list("assignees")))
+            }
+            ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
+            ("POST", ["..", "graphql"]) => graphql(request),
+            ("PUT", ["pulls", n, "merge"]) => {
+                request.only(&["sha", "merge_method"])?;
+                if request.text("/merge_method").as_deref() != Some("squash") {
+                    return Err(Why::NotMergeable(
+                        "Merge commits are not allowed on this repository.".into(),
+                    ));
+                }
+                let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
+                Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false })
+            }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
         }
@@ -52,7 +76,65 @@ impl super::Shape for Shape {
         let label = if pull.fork { "stranger" } else { "acme" };
         let mut value = show(pull);
         value["head"]["label"] = format!("{label}:{}", pull.head).into();
+        value["base"]["repo"] = json!({"owner": {"login": "acme"}});
+        value["draft"] = pull.draft.into();
         value
+    }
+
+    fn added(&self, pull: &Pull, what: Extra, _names: &[String]) -> Value {
+        match what {
+            Extra::Label => named("name", &pull.labels),
+            Extra::Assignee => json!({"number": pull.number, "assignees": named("login", &pull.assignees)}),
+            Extra::Reviewer => self.pull(pull, false),
+        }
+    }
+
+    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>> {
+        let words = match (what, author) {
+            (Extra::Assignee, false) => return None,
+            (_, true) => "Review cannot be requested from pull request author.",
+            _ => "Reviews may only be requested from collaborators.",
+        };
+        Some(Why::Bad(words))
+    }
+
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        let entry = pull.queued.then(|| json!({"state": "QUEUED"}));
+        if what == "queued" {
+            return Some(json!({"data": {"enqueuePullRequest": {"mergeQueueEntry": {"id": "MQE_1"}}}}));
+        }
+        let required = |name: &str| pull.requires.iter().any(|one| one == name);
+        let context = |(name, is): &(&str, Is)| match *is {
+            // One of each kind.
+            Is::Pending => {
+                json!({"name": name, "status": "IN_PROGRESS", "conclusion": null, "isRequired": required(name)})
+            }
+            Is::Green if name.contains('/') => {
+                json!({"context": name, "state": "SUCCESS", "isRequired": required(name)})
+            }
+            is => {
+                let conclusion = is.word("NEUTRAL", "", "TIMED_OUT");
+                json!({"name": name, "status": "COMPLETED", "conclusion": conclusion, "isRequired": required(name)})
+            }
+        };
+        let contexts: Vec<Value> = pull.reported().iter().map(context).collect();
+        let reviews: Vec<Value> =
+            pull.approvals.iter().map(|sha| json!({"state": "APPROVED", "commit": {"oid": sha}})).collect();
+        // Approvals of an earlier head still count for it.
+        let decision = match pull.needs {
+            0 => Value::Null,
+            needs if pull.approvals.len() >= needs => "APPROVED".into(),
+            _ => "REVIEW_REQUIRED".into(),
+        };
+        let clean = pull.required().iter().all(|(_, is)| *is == Is::Green) && decision != "REVIEW_REQUIRED";
+        let pull = json!({
+            "id": format!("PR_{}", pull.number), "headRefOid": pull.sha, "reviewDecision": decision,
+            "mergeStateStatus": if clean { "CLEAN" } else { "BLOCKED" }, "mergeQueueEntry": entry,
+            "latestOpinionatedReviews": {"nodes": reviews},
+            "baseRef": {"refUpdateRule": {"requiredApprovingReviewCount": pull.needs}},
+            "commits": {"nodes": [{"commit": {"oid": pull.sha, "statusCheckRollup": {"contexts": {"nodes": contexts}}}}]},
+        });
+        Some(json!({"data": {"repository": {"viewerDefaultMergeMethod": "SQUASH", "pullRequest": pull}}}))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
@@ -73,17 +155,50 @@ impl super::Shape for Shape {
             })),
             Why::NoBranch => failed(json!({"resource": "PullRequest", "field": "head", "code": "invalid"})),
             Why::Bad(what) => failed(json!({"message": what})),
+            Why::HeadMoved => {
+                (409, json!({"message": "Head branch was modified. Review and try the merge again."}))
+            }
+            Why::NotMergeable(words) => (405, json!({"message": words})),
             Why::NotOpen => failed(json!({"message": "Cannot change a closed one"})),
             _ => (404, json!({"message": "Not Found"})),
         }
     }
 }
 
+/// The two calls of the other API that are made.
+fn graphql(request: &Request) -> Result<Ask, Why<'static>> {
+    request.only(&["query", "variables"])?;
+    let query = request.text("/query").ok_or(Why::Bad("query is missing"))?;
+    if query.matches('{').count() != query.matches('}').count() {
+        return Err(Why::Bad("Parse error"));
+    }
+    if !query.starts_with("mutation") {
+        let here = request.text("/variables/owner").as_deref() == Some("acme");
+        let number = request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(Why::NoPath)?;
+        return Ok(Ask::Tell { what: "readiness", of: Of::Number(number) });
+    }
+    let id = request.text("/variables/id").ok_or(Why::Bad("id is missing"))?;
+    let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(Why::NoPull)?;
+    let head = Some(request.text("/variables/head").ok_or(Why::Bad("nothing holds it to a head"))?);
+    Ok(Ask::Merge { number, head, version: None, queue: true })
+}
+
+pub(super) fn add(number: u64, what: Extra, names: Vec<String>) -> Ask {
+    Ask::Add { number, what, names, replaces: false }
+}
+
+pub(super) fn review(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
+    request.only(&["reviewers", "team_reviewers"])?;
+    let teams = request.list("team_reviewers").into_iter().map(|team| format!("acme/{team}"));
+    Ok(add(number, Extra::Reviewer, request.list("reviewers").into_iter().chain(teams).collect()))
+}
+
 pub(super) fn open(request: &Request) -> Result<Ask, Why<'static>> {
-    request.only(&["title", "body", "head", "base"])?;
+    request.only(&["title", "body", "head", "base", "draft"])?;
+    let draft = request.body["draft"] == true;
     let text = |key: &str| request.text(key).ok_or(Why::Bad("title, head or base is missing"));
     let body = request.text("/body").unwrap_or_default();
-    Ok(Ask::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")? })
+    Ok(Ask::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")?, draft })
 }
 
 pub(super) fn change(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
@@ -106,6 +221,9 @@ pub(super) fn show(pull: &Pull) -> Value {
         "created_at": pull.created.to_string(),
         "head": {"ref": pull.head, "label": pull.head, "sha": pull.sha},
         "base": {"ref": pull.base, "label": pull.base},
+        "labels": named("name", &pull.labels),
+        "requested_reviewers": named("login", &pull.reviewers),
+        "assignees": named("login", &pull.assignees),
     })
 }
 

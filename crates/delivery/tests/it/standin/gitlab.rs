@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
-use super::{Answer, Ask, Change, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{
+    Answer, Ask, Change, Extra, Is, Of, PEOPLE, Pull, Request, TOKEN, Wanted, Why, basic, number_of,
+};
 
 pub(super) struct Shape;
 
@@ -15,6 +17,10 @@ impl super::Shape for Shape {
 
     fn api(&self) -> &'static str {
         "/api/v4/projects/acme%2Fteam%2Ffleet"
+    }
+
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[("/api/v4/users", "/../users")]
     }
 
     fn login(&self) -> (&'static str, String) {
@@ -60,11 +66,23 @@ impl super::Shape for Shape {
                     body: request.text("/description").unwrap_or_default(),
                     head: text("/source_branch")?,
                     base: text("/target_branch")?,
+                    draft: false,
                 })
             }
             ("GET", ["merge_requests", n]) => Ok(Ask::Read(number(n)?)),
             ("PUT", ["merge_requests", n]) => {
-                request.only(&["target_branch", "title", "description", "state_event"])?;
+                request.only(&[
+                    "target_branch",
+                    "title",
+                    "description",
+                    "state_event",
+                    "add_labels",
+                    "reviewer_ids",
+                    "assignee_ids",
+                ])?;
+                if let Some(added) = added(request, number(n)?)? {
+                    return Ok(added);
+                }
                 match request.text("/state_event").as_deref() {
                     Some("close") => return Ok(Ask::Close { number: number(n)?, version: None }),
                     Some(_) => return Err(Why::Bad("state_event does not have a valid value")),
@@ -80,6 +98,24 @@ impl super::Shape for Shape {
             ("POST", ["merge_requests", n, "notes"]) => {
                 let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("GET", ["..", "users"]) => {
+                Ok(Ask::User(request.query("username").ok_or(Why::Bad("username is missing"))?.into()))
+            }
+            ("GET", ["repository", "commits", sha, "statuses"]) => {
+                Ok(Ask::Tell { what: "statuses", of: Of::Head((*sha).into()) })
+            }
+            ("GET", ["merge_requests", n, "approvals"]) => {
+                Ok(Ask::Tell { what: "approvals", of: Of::Number(number(n)?) })
+            }
+            ("GET", ["merge_trains", "merge_requests", n]) => {
+                Ok(Ask::Tell { what: "train", of: Of::Number(number(n)?) })
+            }
+            ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
+                request.only(&["sha"])?;
+                let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
+                let queue = method == "POST";
+                Ok(Ask::Merge { number: number(n)?, head, version: None, queue })
             }
             ("GET", ["repository", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -98,9 +134,29 @@ impl super::Shape for Shape {
             "state": state, "source_branch": pull.head, "target_branch": pull.base, "sha": pull.sha,
             "merge_commit_sha": pull.merged, "squash_commit_sha": null,
             "has_conflicts": pull.conflicts,
-            "detailed_merge_status": if pull.conflicts { "conflict" } else { "mergeable" },
+            "detailed_merge_status": merge_status(pull), "head_pipeline": pipeline(pull),
             "project_id": 1, "target_project_id": 1, "source_project_id": 1 + u64::from(pull.fork),
             "created_at": pull.created.to_string(),
+            "draft": pull.title.starts_with("Draft:"), "labels": pull.labels,
+            "reviewers": people(&pull.reviewers), "assignees": people(&pull.assignees),
+        })
+    }
+
+    fn stranger(&self, _what: Extra, _author: bool) -> Option<Why<'static>> {
+        Some(Why::Bad("there is no such user"))
+    }
+
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+        let word = |is: Is| is.word("success", "running", "failed");
+        Some(match what {
+            "statuses" => {
+                let one =
+                    |(name, is): &(&str, Is)| json!({"name": name, "status": word(*is), "sha": pull.sha});
+                pull.reported().iter().map(one).collect()
+            }
+            "approvals" => json!({"approvals_required": pull.needs, "approvals_left": pull.missing()}),
+            "train" if !pull.queued => return None,
+            _ => json!([{"id": 1, "status": "fresh", "merged_at": null}])[0].take(),
         })
     }
 
@@ -123,8 +179,50 @@ impl super::Shape for Shape {
                 (409, json!({"message": [text]}))
             }
             Why::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
+            Why::HeadMoved => (409, json!({"message": "SHA does not match HEAD of source branch"})),
+            Why::NotMergeable(_) => (405, json!({"message": "405 Method Not Allowed"})),
             Why::Bad(what) => (400, json!({"error": what})),
             _ => (404, json!({"message": "404 Not found"})),
         }
     }
+}
+
+/// What is added by a change of the whole; people by their numbers, and those that are not named are taken
+/// off it.
+fn added(request: &Request, number: u64) -> Result<Option<Ask>, Why<'static>> {
+    if let Some(labels) = request.text("/add_labels") {
+        let names = labels.split(',').map(String::from).collect();
+        return Ok(Some(Ask::Add { number, what: Extra::Label, names, replaces: false }));
+    }
+    for (key, what) in [("reviewer_ids", Extra::Reviewer), ("assignee_ids", Extra::Assignee)] {
+        let Some(ids) = request.body[key].as_array() else { continue };
+        let name = |id: &Value| PEOPLE.get(id.as_u64()?.checked_sub(1)? as usize).map(|n| n.to_string());
+        let names: Option<Vec<String>> = ids.iter().map(name).collect();
+        let names = names.ok_or(Why::Bad("an id is nobody's"))?;
+        return Ok(Some(Ask::Add { number, what, names, replaces: true }));
+    }
+    Ok(None)
+}
+
+fn people(names: &[String]) -> Value {
+    names.iter().map(|name| json!({"id": number_of(name), "username": name})).collect()
+}
+
+fn merge_status(pull: &Pull) -> &'static str {
+    let required = pull.required();
+    match () {
+        () if pull.conflicts => "conflict",
+        () if pull.title.starts_with("Draft:") => "draft_status",
+        () if required.iter().any(|(_, is)| *is != Is::Green) => "ci_must_pass",
+        () if pull.missing() > 0 => "not_approved",
+        () => "mergeable",
+    }
+}
+
+fn pipeline(pull: &Pull) -> Value {
+    if pull.reported().is_empty() {
+        return Value::Null;
+    }
+    let status = pull.altogether().word("success", "running", "failed");
+    json!({"sha": pull.sha, "ref": pull.head, "status": status})
 }

@@ -2,12 +2,15 @@
 //! it, is the same for all and stands here; which paths, fields, states and refusals a forge has stands in
 //! one file each, as its documentation tells it. What is not documented there is refused.
 
+mod acts;
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
+mod checks;
 mod gitea;
 mod github;
 mod gitlab;
+mod people;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -22,6 +25,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 use sluice_testkit::{Commit, GitServer, Repo};
+
+pub use checks::Is;
+use people::{PEOPLE, number_of};
+pub use people::{author, joe};
 
 /// What is done to a call in place of answering it.
 #[derive(Clone)]
@@ -47,8 +54,21 @@ pub struct Pull {
     pub open: bool,
     pub merged: Option<String>,
     pub comments: Vec<String>,
+    pub labels: Vec<String>,
     pub reviewers: Vec<String>,
+    pub assignees: Vec<String>,
+    /// Where a title does not say it.
+    pub draft: bool,
     pub conflicts: bool,
+    /// Checks by name, and the commits that they are of.
+    pub checks: Vec<(String, Is, String)>,
+    /// The checks and the number of approvals that it has to have.
+    pub requires: Vec<String>,
+    pub needs: usize,
+    /// The commits that were approved.
+    pub approvals: Vec<String>,
+    /// It is in the queue.
+    pub queued: bool,
     /// Whether its branch is in somebody's copy of the repository.
     pub fork: bool,
     /// Counts its changes.
@@ -64,20 +84,77 @@ pub enum Call {
     Read,
     Update,
     Close,
+    Add,
+    Look,
+    Tell,
+    Merge,
     Comment,
     Commit,
     Repository,
 }
 
+/// What people add to a change request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    Label,
+    Reviewer,
+    Assignee,
+}
+
 /// What a call asks for, as its shape has read it.
 enum Ask {
     List(Wanted),
-    Between { base: String, head: String },
-    Open { title: String, body: String, head: String, base: String },
+    Between {
+        base: String,
+        head: String,
+    },
+    Open {
+        title: String,
+        body: String,
+        head: String,
+        base: String,
+        draft: bool,
+    },
+    /// All names at once: one that is not taken is a refusal of all.
+    Add {
+        number: u64,
+        what: Extra,
+        names: Vec<String>,
+        replaces: bool,
+    },
+    /// A user by name.
+    User(String),
+    /// The labels of the repository.
+    Labels {
+        from: usize,
+        size: usize,
+    },
+    NewLabel(String),
+    /// Something about a change request that only merging needs.
+    Tell {
+        what: &'static str,
+        of: Of,
+    },
+    /// Held to a head or to a version, where the forge can.
+    Merge {
+        number: u64,
+        head: Option<String>,
+        version: Option<u64>,
+        queue: bool,
+    },
     Read(u64),
-    Update { number: u64, change: Change },
-    Close { number: u64, version: Option<u64> },
-    Comment { number: u64, text: String },
+    Update {
+        number: u64,
+        change: Change,
+    },
+    Close {
+        number: u64,
+        version: Option<u64>,
+    },
+    Comment {
+        number: u64,
+        text: String,
+    },
     Commit(String),
     Repository,
 }
@@ -87,6 +164,10 @@ impl Ask {
         match self {
             Ask::List(_) | Ask::Between { .. } => Call::List,
             Ask::Open { .. } => Call::Open,
+            Ask::Add { .. } => Call::Add,
+            Ask::User(_) | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
+            Ask::Tell { .. } => Call::Tell,
+            Ask::Merge { .. } => Call::Merge,
             Ask::Read(_) => Call::Read,
             Ask::Update { .. } => Call::Update,
             Ask::Close { .. } => Call::Close,
@@ -95,6 +176,14 @@ impl Ask {
             Ask::Repository => Call::Repository,
         }
     }
+}
+
+/// Which change request.
+enum Of {
+    Number(u64),
+    Head(String),
+    /// The newest.
+    Base,
 }
 
 /// Which ones a list is to have.
@@ -128,6 +217,8 @@ enum Why<'a> {
     NoBranch,
     OutOfDate,
     NotOpen,
+    HeadMoved,
+    NotMergeable(String),
     Bad(&'static str),
 }
 
@@ -161,6 +252,12 @@ impl Request {
         self.body.pointer(path)?.as_str().map(String::from)
     }
 
+    /// The texts of a list in the body.
+    fn list(&self, key: &str) -> Vec<String> {
+        let list = self.body[key].as_array().into_iter().flatten();
+        list.map(|one| one.as_str().unwrap().to_string()).collect()
+    }
+
     /// Fails where the body has what a forge does not know.
     fn only(&self, known: &[&str]) -> Result<(), Why<'static>> {
         let fields = self.body.as_object().ok_or(Why::Bad("the body is no object"))?;
@@ -177,6 +274,10 @@ trait Shape: Send + Sync {
     fn clone_path(&self) -> &'static str;
     /// The path of the repository in the API.
     fn api(&self) -> &'static str;
+    /// Places of the API that are not below the repository's, and what they are called in `read`.
+    fn beside(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
     /// The header and the value that say who calls.
     fn login(&self) -> (&'static str, String);
     /// What git says with nothing but a token.
@@ -207,6 +308,14 @@ trait Shape: Send + Sync {
     fn pull(&self, pull: &Pull, listed: bool) -> Value;
     /// A page of a list; `next` is where the next one begins.
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value;
+    /// What answers an addition.
+    fn added(&self, pull: &Pull, _what: Extra, _names: &[String]) -> Value {
+        self.pull(pull, false)
+    }
+    /// How somebody is refused; `None` for one who is left out without a word.
+    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>>;
+    /// What it says of one that is to be merged; `None` where it knows no such thing.
+    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value>;
     fn commit(&self, commit: &Commit) -> Value;
     fn refuse(&self, why: Why<'_>) -> Answer;
     /// The status of a success.
@@ -230,6 +339,9 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 #[derive(Default)]
 pub struct Book {
     pub pulls: Vec<Pull>,
+    pub labels: Vec<String>,
+    /// Somebody pushes to the branch in the moment before the next merge.
+    pub meddle: bool,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
     /// Goes with every answer.
@@ -246,6 +358,7 @@ pub struct StandIn {
 
 #[derive(Clone)]
 struct Served {
+    kind: ForgeKind,
     shape: Arc<dyn Shape>,
     repo: Repo,
     git: String,
@@ -265,7 +378,7 @@ impl StandIn {
         let book = Arc::new(Mutex::new(Book::default()));
         let shape = shape(kind);
         let path = shape.clone_path();
-        let served = Served { shape, repo: repo.clone(), git: git.url(), book: book.clone() };
+        let served = Served { kind, shape, repo: repo.clone(), git: git.url(), book: book.clone() };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
@@ -333,13 +446,26 @@ impl Pull {
             open: true,
             merged: None,
             comments: vec![],
+            labels: vec![],
             reviewers: vec!["jane".into()],
+            assignees: vec![],
+            draft: false,
             conflicts: false,
+            checks: vec![],
+            requires: vec![],
+            needs: 0,
+            approvals: vec![],
+            queued: false,
             fork: false,
             version: 0,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
         }
     }
+}
+
+/// The things of these names.
+fn named(key: &str, names: &[String]) -> Value {
+    names.iter().map(|name| json!({key: name})).collect()
 }
 
 /// A part of a path or a value of a query, as it was meant.
@@ -356,7 +482,12 @@ async fn answer(
     body: Bytes,
 ) -> Response<Body> {
     let shape = served.shape.clone();
+    let beside = shape
+        .beside()
+        .iter()
+        .find_map(|(place, called)| uri.path().strip_prefix(place).map(|rest| format!("{called}{rest}")));
     let path = match uri.path().strip_prefix(shape.api()) {
+        _ if beside.is_some() => beside.as_deref().unwrap(),
         Some(path) if path.is_empty() || path.starts_with('/') => path,
         _ if uri.path().starts_with(shape.clone_path()) => {
             return pass_on(&served, method, uri, headers, body).await;
@@ -454,103 +585,4 @@ fn reqwest_client() -> reqwest::Client {
     static ONCE: std::sync::OnceLock<()> = std::sync::OnceLock::new();
     ONCE.get_or_init(|| drop(rustls::crypto::ring::default_provider().install_default()));
     reqwest::Client::new()
-}
-
-impl Served {
-    fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
-        let (shape, call) = (&self.shape, ask.call());
-        let mut book = self.book.lock().unwrap();
-        for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {
-            pull.sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
-        }
-        let value = match ask {
-            Ask::Repository => json!({"name": "fleet"}),
-            Ask::List(wanted) => self.list(&book, &wanted),
-            Ask::Between { base, head } => {
-                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
-                shape.pull(found.ok_or(Why::NoPull)?, false)
-            }
-            Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
-            Ask::Open { title, body, head, base } => return self.open(&mut book, title, body, head, base),
-            Ask::Update { number, change } => {
-                let pull = pull(&mut book, number)?;
-                if change.version.is_some_and(|version| version != pull.version) {
-                    return Err(Why::OutOfDate);
-                }
-                if !pull.open && !shape.changes_what_is_closed() {
-                    return Err(Why::NotOpen);
-                }
-                if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
-                    return Err(Why::Bad("the description is too long"));
-                }
-                pull.title = change.title.unwrap_or(pull.title.clone());
-                pull.body = change.body.unwrap_or(pull.body.clone());
-                pull.base = change.base.unwrap_or(pull.base.clone());
-                pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
-                pull.version += 1;
-                shape.pull(pull, false)
-            }
-            Ask::Close { number, version } => {
-                let pull = pull(&mut book, number)?;
-                if version.is_some_and(|version| version != pull.version) {
-                    return Err(Why::OutOfDate);
-                }
-                if !pull.open && !shape.changes_what_is_closed() {
-                    return Err(Why::NotOpen);
-                }
-                (pull.open, pull.version) = (false, pull.version + 1);
-                shape.pull(pull, false)
-            }
-            Ask::Comment { number, text } => {
-                pull(&mut book, number)?.comments.push(text);
-                json!({"id": 1})
-            }
-            Ask::Commit(id) => {
-                let heads = book.pulls.iter().flat_map(|p| self.repo.log(&p.head).unwrap_or_default());
-                let mut all = self.repo.log("main").unwrap_or_default().into_iter().chain(heads);
-                let found = all.find(|c| id.len() >= 7 && c.sha.starts_with(&id));
-                shape.commit(&found.ok_or(Why::NoCommit)?)
-            }
-        };
-        Ok((shape.status(call), value))
-    }
-
-    fn list(&self, book: &Book, wanted: &Wanted) -> Value {
-        let fits = |p: &&Pull| {
-            wanted.head.as_ref().is_none_or(|head| *head == p.head)
-                && (p.open || !wanted.open)
-                && !(p.fork && wanted.own)
-        };
-        let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
-        let page = all.iter().skip(wanted.from).take(wanted.size);
-        let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
-        self.shape.list(page.map(|p| self.shape.pull(p, true)).collect(), wanted.from, next)
-    }
-
-    fn open(
-        &self,
-        book: &mut Book,
-        title: String,
-        body: String,
-        head: String,
-        base: String,
-    ) -> Result<Answer, Why<'static>> {
-        let shape = &self.shape;
-        let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
-        if let Some(there) = book.pulls.iter().find(same).filter(|_| shape.refuses_a_second()) {
-            return Ok(shape.refuse(Why::Exists(there)));
-        }
-        if body.chars().count() > shape.longest() || title.chars().count() > 255 {
-            return Err(Why::Bad("the title or the description is too long"));
-        }
-        let sha = self.repo.head(&head).map_err(|_| Why::NoBranch)?;
-        let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
-        book.pulls.push(pull.clone());
-        Ok((shape.status(Call::Open), shape.pull(&pull, false)))
-    }
-}
-
-fn pull(book: &mut Book, number: u64) -> Result<&mut Pull, Why<'static>> {
-    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Why::NoPull)?;
-    book.pulls.get_mut(index).ok_or(Why::NoPull)
 }

@@ -1,0 +1,112 @@
+//! What may be asked of a change request, at which forge: the rest is refused when it is applied, with the
+//! sentence that says what to write.
+
+use serde_json::{Value, json};
+
+use crate::hub::judge;
+
+/// A pipeline that proposes changes at a forge, with further settings.
+fn pipeline(forge: &str, settings: &Value) -> Value {
+    let environment = |name: &str| json!({"name": name, "targets": [{"namespace": "apps"}]});
+    let mut request = json!({"type": forge, "url": "https://host/a/b", "secretRef": {"name": "s"}});
+    request.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+        "spec": {
+            "environments": [environment("dev"), environment("prod")],
+            "promotion": {"strategy": {"pull-request": request}},
+        },
+    })
+}
+
+/// Every row must be refused with its sentence, or pass where that is empty.
+async fn judged(rows: &[(&str, Value, &str)]) {
+    for (forge, settings, sentence) in rows {
+        match judge(&pipeline(forge, settings)).await {
+            Ok(_) => assert!(sentence.is_empty(), "{forge}: {settings} was let through"),
+            Err(said) => {
+                assert!(!sentence.is_empty() && said.contains(sentence), "{forge}: {settings}: {said}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn labels_and_people_are_asked_for_where_there_are_such() {
+    let no_labels = "Bitbucket has no labels on pull requests: take labels out";
+    let no_assignees = "have no assignees on pull requests: take assignees out, and name reviewers";
+    let (uuid, guid) = ("{504c3b62-8120-4f0c-a7bc-87800b9d6f70}", "d6245f20-2af8-44f4-9451-8107cb2767db");
+    let mut rows = vec![
+        ("bitbucket", json!({"labels": ["a"]}), no_labels),
+        ("bitbucket-server", json!({"labels": ["a"]}), no_labels),
+        ("bitbucket", json!({"assignees": [uuid]}), no_assignees),
+        ("bitbucket-server", json!({"assignees": ["jane"]}), no_assignees),
+        ("azure-devops", json!({"assignees": [guid]}), no_assignees),
+        ("azure-devops", json!({"labels": ["a"], "reviewers": [guid]}), ""),
+        (
+            "azure-devops",
+            json!({"reviewers": ["jane"]}),
+            "the id of their identity: write one such as d6245f20",
+        ),
+        ("bitbucket", json!({"reviewers": [uuid, "557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"]}), ""),
+        (
+            "bitbucket",
+            json!({"reviewers": ["jane"]}),
+            "Bitbucket Cloud knows reviewers by uuid or account id",
+        ),
+        ("bitbucket-server", json!({"reviewers": ["jane"], "draft": true}), ""),
+        ("github", json!({"labels": ["a, b"]}), "a label is one line without a comma"),
+        ("github", json!({"labels": [""]}), "should be at least 1 chars long"),
+        ("github", json!({"reviewers": ["@jane"]}), "reviewers are names of accounts, without @ and blanks"),
+        (
+            "github",
+            json!({"assignees": ["jane doe"]}),
+            "assignees are names of accounts, without @ and blanks",
+        ),
+        ("github", json!({"reviewers": ["acme/platform", "jane"]}), ""),
+    ];
+    for forge in ["github", "gitlab", "gitea", "forgejo"] {
+        rows.push((forge, json!({"labels": ["a b"], "assignees": ["jane"], "draft": true}), ""));
+    }
+    judged(&rows).await;
+}
+
+#[tokio::test]
+async fn texts_have_placeholders_that_are_known() {
+    let apart = "write for example deploy/{namespace}/{pipeline}/{environment}";
+    judged(&[
+        (
+            "github",
+            json!({"title": "{pipeline} {revision} {{x}}", "body": "{usual}\n{changes} {evidence}"}),
+            "",
+        ),
+        ("github", json!({"title": "{version}"}), "title knows {namespace}, {pipeline}"),
+        ("github", json!({"title": "{changes}"}), "title knows {namespace}, {pipeline}"),
+        ("github", json!({"title": ""}), "should be at least 1 chars long"),
+        ("github", json!({"body": "{% for %}"}), "body knows {namespace}, {pipeline}"),
+        ("github", json!({"branch": "{namespace}/{pipeline}/{environment}"}), ""),
+        ("github", json!({"branch": "a/b-c/{namespace}/{pipeline}/{environment}"}), ""),
+        ("github", json!({"branch": "deploy/{environment}"}), apart),
+        ("github", json!({"branch": "a/{namespace}/{pipeline}/{environment}/b"}), apart),
+        ("github", json!({"branch": "../{namespace}/{pipeline}/{environment}"}), apart),
+        ("github", json!({"branch": "a.lock/{namespace}/{pipeline}/{environment}"}), apart),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_merged_is_no_draft_and_a_queue_is_where_there_is_one() {
+    let no_queue = "only GitHub and GitLab have a merge queue: write merge: WhenGreen";
+    let mut rows = vec![
+        ("github", json!({"merge": "Always"}), "supported values: \"Never\", \"WhenGreen\", \"Queue\""),
+        ("github", json!({"merge": "WhenGreen", "draft": true}), "a draft is not merged: take draft out"),
+        ("gitlab", json!({"merge": "Queue", "draft": true}), "a draft is not merged: take draft out"),
+        ("github", json!({"merge": "Never", "draft": true, "deleteBranch": true}), ""),
+    ];
+    for forge in ["github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server", "azure-devops"] {
+        let queue = if matches!(forge, "github" | "gitlab") { "" } else { no_queue };
+        rows.push((forge, json!({"merge": "Queue"}), queue));
+        rows.push((forge, json!({"merge": "WhenGreen", "draft": false, "deleteBranch": true}), ""));
+    }
+    judged(&rows).await;
+}

@@ -1,0 +1,130 @@
+//! How far a change request is from being merged: what its forge tells of checks and approvals, and what
+//! follows from that. Pure.
+
+use serde_json::Value;
+
+/// What stands between a change request and its merge.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Readiness {
+    /// The head that all of this is about.
+    pub(crate) head: String,
+    pub(crate) checks: Vec<Check>,
+    /// What else it waits for, a few words each: `1 approval`.
+    pub(crate) waits: Vec<String>,
+    /// It is in the forge's queue.
+    pub(crate) queued: bool,
+    /// What the adapter needs to know when it merges.
+    pub(crate) how: Value,
+}
+
+/// A check of a commit, by whatever name its forge has for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    pub(crate) state: CheckState,
+    /// The forge does not merge without it.
+    pub(crate) required: bool,
+}
+
+/// How a check has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckState {
+    Green,
+    Pending,
+    Failed,
+}
+
+impl Check {
+    pub(crate) fn new(name: impl Into<String>, state: CheckState, required: bool) -> Self {
+        Check { name: name.into(), state, required }
+    }
+}
+
+impl Readiness {
+    /// Whether a check that counts has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        let required = self.checks.iter().any(|check| check.required);
+        self.checks.iter().any(|c| c.state == CheckState::Failed && (c.required || !required))
+    }
+
+    /// Why this head cannot be merged now; `None` when nothing stands in the way. Where the forge requires
+    /// checks these count, else each one that has reported.
+    pub(crate) fn obstacle(&self, head: &str) -> Option<String> {
+        if self.head != head {
+            let short = |id: &str| id.chars().take(8).collect::<String>();
+            return Some(format!(
+                "its branch is at {}, and Sluice pushed {}",
+                short(&self.head),
+                short(head)
+            ));
+        }
+        let required = self.checks.iter().any(|check| check.required);
+        let of = |state: CheckState| {
+            let counts = |c: &&Check| c.state == state && (c.required || !required);
+            self.checks.iter().filter(counts).map(|c| c.name.as_str()).collect::<Vec<_>>()
+        };
+        let (failed, pending) = (of(CheckState::Failed), of(CheckState::Pending));
+        let mut all = Vec::new();
+        if !failed.is_empty() {
+            all.push(format!("checks failed: {}", listed(&failed)));
+        }
+        if !pending.is_empty() {
+            all.push(format!("waits for checks: {} pending", listed(&pending)));
+        }
+        if !self.waits.is_empty() {
+            all.push(format!("waits for {}", self.waits.join(" and ")));
+        }
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
+/// Some names, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    text
+}
+
+/// So many approvals, in words.
+pub(crate) fn approvals(missing: u64) -> String {
+    if missing == 1 { "1 approval".into() } else { format!("{missing} approvals") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CheckState::{Failed, Green, Pending};
+    use super::*;
+
+    #[test]
+    fn what_is_required_counts_and_else_all_that_has_reported() {
+        let of = |checks: &[(&str, CheckState, bool)], waits: &[&str]| {
+            let checks = checks.iter().map(|(name, state, required)| Check::new(*name, *state, *required));
+            let waits = waits.iter().map(|w| w.to_string()).collect();
+            let readiness =
+                Readiness { head: "a".into(), checks: checks.collect(), waits, ..Default::default() };
+            readiness.obstacle("a").unwrap_or_default()
+        };
+        assert_eq!(of(&[], &[]), "");
+        assert_eq!(of(&[("ci", Green, true), ("extra", Failed, false)], &[]), "");
+        assert_eq!(of(&[("ci", Green, false), ("extra", Failed, false)], &[]), "checks failed: extra");
+        assert_eq!(of(&[("ci", Pending, true), ("x", Green, true)], &[]), "waits for checks: ci pending");
+        assert_eq!(
+            of(&[("a", Failed, true), ("b", Pending, true)], &["1 approval", "a rebase"]),
+            "checks failed: a; waits for checks: b pending; waits for 1 approval and a rebase"
+        );
+        let many: Vec<_> = ["a", "b", "c", "d", "e", "f", "g"].map(|name| (name, Failed, false)).into();
+        assert_eq!(of(&many, &[]), "checks failed: a, b, c, d, e and 2 more");
+        assert_eq!((approvals(1), approvals(2)), ("1 approval".into(), "2 approvals".into()));
+    }
+
+    #[test]
+    fn another_head_is_never_merged() {
+        let readiness = Readiness { head: "a".repeat(40), ..Default::default() };
+        let said = readiness.obstacle(&"b".repeat(40)).unwrap();
+        assert_eq!(said, "its branch is at aaaaaaaa, and Sluice pushed bbbbbbbb");
+        assert!(readiness.obstacle("").is_some());
+    }
+}

@@ -1,0 +1,126 @@
+//! Following a change request to its end, and merging it where that is Sluice's to do: only the commit
+//! that Sluice pushed, and only when its forge says that nothing stands in the way of exactly that one.
+
+use crate::change_request;
+use crate::deliver::Inner;
+use crate::error::DeliveryError;
+use crate::fault;
+use crate::forge::{AnyForge, Forge, ForgeError, Found, State};
+use crate::order::{ChangeRequest, Followed, Merge, Order, Settings, Strategy};
+
+/// What has become of a change request.
+pub(crate) async fn follow(
+    inner: &Inner,
+    order: &Order,
+    request: &ChangeRequest,
+) -> Result<Followed, DeliveryError> {
+    let Some(forge) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
+    Ok(look(&forge, order, request).await?.0)
+}
+
+/// The same, and what is to be done about it: it is merged once it may be, and then its branch goes.
+pub(crate) async fn tend(
+    inner: &Inner,
+    order: &Order,
+    request: &ChangeRequest,
+) -> Result<Followed, DeliveryError> {
+    let Strategy::PullRequest { settings, url, .. } = &order.strategy else { return Ok(Followed::Elsewhere) };
+    let Some(forge) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
+    let (mut followed, found) = look(&forge, order, request).await?;
+    if let (Followed::Open { conflicts: false, .. }, Some(found)) = (&followed, found)
+        && settings.merge != Merge::Never
+    {
+        followed = merge(&forge, order, settings, request, &found).await?;
+    }
+    if let Followed::Merged { ours: true, .. } = &followed
+        && settings.delete_branch
+    {
+        // Not at the head that the forge shows, which Gitea moves on with the branch after the merge.
+        delete_branch(inner, order, url, &request.head_commit).await;
+    }
+    Ok(followed)
+}
+
+async fn look(
+    forge: &AnyForge,
+    order: &Order,
+    request: &ChangeRequest,
+) -> Result<(Followed, Option<Found>), ForgeError> {
+    let Some(found) = forge.get(request.number).await? else { return Ok((Followed::Gone, None)) };
+    // The pipeline may name another repository by now, where the number is somebody else's.
+    if found.request.url != request.url || found.request.branch != order.branch() {
+        return Ok((Followed::Elsewhere, None));
+    }
+    let head = found.request.head_commit.clone();
+    let followed = match &found.state {
+        State::Open => Followed::Open { head, conflicts: found.conflicts },
+        State::Merged { commit } => {
+            let ours = change_request::was_brought_by(forge, &order.promotion, commit).await?;
+            Followed::Merged { commit: commit.clone(), head, ours }
+        }
+        State::Closed => Followed::Closed,
+    };
+    Ok((followed, Some(found)))
+}
+
+/// Merges an open one, if it may be.
+async fn merge(
+    forge: &AnyForge,
+    order: &Order,
+    settings: &Settings,
+    request: &ChangeRequest,
+    found: &Found,
+) -> Result<Followed, DeliveryError> {
+    let waits = |why: &str, queued| Ok(Followed::Waits { why: why.into(), failed: false, queued });
+    if found.is_draft {
+        return waits("it is a draft until a person says that it is ready", false);
+    }
+    let readiness = forge.readiness(found, settings.merge).await?;
+    if readiness.queued {
+        return waits("it is in the merge queue", true);
+    }
+    if let Some(why) = readiness.obstacle(&request.head_commit) {
+        return Ok(Followed::Waits { why, failed: readiness.has_failed(), queued: request.queued });
+    }
+    if request.queued {
+        return waits("the merge queue has put it out: look there why, and put it in again by hand", true);
+    }
+    order.permit.check()?;
+    fault::point("before-merge");
+    let done = forge.merge(found, &readiness, settings.merge).await;
+    fault::point("after-merge");
+    let refused = match done {
+        Ok(()) => None,
+        Err(error) if error.may_have_happened() => Some(Err(error)),
+        Err(ForgeError::Refused { says, .. }) => Some(Ok(says)),
+        Err(error) => return Err(error.into()),
+    };
+    // Whatever it said: what counts is what it shows.
+    match (look(forge, order, request).await?.0, refused) {
+        (Followed::Open { .. }, None) if settings.merge == Merge::Queue => {
+            waits("it is in the merge queue", true)
+        }
+        (Followed::Open { .. }, None) => waits("its forge merges it", false),
+        (Followed::Open { .. }, Some(Ok(says))) => {
+            waits(&format!("its forge does not merge it: {says}"), false)
+        }
+        (Followed::Open { .. }, Some(Err(error))) => Err(error.into()),
+        (other, _) => Ok(other),
+    }
+}
+
+/// Deletes the branch of a change request that was merged, if it still is where Sluice pushed it. That it
+/// stays is no failure: the forge may have deleted it, and the next revision uses it again.
+async fn delete_branch(inner: &Inner, order: &Order, url: &str, head: &str) {
+    let branch = order.branch();
+    let deleted = async {
+        order.permit.check()?;
+        let (access, repository) = inner.repository(order, url)?;
+        let mut cache = repository.lock().await;
+        cache.delete(&inner.git, &access, &inner.counters, &branch, head).await?;
+        Ok::<_, DeliveryError>(())
+    };
+    if let Err(error) = deleted.await {
+        tracing::warn!(%error, branch, "the branch of a merged change request stays");
+    }
+}

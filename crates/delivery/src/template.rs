@@ -1,0 +1,194 @@
+//! Texts that a pipeline's owner gives for change requests: words with placeholders such as `{revision}`.
+//! Nothing in them runs, loops or reads anything, so that a text is never longer than its template and
+//! the values in it, and needs no limits beside those of its forge.
+
+use crate::order::Settings;
+
+/// Where a change request's branch ends, whatever it begins with: what keeps one environment of one
+/// pipeline apart from all others.
+pub(crate) const APART: &str = "{namespace}/{pipeline}/{environment}";
+
+/// What is said of a promotion, in titles and bodies.
+const OF_PROMOTION: [&str; 7] =
+    ["namespace", "pipeline", "environment", "target", "revision", "replaces", "promotion"];
+/// What bodies know beside that: lists, and all that Sluice would have said.
+const IN_BODIES: [&str; 3] = ["evidence", "changes", "usual"];
+/// A title with one of these before it would be that of a draft at GitLab or Gitea.
+const DRAFTS: [&str; 5] = ["draft:", "[draft]", "(draft)", "wip:", "[wip]"];
+
+/// Why a text cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the strategy's {field} cannot be used: {what}")]
+pub struct TemplateError {
+    field: &'static str,
+    what: String,
+}
+
+impl TemplateError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        "BadTemplate"
+    }
+
+    pub(crate) fn new(field: &'static str, what: impl Into<String>) -> Self {
+        TemplateError { field, what: what.into() }
+    }
+}
+
+impl Settings {
+    /// Whether the texts can be used.
+    ///
+    /// # Errors
+    /// When one of them cannot, with what to write instead.
+    pub fn check(&self) -> Result<(), TemplateError> {
+        let title = self.title.as_deref().unwrap_or("{revision}");
+        let begin = title.trim_start().to_ascii_lowercase();
+        if DRAFTS.iter().any(|word| begin.starts_with(word)) {
+            let what = "it begins as that of a draft does: write draft: true in its place";
+            return Err(TemplateError::new("title", what));
+        }
+        fill("title", title, &OF_PROMOTION, |_| String::new())?;
+        let body = self.body.as_deref().unwrap_or_default();
+        if body.contains("<!-- sluice:") || body.contains("[sluice]: #") {
+            let what = "it holds a mark as Sluice writes it to find its change requests again: take it out";
+            return Err(TemplateError::new("body", what));
+        }
+        fill("body", body, &[&OF_PROMOTION[..], &IN_BODIES].concat(), |_| String::new())?;
+        self.branch.as_deref().map_or(Ok(()), check_branch)
+    }
+}
+
+/// The title with its values, or what is wrong with it.
+pub(crate) fn title(text: &str, value: impl Fn(&str) -> String) -> Result<String, TemplateError> {
+    let title = fill("title", text, &OF_PROMOTION, value)?;
+    match title.trim() {
+        "" => Err(TemplateError::new("title", "nothing is left of it for this promotion")),
+        title => Ok(title.into()),
+    }
+}
+
+/// The body with its values, or what is wrong with it.
+pub(crate) fn body(text: &str, value: impl Fn(&str) -> String) -> Result<String, TemplateError> {
+    fill("body", text, &[&OF_PROMOTION[..], &IN_BODIES].concat(), value)
+}
+
+/// What a branch begins with, before what keeps it apart.
+pub(crate) fn prefix(branch: &str) -> Option<&str> {
+    branch.strip_suffix(APART).filter(|before| before.is_empty() || before.ends_with('/'))
+}
+
+fn check_branch(branch: &str) -> Result<(), TemplateError> {
+    let what = format!(
+        "it has to end with {APART}, which keeps one environment apart from all others, after parts of \
+         letters, digits, '.', '_' and '-': write for example deploy/{APART}"
+    );
+    let allowed = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+            && !part.contains("..")
+            && !part.ends_with('.')
+            && !part.ends_with(".lock")
+    };
+    match prefix(branch) {
+        Some(before) if before.split_terminator('/').all(allowed) && branch.len() <= 128 => Ok(()),
+        _ => Err(TemplateError::new("branch", what)),
+    }
+}
+
+/// Puts values in place of placeholders; `{{` and `}}` are braces.
+fn fill(
+    field: &'static str,
+    text: &str,
+    known: &[&str],
+    value: impl Fn(&str) -> String,
+) -> Result<String, TemplateError> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        filled.push_str(&rest[..at]);
+        let (brace, after) = rest[at..].split_at(1);
+        if let Some(after) = after.strip_prefix(brace) {
+            filled.push_str(brace);
+            rest = after;
+            continue;
+        }
+        let name = after.split_once('}').filter(|_| brace == "{");
+        let Some((name, after)) = name else {
+            let what = format!("a single {brace} is no placeholder: write {brace}{brace} for a brace");
+            return Err(TemplateError::new(field, what));
+        };
+        if !known.contains(&name) {
+            let known: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+            let name: String = name.chars().take(40).collect();
+            let what = format!("{{{name}}} is not known here: write one of {}", known.join(", "));
+            return Err(TemplateError::new(field, what));
+        }
+        filled.push_str(&value(name));
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_once_and_braces_are_written_twice() {
+        let value = |name: &str| match name {
+            "revision" => "{pipeline}".to_string(),
+            name => name.to_uppercase(),
+        };
+        assert_eq!(title("{pipeline}: {revision} {{x}}", value).unwrap(), "PIPELINE: {pipeline} {x}");
+        assert_eq!(body("{evidence}\n{usual}", value).unwrap(), "EVIDENCE\nUSUAL");
+        assert_eq!(body("", value).unwrap(), "");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_with_what_can() {
+        let of = |title: Option<&str>, body: Option<&str>, branch: Option<&str>| {
+            let [title, body, branch] = [title, body, branch].map(|text| text.map(String::from));
+            Settings { title, body, branch, ..Settings::default() }.check().map_err(|e| e.to_string())
+        };
+        let table = [
+            (
+                Some("{version}"),
+                None,
+                None,
+                "{version} is not known here: write one of {namespace}, {pipeline}",
+            ),
+            (Some("{evidence}"), None, None, "title cannot be used: {evidence} is not known here"),
+            (Some("{revision"), None, None, "a single { is no placeholder: write {{"),
+            (Some("a } b"), None, None, "a single } is no placeholder: write }}"),
+            (Some(" Draft: {revision}"), None, None, "write draft: true"),
+            (None, Some("{% for x in y %}"), None, "{% for x in y %} is not known here"),
+            (None, Some("<!-- sluice: promotion=a/b -->"), None, "take it out"),
+            (
+                None,
+                None,
+                Some("deploy/{environment}"),
+                "it has to end with {namespace}/{pipeline}/{environment}",
+            ),
+            (
+                None,
+                None,
+                Some("x{namespace}/{pipeline}/{environment}"),
+                "write for example deploy/{namespace}",
+            ),
+            (None, None, Some("a b/{namespace}/{pipeline}/{environment}"), "letters, digits"),
+            (None, None, Some("../{namespace}/{pipeline}/{environment}"), "letters, digits"),
+            (None, None, Some("a.lock/{namespace}/{pipeline}/{environment}"), "letters, digits"),
+            (None, None, Some("-x/{namespace}/{pipeline}/{environment}"), "letters, digits"),
+            (None, None, Some("/{namespace}/{pipeline}/{environment}"), "letters, digits"),
+            (None, None, Some("{namespace}/{pipeline}/{environment}/x"), "letters, digits"),
+        ];
+        for (title, body, branch, words) in table {
+            let told = of(title, body, branch).unwrap_err();
+            assert!(told.contains(words), "{told}");
+        }
+        for branch in [APART.to_string(), format!("deploy/{APART}"), format!("a/b_c.d-e/{APART}")] {
+            of(Some("{revision} {target}"), Some("{changes}"), Some(&branch)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What holds at every forge where Sluice merges: only what it pushed, and only when nothing stands in the
+//! way of exactly that.
+
+use std::time::Duration;
+
+use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry};
+
+use crate::contract::proposed;
+use crate::fixture::bench;
+use crate::forge_trouble::everywhere;
+use crate::standin::{Call, Is, Trouble};
+use crate::world::World;
+
+pub fn merging(world: &World, version: &str) -> Order {
+    world.order_with(version, |settings| settings.merge = Merge::WhenGreen)
+}
+
+/// What it waits for, and whether a check has failed.
+async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
+    for _ in 0..200 {
+        match delivery.tend(order, request).await.unwrap() {
+            Followed::Waits { why, failed, .. } => return (why, failed),
+            // A forge that still looks whether it can be merged.
+            Followed::Open { conflicts: true, .. } => {}
+            other => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it conflicts");
+}
+
+/// Looks until it is merged: forges need a moment to know whether it can be.
+pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
+    for _ in 0..200 {
+        match delivery.tend(order, request).await.unwrap() {
+            Followed::Merged { ours: true, .. } => return,
+            Followed::Waits { failed: false, .. } | Followed::Open { .. } => {}
+            other => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it is not merged: {:?}", delivery.tend(order, request).await);
+}
+
+pub async fn merges_when_green_and_not_before(world: World) {
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    // Where a forge does not say what is required, all that reports is.
+    world.protect(request.number, &["ci/build"], 0).await;
+    world.check(request.number, "ci/build", Is::Pending).await;
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why.starts_with("waits for checks: ci/build") && !failed, "{why}");
+    world.check(request.number, "ci/build", Is::Failed).await;
+    world.standin_only(|s| s.change(request.number, |pull| drop(pull.checks.remove(0))));
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why.starts_with("checks failed: ci/build") && failed, "{why}");
+    assert!(world.pulls().await[0].open);
+    world.standin_only(|s| s.change(request.number, |pull| pull.checks.clear()));
+    world.check(request.number, "ci/build", Is::Green).await;
+    is_merged(&bench.delivery, &order, &request).await;
+    assert!(world.pulls().await[0].merged);
+    // And once more, which changes nothing.
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+pub async fn waits_for_approvals_of_this_very_head(world: World) {
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.protect(request.number, &[], 1).await;
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert!(why.contains("1 approval"), "{why}");
+    world.approve(request.number).await;
+    // A newer revision is another head, and nobody has approved it.
+    let newer = merging(&world, "6.2.0");
+    let request = proposed(&bench.delivery, &newer).await;
+    let (why, _) = waits(&bench.delivery, &newer, &request).await;
+    assert!(why.contains("1 approval"), "{why}");
+    world.approve(request.number).await;
+    is_merged(&bench.delivery, &newer, &request).await;
+}
+
+pub async fn never_merges_what_sluice_did_not_push(world: World) {
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.push(&request.branch);
+    let short: String = request.head_commit.chars().take(8).collect();
+    for _ in 0..2 {
+        let (why, _) = waits(&bench.delivery, &order, &request).await;
+        assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
+    }
+    assert!(world.pulls().await[0].open);
+}
+
+pub async fn a_draft_waits_until_a_person_says_that_it_is_ready(world: World) {
+    let bench = bench();
+    let order = world.order_with("6.1.8", |s| (s.merge, s.draft) = (Merge::WhenGreen, true));
+    let request = proposed(&bench.delivery, &order).await;
+    assert!(waits(&bench.delivery, &order, &request).await.0.starts_with("it is a draft"));
+    world.mark_ready(request.number).await;
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(world: World) {
+    let bench = bench();
+    let order =
+        |version: &str| world.order_with(version, |s| (s.merge, s.delete_branch) = (Merge::WhenGreen, true));
+    let (first, second) = (order("6.1.8"), order("6.2.0"));
+    let request = proposed(&bench.delivery, &first).await;
+    is_merged(&bench.delivery, &first, &request).await;
+    assert_eq!(world.repo().branches().unwrap(), ["main"]);
+    // Deleted already, it is no failure.
+    is_merged(&bench.delivery, &first, &request).await;
+    // Merged by a person, with a push to the branch after it.
+    let request = proposed(&bench.delivery, &second).await;
+    world.merge(request.number).await;
+    let head = world.push(&request.branch);
+    let followed = bench.delivery.tend(&second, &request).await.unwrap();
+    assert!(matches!(followed, Followed::Merged { .. }), "{followed:?}");
+    assert_eq!(world.repo().head(&request.branch).unwrap(), head);
+}
+
+pub async fn what_is_not_allowed_any_more_is_not_merged(world: World) {
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    order.permit.revoke();
+    assert_eq!(bench.delivery.tend(&order, &request).await.unwrap_err().reason(), "Stopped");
+    // Followed only, it never is.
+    let open = bench.delivery.follow(&merging(&world, "6.1.8"), &request).await.unwrap();
+    assert!(matches!(open, Followed::Open { .. }), "{open:?}");
+    assert!(world.pulls().await[0].open);
+}
+
+#[tokio::test]
+async fn a_push_in_the_last_moment_is_not_merged() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        world.standin().book(|b| b.meddle = true);
+        let merged = matches!(bench.delivery.tend(&order, &request).await.unwrap(), Followed::Merged { .. });
+        // Bitbucket Cloud takes nothing that would hold it to a head.
+        assert_eq!(merged, world.kind() == ForgeKind::Bitbucket, "{:?}", world.kind());
+        if !merged {
+            let (why, _) = waits(&bench.delivery, &order, &request).await;
+            assert!(why.contains("Sluice pushed"), "{why}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
+    everywhere(async |world| {
+        for (version, trouble) in
+            [("6.1.8", Trouble::Lose), ("6.2.0", Trouble::Answer(502, vec![], "bad gateway"))]
+        {
+            let (bench, order) = (bench(), merging(&world, version));
+            let request = proposed(&bench.delivery, &order).await;
+            world.standin().trouble(Call::Merge, trouble);
+            match bench.delivery.tend(&order, &request).await {
+                Ok(Followed::Merged { ours: true, .. }) => assert_eq!(version, "6.1.8"),
+                Err(error) => {
+                    assert_eq!(
+                        (version, error.reason(), error.retry()),
+                        ("6.2.0", "Unreachable", Retry::Soon)
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+            is_merged(&bench.delivery, &order, &request).await;
+        }
+        assert_eq!(world.pulls().await.iter().filter(|p| p.merged).count(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_merge_that_the_forge_refuses_is_told_in_its_words() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        let no = r#"{"message": "frozen until Monday", "errors": [{"message": "frozen until Monday"}]}"#;
+        world.standin().trouble(Call::Merge, Trouble::Answer(405, vec![], no));
+        let (why, _) = waits(&bench.delivery, &order, &request).await;
+        assert!(why.starts_with("its forge does not merge it: ") && why.contains("frozen"), "{why}");
+        world.standin().trouble(Call::Merge, Trouble::Answer(403, vec![], no));
+        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        assert_eq!(error.reason(), "PermissionDenied", "{error}");
+        is_merged(&bench.delivery, &order, &request).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there_is_none() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order_with("6.1.8", |settings| settings.merge = Merge::Queue);
+        let mut request = proposed(&bench.delivery, &order).await;
+        let (why, _) = waits_for_queue(&bench.delivery, &order, &request).await;
+        if !matches!(world.kind(), ForgeKind::GitHub | ForgeKind::GitLab) {
+            assert!(why.ends_with("has no merge queue"), "{why}");
+            return;
+        }
+        assert_eq!(why, "it is in the merge queue");
+        request.queued = true;
+        assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await, (why, true));
+        // Put out, it is not put in again by itself.
+        world.standin().change(request.number, |pull| pull.queued = false);
+        let (why, queued) = waits_for_queue(&bench.delivery, &order, &request).await;
+        assert!(why.contains("has put it out") && queued, "{why}");
+        assert!(!world.standin().pulls()[0].queued);
+        // Another head may be put in, if it is the one that was pushed.
+        let newer = world.order_with("6.2.0", |settings| settings.merge = Merge::Queue);
+        let request = proposed(&bench.delivery, &newer).await;
+        assert!(!request.queued);
+        world.standin().book(|b| b.meddle = true);
+        let (why, queued) = waits_for_queue(&bench.delivery, &newer, &request).await;
+        assert!(!queued && !world.standin().pulls()[0].queued, "{why}");
+    })
+    .await;
+}
+
+async fn waits_for_queue(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
+    match delivery.tend(order, request).await.unwrap() {
+        Followed::Waits { why, queued, .. } => (why, queued),
+        other => panic!("{other:?}"),
+    }
+}

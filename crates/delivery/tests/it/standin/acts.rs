@@ -1,0 +1,217 @@
+//! What a call does to what a forge keeps, the same at all of them.
+
+use serde_json::{Value, json};
+use sluice_delivery::ForgeKind;
+
+use super::{Answer, Ask, Book, Call, Extra, Of, Pull, Served, Wanted, Why, author, joe, number_of};
+
+impl Pull {
+    fn add(&mut self, what: Extra, names: &[String], replaces: bool) {
+        let list = match what {
+            Extra::Label => &mut self.labels,
+            Extra::Reviewer => &mut self.reviewers,
+            Extra::Assignee => &mut self.assignees,
+        };
+        if replaces {
+            list.clear();
+        }
+        for name in names {
+            if !list.contains(name) {
+                list.push(name.clone());
+            }
+        }
+    }
+}
+
+impl Served {
+    pub(super) fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
+        let (shape, call) = (&self.shape, ask.call());
+        let mut book = self.book.lock().unwrap();
+        for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {
+            let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
+            pull.version += u64::from(sha != pull.sha);
+            pull.sha = sha;
+        }
+        let value = match ask {
+            Ask::Repository => json!({"name": "fleet", "default_merge_style": "merge"}),
+            Ask::Tell { what, of } => {
+                let pull = match of {
+                    Of::Number(number) => pull(&mut book, number)?,
+                    Of::Head(sha) => book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Why::NoCommit)?,
+                    Of::Base => book.pulls.last_mut().ok_or(Why::NoPull)?,
+                };
+                shape.tell(what, pull).ok_or(Why::NoPull)?
+            }
+            Ask::Merge { number, head, version, queue } => {
+                let meddle = std::mem::take(&mut book.meddle);
+                let pull = pull(&mut book, number)?;
+                if meddle {
+                    pull.sha =
+                        self.repo.commit(&pull.head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
+                    pull.version += 1;
+                }
+                self.merge(pull, head, version, queue)?
+            }
+            Ask::List(wanted) => self.list(&book, &wanted),
+            Ask::Between { base, head } => {
+                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
+                shape.pull(found.ok_or(Why::NoPull)?, false)
+            }
+            Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
+            Ask::Open { title, body, head, base, draft } => {
+                let answer = self.open(&mut book, title, body, head, base)?;
+                let Some(pull) = book.pulls.last_mut().filter(|_| answer.0 < 300) else { return Ok(answer) };
+                pull.draft = draft;
+                return Ok((answer.0, shape.pull(pull, false)));
+            }
+            Ask::Add { number, what, names, replaces } => {
+                let mut names = self.known(what, names)?;
+                if what == Extra::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
+                    let label = |id: &String| book.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
+                    names = names.iter().map(|id| label(id).unwrap()).collect();
+                }
+                let pull = pull(&mut book, number)?;
+                pull.add(what, &names, replaces);
+                shape.added(pull, what, &names)
+            }
+            Ask::User(name) => match number_of(&name) {
+                Some(id) => json!([{"id": id, "username": name}]),
+                None => json!([]),
+            },
+            Ask::Labels { from, size } => {
+                let labels = book.labels.iter().zip(1..).skip(from).take(size);
+                labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
+            }
+            Ask::NewLabel(name) => {
+                book.labels.push(name.clone());
+                json!({"id": book.labels.len(), "name": name})
+            }
+            Ask::Update { number, change } => {
+                let pull = pull(&mut book, number)?;
+                if change.version.is_some_and(|version| version != pull.version) {
+                    return Err(Why::OutOfDate);
+                }
+                if !pull.open && !shape.changes_what_is_closed() {
+                    return Err(Why::NotOpen);
+                }
+                if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
+                    return Err(Why::Bad("the description is too long"));
+                }
+                if let Some(reviewers) = &change.reviewers {
+                    self.known(Extra::Reviewer, reviewers.clone())?;
+                }
+                pull.title = change.title.unwrap_or(pull.title.clone());
+                pull.body = change.body.unwrap_or(pull.body.clone());
+                pull.base = change.base.unwrap_or(pull.base.clone());
+                pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
+                pull.version += 1;
+                shape.pull(pull, false)
+            }
+            Ask::Close { number, version } => {
+                let pull = pull(&mut book, number)?;
+                if version.is_some_and(|version| version != pull.version) {
+                    return Err(Why::OutOfDate);
+                }
+                if !pull.open && !shape.changes_what_is_closed() {
+                    return Err(Why::NotOpen);
+                }
+                (pull.open, pull.version) = (false, pull.version + 1);
+                shape.pull(pull, false)
+            }
+            Ask::Comment { number, text } => {
+                pull(&mut book, number)?.comments.push(text);
+                json!({"id": 1})
+            }
+            Ask::Commit(id) => {
+                let heads = book.pulls.iter().flat_map(|p| self.repo.log(&p.head).unwrap_or_default());
+                let mut all = self.repo.log("main").unwrap_or_default().into_iter().chain(heads);
+                let found = all.find(|c| id.len() >= 7 && c.sha.starts_with(&id));
+                shape.commit(&found.ok_or(Why::NoCommit)?)
+            }
+        };
+        Ok((shape.status(call), value))
+    }
+
+    fn merge(
+        &self,
+        pull: &mut Pull,
+        head: Option<String>,
+        version: Option<u64>,
+        queue: bool,
+    ) -> Result<Value, Why<'static>> {
+        if !pull.open {
+            return Err(Why::NotOpen);
+        }
+        if head.is_some_and(|head| head != pull.sha) {
+            return Err(Why::HeadMoved);
+        }
+        if version.is_some_and(|version| version != pull.version) {
+            return Err(Why::OutOfDate);
+        }
+        if let Some(words) = pull.obstacle() {
+            return Err(Why::NotMergeable(words));
+        }
+        if queue {
+            pull.queued = true;
+            return Ok(self.shape.tell("queued", pull).unwrap());
+        }
+        let commit = self.repo.merge(&pull.head, "main").unwrap();
+        (pull.open, pull.merged) = (false, Some(commit));
+        pull.version += 1;
+        Ok(self.shape.pull(pull, false))
+    }
+
+    /// Those of the names that stand for somebody who may.
+    fn known(&self, what: Extra, names: Vec<String>) -> Result<Vec<String>, Why<'static>> {
+        let mut known = Vec::new();
+        for name in names {
+            let author = name == author(self.kind);
+            let may = name == "jane" || name == joe(self.kind) || (author && self.kind == ForgeKind::GitLab);
+            if what == Extra::Label || may {
+                known.push(name);
+            } else if let Some(why) = self.shape.stranger(what, author) {
+                return Err(why);
+            }
+        }
+        Ok(known)
+    }
+
+    fn list(&self, book: &Book, wanted: &Wanted) -> Value {
+        let fits = |p: &&Pull| {
+            wanted.head.as_ref().is_none_or(|head| *head == p.head)
+                && (p.open || !wanted.open)
+                && !(p.fork && wanted.own)
+        };
+        let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
+        let page = all.iter().skip(wanted.from).take(wanted.size);
+        let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
+        self.shape.list(page.map(|p| self.shape.pull(p, true)).collect(), wanted.from, next)
+    }
+
+    fn open(
+        &self,
+        book: &mut Book,
+        title: String,
+        body: String,
+        head: String,
+        base: String,
+    ) -> Result<Answer, Why<'static>> {
+        let shape = &self.shape;
+        let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
+        if let Some(there) = book.pulls.iter().find(same).filter(|_| shape.refuses_a_second()) {
+            return Ok(shape.refuse(Why::Exists(there)));
+        }
+        if body.chars().count() > shape.longest() || title.chars().count() > 255 {
+            return Err(Why::Bad("the title or the description is too long"));
+        }
+        let sha = self.repo.head(&head).map_err(|_| Why::NoBranch)?;
+        let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
+        book.pulls.push(pull.clone());
+        Ok((shape.status(Call::Open), shape.pull(&pull, false)))
+    }
+}
+
+fn pull(book: &mut Book, number: u64) -> Result<&mut Pull, Why<'static>> {
+    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Why::NoPull)?;
+    book.pulls.get_mut(index).ok_or(Why::NoPull)
+}
