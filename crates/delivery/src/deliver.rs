@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::address::Address;
 use crate::credentials::App;
@@ -101,7 +101,7 @@ impl Delivery {
 
     /// Delivers, or finds that it was delivered. Running it again is harmless.
     pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
-        let inner = &*self.0;
+        let (inner, came) = (&*self.0, Instant::now());
         match &order.strategy {
             Strategy::PullRequest { forge, url, base } => {
                 let _turn = inner.turn(url, &order.branch()).await;
@@ -112,7 +112,7 @@ impl Delivery {
             Strategy::Commit { url, branch } => {
                 let _turn = inner.turn(url, branch).await;
                 let with = inner.lent(order).await?;
-                inner.kept(order, commit_strategy::deliver(inner, &with, url, branch).await)
+                inner.kept(order, commit_strategy::deliver(inner, &with, url, branch, came).await)
             }
             Strategy::Notification(about) => notification::deliver(inner, order, about).await,
             Strategy::Webhook { url, about } => webhook::deliver(inner, order, url, about).await,
@@ -126,8 +126,18 @@ impl Delivery {
     }
 
     async fn look(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
-        let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-        let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
+        let Some((forge, base)) = self.0.forge_of(order)? else { return Ok(Followed::Elsewhere) };
+        let found = match forge.get(request.number).await? {
+            Some(found) => found,
+            // That it is gone ends a promotion: a forge that is not of one mind is not believed.
+            None => {
+                let all = forge.find(&order.branch(), base, order.created).await?;
+                let Some(found) = all.into_iter().find(|f| f.request.number == request.number) else {
+                    return Ok(Followed::Gone);
+                };
+                found
+            }
+        };
         // The pipeline may name another repository by now, where the number is somebody else's.
         if found.request.url != request.url || found.request.branch != order.branch() {
             return Ok(Followed::Elsewhere);
@@ -152,7 +162,7 @@ impl Delivery {
     ) -> Result<Followed, DeliveryError> {
         let found = self.follow(order, request).await?;
         let with = self.0.lent(order).await?;
-        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(&with)?) {
+        if let (Followed::Open { .. }, Some((forge, _))) = (&found, self.0.forge_of(&with)?) {
             order.permit.check()?;
             change_request::close(&forge, request.number, &body::comment(comment)).await?;
             return Ok(Followed::Closed);
@@ -200,9 +210,12 @@ impl Inner {
         Ok(Some((app, Address::parse(url, self.git.allow_file)?)))
     }
 
-    fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
+    /// The forge that an order's change request is at, and the branch that it goes to.
+    fn forge_of<'a>(&self, order: &'a Order) -> Result<Option<(AnyForge, &'a str)>, DeliveryError> {
         match &order.strategy {
-            Strategy::PullRequest { forge, url, .. } => self.forge(order, *forge, url).map(Some),
+            Strategy::PullRequest { forge, url, base } => {
+                self.forge(order, *forge, url).map(|forge| Some((forge, base.as_str())))
+            }
             _ => Ok(None),
         }
     }
