@@ -13,6 +13,7 @@ pub struct Controller {
     hub: PathBuf,
     namespace: String,
     extra: Vec<String>,
+    variables: Vec<(String, PathBuf)>,
     scratch: Scratch,
     running: Option<Leash>,
 }
@@ -20,10 +21,24 @@ pub struct Controller {
 impl Controller {
     /// Starts one. Forges are polled every half second, unless the test says otherwise: it need not wait.
     pub fn start(hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
+        Controller::start_at(hub.kubeconfig_path(), namespace, extra, &[])
+    }
+
+    /// Starts one with a kubeconfig and variables of its own in its environment.
+    pub fn start_at(
+        hub: PathBuf,
+        namespace: &str,
+        extra: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Result<Controller> {
         let mut controller = Controller {
-            hub: hub.kubeconfig_path(),
+            hub,
             namespace: namespace.into(),
             extra: extra.iter().map(|s| s.to_string()).collect(),
+            variables: variables
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_path_buf()))
+                .collect(),
             scratch: Scratch::new("controller")?,
             running: None,
         };
@@ -51,7 +66,7 @@ impl Controller {
         }
         command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
         // What one that is killed cannot remove goes with the test.
-        command.args(&self.extra).env("TMPDIR", self.scratch.path());
+        command.args(&self.extra).env("TMPDIR", self.scratch.path()).envs(self.variables.iter().cloned());
         match fault {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
             None => command.env_remove("SLUICE_FAULT_POINT"),
