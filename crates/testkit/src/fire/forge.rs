@@ -107,7 +107,7 @@ impl Forge {
         let Ok(open) = lock(&self.book).page(name).map(Page::review) else { return 0 };
         // Between looking and merging the book is open to all.
         let merge = |request: &&Request| {
-            let squash = request.number % 3 == 0;
+            let squash = request.number.is_multiple_of(3);
             lock(&self.book).merge(name, request.number, Some(&request.sha), squash).is_ok()
         };
         open.iter().filter(merge).count()
