@@ -15,6 +15,10 @@ TEST_THREADS ?= 2
 BUILD_DEADLINE ?= 3600
 TEST_DEADLINE ?= 3600
 BENCH_DEADLINE ?= 3600
+FIRE_DEADLINE ?= 3600
+# What the fire draws from, and how often everything happens.
+SEED ?= 1
+ROUNDS ?= 3
 
 .PHONY: help
 help: ## Say what there is to make
@@ -42,6 +46,17 @@ test: ## Run every test, on real servers
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test --workspace --no-run
 	@.ci/within $(TEST_DEADLINE) 'the tests' cargo test --workspace -- --test-threads=$(TEST_THREADS)
+
+.PHONY: fire
+fire: ## Try what is promised under fire, at large (SEED=1 ROUNDS=3)
+	@.ci/need rust git cc servers
+	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
+	@.ci/within $(BUILD_DEADLINE) 'compiling the tests' cargo test -p sluice-delivery -p sluice --no-run
+	@SLUICE_FIRE_SEED=$(SEED) SLUICE_FIRE_ROUNDS=$(ROUNDS) .ci/within $(FIRE_DEADLINE) 'the fire' \
+	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 fire:: queue::
+	@SLUICE_FIRE_SEED=$(SEED) SLUICE_FIRE_ROUNDS=$(ROUNDS) .ci/within $(FIRE_DEADLINE) 'the fire' \
+	  cargo test -p sluice --test fire -- --nocapture
 
 .PHONY: lint
 lint: ## Check format, lints, generated files and the rules of the house

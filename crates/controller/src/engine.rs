@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use kube::Client;
 use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
-use sluice_delivery::{Delivery, Permit};
+use sluice_delivery::{Delivery, Permit, clock};
 use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
@@ -207,7 +206,7 @@ impl Engine {
                 self.metrics.turns.inc();
                 // A turn finds out anew when the next one is due.
                 self.no_wake(&key);
-                self.turn(&key, Timestamp::now());
+                self.turn(&key, clock::now());
             }
         }
         self.metrics.ticked(self.due.len());

@@ -35,7 +35,7 @@ impl Engine {
     /// Takes in, observes, decides, acts and records for one pipeline.
     pub(crate) fn turn(&mut self, key: &PipelineKey, now: Timestamp) {
         self.hand_over(key, now);
-        let Some(promotions) = self.take_up(key) else { return };
+        let Some(promotions) = self.take_up(key, now) else { return };
         let Some((world, unheard)) = self.observe(key) else { return };
         let learned = Learned { world, unheard, promotions };
         let Some(decision) = self.decide(key, &learned, now) else { return };
@@ -45,14 +45,19 @@ impl Engine {
     }
 
     /// INTAKE: what was started for the pipeline. `None` when it is gone.
-    fn take_up(&mut self, key: &PipelineKey) -> Option<Vec<Promotion>> {
+    fn take_up(&mut self, key: &PipelineKey, now: Timestamp) -> Option<Vec<Promotion>> {
         let entry = self.pipelines.get_mut(key)?;
         if let Some(since) = entry.touched.take() {
             self.metrics.waited(since.elapsed());
         }
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let own = records.filter(|r| r.belongs_to(&entry.object));
-        Some(own.filter_map(|r| translate::promotion(&entry.object, &r.object)).collect())
+        let mut own: Vec<_> = own.filter_map(|r| translate::promotion(&entry.object, &r.object)).collect();
+        for promotion in &mut own {
+            let due = |recorded| self.polling.next_try(&promotion.name, recorded, (now, Instant::now()));
+            promotion.next_attempt = promotion.next_attempt.map(due);
+        }
+        Some(own)
     }
 
     /// OBSERVE: what the targets show, and which of them have not been heard of. `None` while it is

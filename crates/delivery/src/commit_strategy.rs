@@ -1,11 +1,13 @@
 //! Delivery by commit: straight on top of a branch, never by force. Found again by its trailer.
 
+use std::time::Instant;
+
 use crate::body;
 use crate::deliver::Inner;
 use crate::edit::edit;
 use crate::error::DeliveryError;
 use crate::fault;
-use crate::git::{Access, Cache, GitError, Lease, Pushed};
+use crate::git::{Access, Cache, Commit, GitError, Lease, Pushed};
 use crate::order::{Delivered, Order};
 
 /// How often it starts over because others were faster.
@@ -16,12 +18,13 @@ pub(crate) async fn deliver(
     order: &Order,
     url: &str,
     branch: &str,
+    came: Instant,
 ) -> Result<Delivered, DeliveryError> {
     let (access, repository) = inner.repository(order, url)?;
     let mut cache = repository.lock().await;
-    let mut result = commit(inner, order, &access, &mut cache, branch).await;
+    let mut result = commit(inner, order, &access, &mut cache, branch, came).await;
     if inner.heals(&mut cache, &result) {
-        result = commit(inner, order, &access, &mut cache, branch).await;
+        result = commit(inner, order, &access, &mut cache, branch, came).await;
     }
     if result.is_ok() {
         cache.trust();
@@ -35,11 +38,14 @@ async fn commit(
     access: &Access,
     cache: &mut Cache,
     branch: &str,
+    came: Instant,
 ) -> Result<Delivered, DeliveryError> {
     let repository = access.address.text.clone();
     let mut search = order.retried && !order.reopen;
+    let mut since = if order.retried { came } else { cache.recent(came) };
     for _ in 0..TRIES {
-        let base = cache.fetch(&inner.git, access, &inner.counters, branch, None).await?.base;
+        let fetched = cache.tip(&inner.git, access, &inner.counters, branch, since).await?;
+        let base = fetched.base;
         if search {
             let earlier = if base.carries(&order.promotion) {
                 Some(base.id.clone())
@@ -52,7 +58,13 @@ async fn commit(
             }
             search = false;
         }
-        let edit = edit(inner, order, access, cache, (branch, &base.id)).await?;
+        let edit = edit(inner, order, access, cache, (branch, &base.id)).await;
+        if fetched.asked < came && !edit.as_ref().is_ok_and(|edit| !edit.files.is_empty()) {
+            // That there is nothing to do is said of the branch as it is now only.
+            since = came;
+            continue;
+        }
+        let edit = edit?;
         if edit.files.is_empty() && base.carries(&order.promotion) {
             // A push of ours got there after all, while we were at it.
             return Ok(Delivered::Committed { commit: base.id });
@@ -62,13 +74,24 @@ async fn commit(
         }
         let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
         let commit = cache.commit(&inner.git, access, &base.id, &edit.files, &text).await?;
+        let made = Commit {
+            id: commit.clone(),
+            parents: vec![base.id],
+            message: text.message,
+            signed: access.signs(),
+        };
         order.permit.check()?;
         fault::point("before-push");
+        let asked = cache.begin_push(branch);
         let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, Lease::Nothing).await?;
         fault::point("after-push");
         if pushed != Pushed::Moved {
+            asked.into_iter().for_each(|asked| cache.pushed(branch, made.clone(), asked));
             return Ok(Delivered::Committed { commit });
         }
+        // Whoever was faster may have brought this very promotion, and something newer after it.
+        cache.lost_race();
+        (since, search) = (Instant::now(), !order.reopen);
     }
     Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::address::Address;
 use crate::credentials::App;
@@ -104,7 +104,7 @@ impl Delivery {
 
     /// Delivers, or finds that it was delivered. Running it again is harmless.
     pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
-        let inner = &*self.0;
+        let (inner, came) = (&*self.0, Instant::now());
         match &order.strategy {
             Strategy::PullRequest { forge, url, base, settings } => {
                 let _turn = inner.turn(url, &order.branch()).await;
@@ -116,7 +116,7 @@ impl Delivery {
             Strategy::Commit { url, branch } => {
                 let _turn = inner.turn(url, branch).await;
                 let with = inner.lent(order).await?;
-                inner.kept(order, commit_strategy::deliver(inner, &with, url, branch).await)
+                inner.kept(order, commit_strategy::deliver(inner, &with, url, branch, came).await)
             }
             Strategy::Notification(about) => notification::deliver(inner, order, about).await,
             Strategy::Webhook { url, about } => webhook::deliver(inner, order, url, about).await,
@@ -145,7 +145,7 @@ impl Delivery {
     ) -> Result<Followed, DeliveryError> {
         let found = self.follow(order, request).await?;
         let with = self.0.lent(order).await?;
-        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(&with)?) {
+        if let (Followed::Open { .. }, Some((forge, _))) = (&found, self.0.forge_of(&with)?) {
             order.permit.check()?;
             change_request::close(&forge, request.number, &body::comment(comment)).await?;
             return Ok(Followed::Closed);
@@ -193,10 +193,15 @@ impl Inner {
         Ok(Some((app, Address::parse(url, self.git.allow_file)?)))
     }
 
-    /// The repository at its forge, where the strategy has one.
-    pub(crate) fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {
+    /// The forge that an order's change request is at, and the branch that it goes to.
+    pub(crate) fn forge_of<'a>(
+        &self,
+        order: &'a Order,
+    ) -> Result<Option<(AnyForge, &'a str)>, DeliveryError> {
         match &order.strategy {
-            Strategy::PullRequest { forge, url, .. } => self.forge(order, *forge, url).map(Some),
+            Strategy::PullRequest { forge, url, base, .. } => {
+                self.forge(order, *forge, url).map(|forge| Some((forge, base.as_str())))
+            }
             _ => Ok(None),
         }
     }

@@ -5,6 +5,7 @@
 mod address;
 mod body;
 mod change_request;
+pub mod clock;
 mod commit_strategy;
 mod credentials;
 mod deliver;

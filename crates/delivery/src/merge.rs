@@ -14,8 +14,8 @@ pub(crate) async fn follow(
     order: &Order,
     request: &ChangeRequest,
 ) -> Result<Followed, DeliveryError> {
-    let Some(forge) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-    Ok(look(&forge, order, request).await?.0)
+    let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
+    Ok(look(&forge, order, base, request).await?.0)
 }
 
 /// The same, and what is to be done about it: it is merged once it may be, and then its branch goes.
@@ -25,12 +25,12 @@ pub(crate) async fn tend(
     request: &ChangeRequest,
 ) -> Result<Followed, DeliveryError> {
     let Strategy::PullRequest { settings, url, .. } = &order.strategy else { return Ok(Followed::Elsewhere) };
-    let Some(forge) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-    let (mut followed, found) = look(&forge, order, request).await?;
+    let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
+    let (mut followed, found) = look(&forge, order, base, request).await?;
     if let (Followed::Open { conflicts: false, .. }, Some(found)) = (&followed, found)
         && settings.merge != Merge::Never
     {
-        followed = merge(&forge, order, settings, request, &found).await?;
+        followed = merge(&forge, order, (settings, base), request, &found).await?;
     }
     if let Followed::Merged { ours: true, .. } = &followed
         && settings.delete_branch
@@ -44,9 +44,18 @@ pub(crate) async fn tend(
 async fn look(
     forge: &AnyForge,
     order: &Order,
+    base: &str,
     request: &ChangeRequest,
 ) -> Result<(Followed, Option<Found>), ForgeError> {
-    let Some(found) = forge.get(request.number).await? else { return Ok((Followed::Gone, None)) };
+    let found = match forge.get(request.number).await? {
+        Some(found) => Some(found),
+        // That it is gone ends a promotion: a forge that is not of one mind is not believed.
+        None => {
+            let all = forge.find(&order.branch(), base, order.created).await?;
+            all.into_iter().find(|f| f.request.number == request.number)
+        }
+    };
+    let Some(found) = found else { return Ok((Followed::Gone, None)) };
     // The pipeline may name another repository by now, where the number is somebody else's.
     if found.request.url != request.url || found.request.branch != order.branch() {
         return Ok((Followed::Elsewhere, None));
@@ -67,7 +76,7 @@ async fn look(
 async fn merge(
     forge: &AnyForge,
     order: &Order,
-    settings: &Settings,
+    (settings, base): (&Settings, &str),
     request: &ChangeRequest,
     found: &Found,
 ) -> Result<Followed, DeliveryError> {
@@ -96,7 +105,7 @@ async fn merge(
         Err(error) => return Err(error.into()),
     };
     // Whatever it said: what counts is what it shows.
-    match (look(forge, order, request).await?.0, refused) {
+    match (look(forge, order, base, request).await?.0, refused) {
         (Followed::Open { .. }, None) if settings.merge == Merge::Queue => {
             waits("it is in the merge queue", true)
         }

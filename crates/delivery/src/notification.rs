@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::Serialize;
 
+use crate::clock;
 use crate::deliver::Inner;
 use crate::error::{DeliveryError, Retry};
 use crate::fault;
@@ -147,7 +148,7 @@ pub(crate) async fn deliver(inner: &Inner, order: &Order, about: &About) -> Resu
     let bad = |says: String| NotificationError::BadAddress { says };
     let url = reqwest::Url::parse(address).map_err(|e| bad(e.to_string()))?;
     let to = url.host_str().unwrap_or_default().to_string();
-    let body = bytes(order, about, Timestamp::now()).map_err(|e| bad(e.to_string()))?;
+    let body = bytes(order, about, clock::now()).map_err(|e| bad(e.to_string()))?;
     let client = inner.outward.client(None, false).map_err(bad)?;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     order.permit.check()?;

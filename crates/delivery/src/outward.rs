@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, Url};
 
+use crate::clock;
 use crate::forge::{retry_after, tls};
 use crate::git::hex_hash;
 use crate::webhook::{PublicOnly, leads_inside};
@@ -132,7 +133,7 @@ async fn listen(mut response: Response) -> String {
 
 /// When to call again, as the answer says: not at once, and not in a day.
 fn later(headers: &HeaderMap) -> Option<Timestamp> {
-    let now = Timestamp::now();
+    let now = clock::now();
     let after = |duration| now.saturating_add(duration).unwrap_or(now);
     let until = retry_after(headers, now)?;
     Some(until.clamp(after(SignedDuration::from_secs(1)), after(SignedDuration::from_hours(2))))

@@ -18,6 +18,8 @@ pub struct Shared {
     pub prod: Cluster,
     /// Git over authenticated HTTP.
     pub git: GitServer,
+    /// What the clusters stand on.
+    pub plane: ControlPlane,
 }
 
 /// What starting something once came to; kept as text, since every test must be told.
@@ -74,6 +76,18 @@ async fn apart<T: Send + 'static>(start: impl Future<Output = Result<T>> + Send 
     receive.await.context("the thread that starts the shared servers died")?
 }
 
+impl Shared {
+    /// Servers of one's own, for a process whose tests stop and restart them.
+    ///
+    /// # Errors
+    /// When they cannot be started.
+    pub async fn start() -> Result<Shared> {
+        let shared = start().await?;
+        shared.hub.install_sluice_crds().await?;
+        Ok(shared)
+    }
+}
+
 async fn start() -> Result<Shared> {
     let plane = ControlPlane::start().await?;
     let cluster = async |name: &str| {
@@ -83,7 +97,7 @@ async fn start() -> Result<Shared> {
     };
     let (hub, dev, staging, prod) =
         tokio::try_join!(cluster("hub"), cluster("dev"), cluster("staging"), cluster("prod"))?;
-    Ok(Shared { hub, dev, staging, prod, git: GitServer::start()? })
+    Ok(Shared { hub, dev, staging, prod, git: GitServer::start()?, plane })
 }
 
 /// How long a test waits for something that takes a moment on a busy machine.

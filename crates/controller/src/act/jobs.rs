@@ -11,7 +11,9 @@ use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Intent};
-use sluice_delivery::{ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
+use sluice_delivery::{
+    ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, clock, fault,
+};
 
 use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
@@ -228,7 +230,7 @@ impl Engine {
         let event = self
             .pipelines
             .get(key)
-            .and_then(|entry| notification::event(&entry.object, &job.object, &job.order, Timestamp::now()));
+            .and_then(|entry| notification::event(&entry.object, &job.object, &job.order, clock::now()));
         let (client, metrics) = (self.hub.clone(), self.metrics.clone());
         self.spawn(
             key,
@@ -379,7 +381,7 @@ impl Engine {
         if self.shards.permit(&key).is_none() {
             return;
         }
-        let now = Timestamp::now();
+        let now = clock::now();
         let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
         let open = status.change_request.clone();
@@ -417,6 +419,10 @@ impl Engine {
             fault::point("before-outcome");
             if !matches!(change, Change::Proposed(_) | Change::Waiting { .. } | Change::Trouble { .. }) {
                 self.polling.forget(&done.promotion);
+            }
+            if let Change::Failed { again: Some(again), .. } = &change {
+                let pause = Duration::try_from(again.duration_since(now)).unwrap_or_default();
+                self.polling.tries_again(&done.promotion, Instant::now() + pause);
             }
             self.change(&key, &done.promotion, &change, now);
         }

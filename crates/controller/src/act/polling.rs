@@ -1,8 +1,10 @@
 //! When to ask a forge again how a change request is: often while it is new, ever more seldom as it
-//! ages. Counted in ticks of this process' own clock, so that setting the wall clock does nothing.
+//! ages; and when to try again what has failed. Counted in ticks of this process' own clock, so that setting the wall clock does nothing.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
 
 /// When each change request is looked at next.
 #[derive(Debug)]
@@ -10,6 +12,7 @@ pub struct Polling {
     base: Duration,
     next: HashMap<String, Poll>,
     withdrawals: HashMap<String, (Instant, Duration)>,
+    tries: HashMap<String, Instant>,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Polling {
     /// Looks at a new change request after `base`, and again after that.
     pub fn every(base: Duration) -> Self {
-        Self { base, next: HashMap::new(), withdrawals: HashMap::new() }
+        Self { base, next: HashMap::new(), withdrawals: HashMap::new(), tries: HashMap::new() }
     }
 
     /// When the change request of a promotion is to be looked at.
@@ -93,10 +96,23 @@ impl Polling {
         self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= WITHDRAW_SELDOM)
     }
 
+    /// Takes note of when a delivery that has failed is tried again.
+    pub fn tries_again(&mut self, promotion: &str, due: Instant) {
+        self.tries.insert(promotion.into(), due);
+    }
+
+    /// When a promotion is tried again, by the wall clock as it is now: its record says so by the wall
+    /// clock as it was when it failed, and that may have been set since.
+    pub fn next_try(&self, promotion: &str, recorded: Timestamp, now: (Timestamp, Instant)) -> Timestamp {
+        let pause = self.tries.get(promotion).map(|due| due.saturating_duration_since(now.1));
+        pause.and_then(|pause| now.0.checked_add(pause).ok()).unwrap_or(recorded)
+    }
+
     /// Forgets a promotion whose change request is of no interest any more.
     pub fn forget(&mut self, promotion: &str) {
         self.next.remove(promotion);
         self.withdrawals.remove(promotion);
+        self.tries.remove(promotion);
     }
 }
 
@@ -142,6 +158,21 @@ mod tests {
         assert_eq!(made, 4);
         polling.forget("a");
         assert_eq!(polling.due("a", now), now + Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_by_an_hour_delays_no_try() {
+        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (recorded, set_back) = (at("2026-01-02T04:00:10Z"), at("2026-01-02T03:00:00Z"));
+        // Another process has seen it fail: there is nothing but the record.
+        assert_eq!(polling.next_try("a", recorded, (set_back, start)), recorded);
+        polling.tries_again("a", start + Duration::from_secs(10));
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(polling.next_try("a", recorded, (set_back, after(4))), at("2026-01-02T03:00:06Z"));
+        assert_eq!(polling.next_try("a", recorded, (set_back, after(20))), set_back);
+        polling.forget("a");
+        assert_eq!(polling.next_try("a", recorded, (set_back, after(4))), recorded);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::clock;
 use crate::stats::Purse;
 
 /// So many calls with one credential are on their way at once. GitHub takes a hundred, all others more
@@ -103,7 +104,7 @@ impl Moment {
     }
 
     fn now() -> Self {
-        Moment { at: Instant::now(), told: Timestamp::now() }
+        Moment { at: Instant::now(), told: clock::now() }
     }
 
     fn is_after(self, now: Instant) -> bool {
@@ -166,7 +167,7 @@ impl Budget {
         self.open(purpose)?;
         let _counted = Counted::one(&self.waiting);
         // Never closed.
-        let turn = self.gate.acquire().await.map_err(|_| Timestamp::now())?;
+        let turn = self.gate.acquire().await.map_err(|_| clock::now())?;
         while let Some(until) = self.known().closed(purpose, Instant::now()) {
             self.open(purpose)?;
             tokio::time::sleep_until(until.at.into()).await;

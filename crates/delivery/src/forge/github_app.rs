@@ -20,6 +20,7 @@ use serde_json::json;
 use super::http::{ForgeHttp, Scheme, Shared};
 use super::{ForgeError, github, text};
 use crate::address::Address;
+use crate::clock;
 use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
 use crate::order::ForgeKind;
@@ -93,7 +94,7 @@ async fn ask(
     let forge = address.host.clone();
     let bad = |says: String| ForgeError::AppKey { forge: forge.clone(), says };
     let question = Credentials {
-        token: Some(question(app, Timestamp::now()).map_err(bad)?),
+        token: Some(question(app, clock::now()).map_err(bad)?),
         app: Some(App { installation: None, ..app.clone() }),
         ca_file: credentials.ca_file.clone(),
         ..Credentials::default()
@@ -122,7 +123,7 @@ async fn ask(
     let token = text(&answer["token"]).filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| http.unreadable("a token"))?;
     let ends: Option<Timestamp> = answer["expires_at"].as_str().and_then(|at| at.parse().ok());
-    let life = ends.and_then(|ends| Duration::try_from(ends.duration_since(Timestamp::now())).ok());
+    let life = ends.and_then(|ends| Duration::try_from(ends.duration_since(clock::now())).ok());
     let until = asked + life.unwrap_or(LIFETIME).min(LIFETIME).saturating_sub(MARGIN);
     Ok(Token { text: token, installation, until })
 }

@@ -14,6 +14,7 @@ use super::budget::{Budget, Budgets, Purpose, Told};
 use super::github_app::Lent;
 use super::{ForgeError, Found, tls};
 use crate::address::Address;
+use crate::clock;
 use crate::credentials::{App, Credentials, basic};
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
@@ -195,6 +196,8 @@ impl ForgeHttp {
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
         let reply = self.send(Method::GET, url, None, None, Purpose::Step).await?;
         match reply.status {
+            // Half of an answer, or somebody's page: what it does not say is not what is not there.
+            200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
             200..300 => Ok(Some(reply.json)),
             404 | 410 | 422 => Ok(None),
             _ => Err(self.refusal(&reply)),
@@ -342,11 +345,15 @@ impl ForgeHttp {
         let number = |name: &str| reply.headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
         let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
         let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
+        let now = clock::now();
+        // A time by the forge's clock, which need not be ours.
+        let there = date(&reply.headers).unwrap_or(now);
+        let ours = |at: Timestamp| now.checked_add(at.duration_since(there)).ok();
         let mut told = Told {
             left: count("ratelimit-remaining"),
             limit: count("ratelimit-limit"),
-            reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()),
-            after: retry_after(&reply.headers, Timestamp::now()),
+            reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()).and_then(ours),
+            after: retry_after(&reply.headers, now),
             refused: false,
         };
         let words = || self.says(&reply.json).to_ascii_lowercase().contains("rate limit");
@@ -458,6 +465,12 @@ fn label(method: &Method) -> &'static str {
         Method::DELETE => "DELETE",
         _ => "other",
     }
+}
+
+/// When the answer was given, by the clock of who gave it.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get("date")?.to_str().ok()?;
+    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
 }
 
 /// `Retry-After`, in seconds or as a date.

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStdout;
@@ -17,6 +18,11 @@ use crate::stats::Counters;
 /// After so many fetches, with a pack and a shallow boundary each, a new cache is cheaper.
 const PACKS_KEPT: usize = 200;
 
+/// How old what is known of a branch may be.
+const RECENT: Duration = Duration::from_secs(1);
+/// After somebody else has pushed, a branch is asked for each time, for so long.
+const PEACE: Duration = Duration::from_secs(60);
+
 /// One repository: whoever holds its cache writes to it, the others wait in the order they came.
 #[derive(Debug)]
 pub(crate) struct Repository {
@@ -25,8 +31,9 @@ pub(crate) struct Repository {
 
 impl Repository {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        let scanned = HashMap::new();
-        Repository { cache: Mutex::new(Cache { dir, trusted: false, fresh: false, scanned, history: None }) }
+        let (scanned, history, known, raced) = Default::default();
+        let (trusted, fresh) = (false, false);
+        Repository { cache: Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced }) }
     }
 
     pub(crate) async fn lock(&self) -> MutexGuard<'_, Cache> {
@@ -45,6 +52,18 @@ pub(crate) struct Cache {
     pub(super) scanned: HashMap<u128, bool>,
     /// Of the branch where an earlier try was last looked for.
     pub(super) history: Option<History>,
+    /// The branch that was last asked for, and what was pushed to it since.
+    known: Option<Known>,
+    /// When somebody else was last seen to push to a branch that was thought to be known.
+    raced: Option<Instant>,
+}
+
+/// What is known of a branch without asking again.
+#[derive(Debug)]
+struct Known {
+    branch: String,
+    tip: Commit,
+    asked: Instant,
 }
 
 /// The two commits that a delivery starts from.
@@ -52,6 +71,8 @@ pub(crate) struct Cache {
 pub(crate) struct Fetched {
     pub(crate) base: Commit,
     pub(crate) head: Option<Commit>,
+    /// The base is what the server said to somebody who asked then, and what was pushed here since.
+    pub(crate) asked: Instant,
 }
 
 impl Cache {
@@ -69,6 +90,49 @@ impl Cache {
         let _ = std::fs::remove_dir_all(&self.dir);
         self.trusted = false;
         self.scanned.clear();
+        self.known = None;
+    }
+
+    /// The newest commit of a branch, by what was asked since then; it is asked for only if nobody has.
+    /// Many that wait for their turn at one branch are served by one fetch: what comes between it and
+    /// the turn of each is their own, and a push that meets anything else comes back as `Moved`.
+    pub(crate) async fn tip(
+        &mut self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        branch: &str,
+        since: Instant,
+    ) -> Result<Fetched, GitError> {
+        if let Some(known) = self.known.as_ref().filter(|k| k.branch == branch && k.asked >= since) {
+            let fetched = Fetched { base: known.tip.clone(), head: None, asked: known.asked };
+            (self.trusted, self.fresh) = (false, false);
+            return Ok(fetched);
+        }
+        self.fetch(git, access, counters, branch, None).await
+    }
+
+    /// Since when what is known of a branch will do for who came then, and cannot have come before: a
+    /// moment longer, unless others push there, too.
+    pub(crate) fn recent(&self, came: Instant) -> Instant {
+        let alone = self.raced.is_none_or(|raced| raced.elapsed() > PEACE);
+        came.checked_sub(RECENT).filter(|_| alone).unwrap_or(came)
+    }
+
+    /// Somebody else was faster.
+    pub(crate) fn lost_race(&mut self) {
+        self.raced = Some(Instant::now());
+    }
+
+    /// What is known of a branch that is about to be pushed to, until that has gone well.
+    pub(crate) fn begin_push(&mut self, branch: &str) -> Option<Instant> {
+        self.known.take_if(|known| known.branch == branch).map(|known| known.asked)
+    }
+
+    /// A branch that was known is at a commit of ours now.
+    pub(crate) fn pushed(&mut self, branch: &str, tip: Commit, asked: Instant) {
+        self.history = self.history.take().and_then(|history| history.onto(&tip));
+        self.known = Some(Known { branch: branch.into(), tip, asked });
     }
 
     /// Brings the newest commits of a branch and, where it exists, of the head branch.
@@ -81,6 +145,7 @@ impl Cache {
         head: Option<&str>,
     ) -> Result<Fetched, GitError> {
         check_branch(access, base)?;
+        self.known = None;
         self.open(git, access, counters).await?;
         let base_ref = format!("refs/sluice/base/{}", &hex_hash(base.as_bytes())[..16]);
         let mut args: Vec<String> = [
@@ -103,10 +168,12 @@ impl Cache {
             args.push(format!("+refs/heads/{head}*:{head_ref}*"));
         }
         counters.fetches.fetch_add(1, Ordering::Relaxed);
+        let asked = Instant::now();
         git.run(Call::remote(&self.dir, access, args)).await?;
-        let fetched = self.read_tips(git, access, &base_ref, head_ref.as_deref(), base).await?;
-        self.history = self.history.take().and_then(|history| history.onto(&fetched.base));
-        Ok(fetched)
+        let (tip, head) = self.read_tips(git, access, &base_ref, head_ref.as_deref(), base).await?;
+        self.history = self.history.take().and_then(|history| history.onto(&tip));
+        self.known = Some(Known { branch: base.into(), tip: tip.clone(), asked });
+        Ok(Fetched { base: tip, head, asked })
     }
 
     async fn read_tips(
@@ -116,7 +183,7 @@ impl Cache {
         base_ref: &str,
         head_ref: Option<&str>,
         base: &str,
-    ) -> Result<Fetched, GitError> {
+    ) -> Result<(Commit, Option<Commit>), GitError> {
         let mut input = format!("{base_ref}\n");
         if let Some(head_ref) = head_ref {
             input.push_str(&format!("{head_ref}\n"));
@@ -129,7 +196,7 @@ impl Cache {
         .await?;
         let mut commits = commits.into_iter();
         let missing = || GitError::NoBranch { repository: access.name().into(), branch: base.to_string() };
-        Ok(Fetched { base: commits.next().flatten().ok_or_else(missing)?, head: commits.next().flatten() })
+        Ok((commits.next().flatten().ok_or_else(missing)?, commits.next().flatten()))
     }
 
     /// Makes the cache if there is none, and clears away what a killed git left behind.

@@ -8,6 +8,7 @@ mod signed;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::clock;
 use crate::credentials::Credentials;
 use crate::deliver::Inner;
 use crate::error::DeliveryError;
@@ -36,7 +37,7 @@ pub(crate) async fn deliver(
         None => address::read(url, false, allowed)?,
     };
     let unwritten = |e: serde_json::Error| WebhookError::BadSecret { what: e.to_string() };
-    let body = message::bytes(order, about, Timestamp::now()).map_err(unwritten)?;
+    let body = message::bytes(order, about, clock::now()).map_err(unwritten)?;
     let headers = signed::headers(credentials, &about.identity(), &body)?;
     let client = inner
         .outward
@@ -69,7 +70,7 @@ fn judge(answer: Answer, callee: Callee, credentials: &Credentials) -> Result<De
 }
 
 fn in_a_minute() -> Timestamp {
-    let now = Timestamp::now();
+    let now = clock::now();
     now.saturating_add(SignedDuration::from_mins(1)).unwrap_or(now)
 }
 

@@ -214,6 +214,23 @@ async fn what_could_not_be_added_or_was_and_nobody_said_so_is_added_once() {
 }
 
 #[tokio::test]
+async fn a_forge_that_is_not_of_one_mind_is_not_believed_that_a_change_request_is_gone() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.standin().trouble(Call::Read, Trouble::Answer(404, vec![], "{}"));
+        let followed = bench.delivery.follow(&order, &request).await.unwrap();
+        assert!(matches!(followed, Followed::Open { .. }), "{followed:?}");
+        world.standin().trouble(Call::Read, Trouble::Answer(404, vec![], "{}"));
+        let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
+        assert_eq!(end, Followed::Closed);
+        assert!(world.pulls().await.iter().all(|pull| !pull.open));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_forge_without_drafts_is_told_of() {
     let world = World::github().await;
     let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
@@ -221,4 +238,37 @@ async fn a_forge_without_drafts_is_told_of() {
     let request = proposed(&bench().delivery, &world.order_with("6.1.8", |s| s.draft = true)).await;
     assert_eq!(request.notes, ["its forge has no drafts here: it is open for review at once"]);
     assert!(!world.pulls().await[0].draft);
+}
+
+#[tokio::test]
+async fn half_of_an_answer_about_a_merge_is_no_answer() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.merge(request.number).await;
+        world.standin().trouble(Call::Commit, Trouble::Answer(200, vec![], r#"{"sha": "0123"#));
+        let error = bench.delivery.follow(&order, &request).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon));
+        let followed = bench.delivery.follow(&order, &request).await.unwrap();
+        assert!(matches!(followed, Followed::Merged { ours: true, .. }), "{followed:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_limit_that_ends_by_another_clock_ends_when_the_forge_means() {
+    let world = World::github().await;
+    // The forge's clock is an hour behind ours; half a minute later by it, calls are welcome again.
+    let there = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1);
+    let headers = vec![
+        ("date", jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&there).unwrap()),
+        ("x-ratelimit-remaining", "0".into()),
+        ("x-ratelimit-reset", (there.as_second() + 30).to_string()),
+    ];
+    world.standin().trouble(Call::Open, Trouble::Answer(403, headers, "{}"));
+    let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+    let Retry::At(until) = error.retry() else { panic!("{error}") };
+    let pause = until.duration_since(jiff::Timestamp::now()).as_secs();
+    assert!((20..=31).contains(&pause), "{pause} seconds");
 }

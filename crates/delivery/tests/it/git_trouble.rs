@@ -188,3 +188,23 @@ async fn a_branch_that_runs_away_is_caught_up_with() {
     assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
     assert_eq!(repo.log("main").unwrap().len(), 5);
 }
+
+#[tokio::test]
+async fn what_another_has_brought_meanwhile_is_not_brought_again_on_top_of_what_came_after_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let order = to_main(&repo, "6.1.8");
+    let message = |promotion: &str| format!("Promote\n\nSluice-Promotion: {promotion}\n");
+    let same = repo.commit("other", &message(&order.promotion), &[(FILE, &yaml("6.1.8"))]).unwrap();
+    let newer = repo.commit("other", &message("apps/podinfo-prod-6.2.0"), &[(FILE, &yaml("6.2.0"))]).unwrap();
+    // Another controller, which believes that it leads, is faster by two promotions.
+    let hook = repo.folder().join("hooks/update");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    let script = "#!/bin/sh\n[ -e done ] && exit 0\ntouch done\nunset GIT_QUARANTINE_PATH\n\
+                  git update-ref refs/heads/main refs/heads/other\n";
+    std::fs::write(&hook, script).unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let done = bench().delivery.deliver(&order).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: same });
+    assert_eq!(repo.head("main").unwrap(), newer);
+}

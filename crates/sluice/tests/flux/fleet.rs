@@ -1,11 +1,13 @@
 //! Teams with a repository each, and three leaf clusters with the stand-in for Flux that read all
 //! of them: one branch, a folder for each environment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::json;
+use sluice_testkit::fire::Forge;
 use sluice_testkit::{ForgeRepo, GitServer, Gitea, Options, Repo, StandIn, eventually, shared_gitea};
 use tokio::task::JoinSet;
 
@@ -27,9 +29,9 @@ pub enum Shape {
 /// How a team wants its promotions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// As pull requests, on Gitea.
+    /// As pull requests.
     PullRequest,
-    /// As commits to the branch, on a plain git server.
+    /// As commits to the branch.
     Commit,
 }
 
@@ -38,6 +40,8 @@ pub struct Fleet {
     pub place: Place,
     pub teams: Vec<Team>,
     shape: Shape,
+    /// Where all repositories are, if not on Gitea and a plain git server.
+    fire: Option<Arc<Forge>>,
     /// They end with the test: what it leaves is no work for those that come after it.
     _flux: Vec<StandIn>,
 }
@@ -48,40 +52,56 @@ pub struct Team {
     name: String,
     pub applications: Vec<String>,
     pub repo: Repo,
+    /// Its repository as Sluice calls it.
+    url: String,
+    by: By,
     forge: Option<ForgeRepo>,
 }
 
 impl Fleet {
     /// Three clusters with Flux, which looks at repositories so often.
     pub async fn new(name: &str, shape: Shape, git_poll: Duration) -> Result<Fleet> {
-        let place = Place::new(name).await?;
+        Fleet::at(Place::new(name).await?, shape, git_poll, None)
+    }
+
+    /// The same at a place, with all repositories at one forge.
+    pub fn at(place: Place, shape: Shape, git_poll: Duration, fire: Option<Arc<Forge>>) -> Result<Fleet> {
         let namespace = Some(place.namespace.clone());
         let options = Options { git_poll, namespace, ..Options::default() };
         let leaves = ENVIRONMENTS.iter().map(|e| place.leaf(e).kubeconfig());
         let flux = leaves.map(|k| StandIn::start(&k, options.clone())).collect::<Result<_>>()?;
-        Ok(Fleet { place, shape, teams: Vec::new(), _flux: flux })
+        Ok(Fleet { place, shape, teams: Vec::new(), fire, _flux: flux })
     }
 
     /// A team whose applications run at a version in every environment, with their pipelines.
     pub async fn team(&mut self, name: &str, by: By, applications: &[String], version: &str) -> Result<()> {
         let repository = format!("{}-{name}", self.place.namespace);
         let readme = [("README.md", "fleet\n")];
-        let (repo, forge, flux) = match by {
-            By::PullRequest => {
+        let plain = (GitServer::FLUX, GitServer::FLUX_PASSWORD);
+        let (repo, url, forge, flux) = match (by, &self.fire) {
+            (_, Some(fire)) => {
+                let (user, password) = (GitServer::USER, GitServer::PASSWORD);
+                let user = [("username", user), ("password", password), ("token", Forge::TOKEN)];
+                self.place.secret(name, &user).await?;
+                let hosted = fire.create_repo(&repository, &readme)?;
+                (hosted.repo, hosted.url, None, plain)
+            }
+            (By::PullRequest, None) => {
                 let gitea = shared_gitea().await?;
                 let user = [("username", "x"), ("password", gitea.token()), ("token", gitea.token())];
                 self.place.secret(name, &user).await?;
                 let forge = gitea.create_repo(&repository, &readme).await?;
-                ((*forge).clone(), Some(forge), (Gitea::USER, gitea.token()))
+                let repo: Repo = (*forge).clone();
+                (repo.clone(), repo.url().to_owned(), Some(forge), (Gitea::USER, gitea.token()))
             }
-            By::Commit => {
+            (By::Commit, None) => {
                 let user = [("username", GitServer::USER), ("password", GitServer::PASSWORD)];
                 self.place.secret(name, &user).await?;
                 let repo = self.place.shared.git.create_repo(&repository, &readme)?;
-                (repo, None, (GitServer::FLUX, GitServer::FLUX_PASSWORD))
+                (repo.clone(), repo.url().to_owned(), None, plain)
             }
         };
-        let team = Team { name: name.into(), applications: applications.to_vec(), repo, forge };
+        let team = Team { name: name.into(), applications: applications.to_vec(), repo, url, by, forge };
         team.commit("all there is", &self.files(&team, &ENVIRONMENTS, version)).await?;
         for environment in ENVIRONMENTS {
             let applied = self.place.leaf(environment).apply_yaml(&self.flux(&team, environment, flux)).await;
@@ -168,10 +188,13 @@ impl Fleet {
             Shape::Helm => ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
             Shape::Kustomize => ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
         };
-        let (url, secret) = (team.repo.url(), &team.name);
-        let strategy = match team.forge {
-            Some(_) => format!("pull-request: {{type: gitea, url: {url:?}, secretRef: {{name: {secret}}}}}"),
-            None => format!("commit: {{url: {url:?}, branch: main, secretRef: {{name: {secret}}}}}"),
+        let (url, secret) = (&team.url, &team.name);
+        let forge = if self.fire.is_some() { "github" } else { "gitea" };
+        let strategy = match team.by {
+            By::PullRequest => {
+                format!("pull-request: {{type: {forge}, url: {url:?}, secretRef: {{name: {secret}}}}}")
+            }
+            By::Commit => format!("commit: {{url: {url:?}, branch: main, secretRef: {{name: {secret}}}}}"),
         };
         let target = |e| format!("{{namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {e}}}}}");
         let environments = ENVIRONMENTS.map(|e| format!("  - {{name: {e}, targets: [{}]}}\n", target(e)));
@@ -189,6 +212,9 @@ impl Fleet {
     /// Merges every open pull request that can be merged now; never finds two for one environment of
     /// a pipeline.
     pub async fn merge_all(&self) -> Result<()> {
+        if let Some(fire) = self.fire.clone() {
+            tokio::task::spawn_blocking(move || fire.merge_all()).await?;
+        }
         let mut all = JoinSet::new();
         for forge in self.teams.iter().filter_map(|team| team.forge.clone()) {
             all.spawn(merge_open(forge));
@@ -201,7 +227,7 @@ impl Fleet {
 
     /// How many pull requests are open.
     pub async fn open_pulls(&self) -> Result<usize> {
-        let mut open = 0;
+        let mut open = self.fire.as_ref().map_or(0, |fire| fire.open());
         for forge in self.teams.iter().filter_map(|team| team.forge.as_ref()) {
             open += forge.pulls("open").await?.len();
         }

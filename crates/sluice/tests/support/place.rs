@@ -25,9 +25,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// A new one.
+    /// A new one on the servers that all tests share.
     pub async fn new(name: &str) -> Result<Place> {
-        let shared = shared().await?;
+        Place::on(shared().await?, name).await
+    }
+
+    /// A new one.
+    pub async fn on(shared: &'static Shared, name: &str) -> Result<Place> {
         let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let place = Place { shared, client: shared.hub.client().await?, namespace };
         for cluster in [&shared.hub, &shared.dev, &shared.staging, &shared.prod] {

@@ -13,7 +13,7 @@ pub struct Controller {
     hub: PathBuf,
     namespace: String,
     extra: Vec<String>,
-    host: Option<String>,
+    variables: Vec<(String, PathBuf)>,
     scratch: Scratch,
     running: Option<Leash>,
 }
@@ -21,21 +21,31 @@ pub struct Controller {
 impl Controller {
     /// Starts one. Forges are polled every half second, unless the test says otherwise: it need not wait.
     pub fn start(hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
-        Controller::start_on(None, hub, namespace, extra)
+        Controller::start_at(hub.kubeconfig_path(), namespace, extra, &[])
     }
 
     /// One of several that share the pipelines: its name in the Leases begins with that of its host.
     pub fn replica(host: &str, hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
         let leases = format!("--leader-election-namespace={namespace}");
-        Controller::start_on(Some(host), hub, namespace, &[extra, &["--leader-elect", &leases]].concat())
+        let extra = [extra, &["--leader-elect", &leases]].concat();
+        Controller::start_at(hub.kubeconfig_path(), namespace, &extra, &[("HOSTNAME", Path::new(host))])
     }
 
-    fn start_on(host: Option<&str>, hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
+    /// Starts one with a kubeconfig and variables of its own in its environment.
+    pub fn start_at(
+        hub: PathBuf,
+        namespace: &str,
+        extra: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Result<Controller> {
         let mut controller = Controller {
-            hub: hub.kubeconfig_path(),
+            hub,
             namespace: namespace.into(),
             extra: extra.iter().map(|s| s.to_string()).collect(),
-            host: host.map(String::from),
+            variables: variables
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_path_buf()))
+                .collect(),
             scratch: Scratch::new("controller")?,
             running: None,
         };
@@ -67,10 +77,7 @@ impl Controller {
         }
         command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
         // What one that is killed cannot remove goes with the test.
-        command.args(&self.extra).env("TMPDIR", self.scratch.path());
-        if let Some(host) = &self.host {
-            command.env("HOSTNAME", host);
-        }
+        command.args(&self.extra).env("TMPDIR", self.scratch.path()).envs(self.variables.iter().cloned());
         match fault {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
             None => command.env_remove("SLUICE_FAULT_POINT"),

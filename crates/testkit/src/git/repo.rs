@@ -53,6 +53,11 @@ impl Repo {
         Ok(Repo { name: name.to_owned(), folder, url, tap })
     }
 
+    pub(super) fn copy(&self, name: &str, folder: PathBuf, url: String, tap: Arc<Tap>) -> Result<Repo> {
+        copy_folder(&self.folder, &folder).with_context(|| format!("cannot copy {}", self.name))?;
+        Ok(Repo { name: name.to_owned(), folder, url, tap })
+    }
+
     /// A repository that another server keeps in a folder of this machine.
     pub(crate) fn at(name: &str, folder: PathBuf, url: String) -> Repo {
         Repo { name: name.to_owned(), folder, url, tap: Arc::default() }
@@ -167,6 +172,13 @@ impl Repo {
     /// # Errors
     /// When there is no such branch.
     pub fn head(&self, branch: &str) -> Result<String> {
+        // As git keeps what was changed lately; everything else it tells itself.
+        let written = std::fs::read_to_string(self.folder.join("refs/heads").join(branch));
+        if let Ok(sha) = written.map(|text| text.trim().to_owned())
+            && sha.len() == 40
+        {
+            return Ok(sha);
+        }
         read(&self.folder, &["rev-parse", "--verify", "--quiet", &format!("refs/heads/{branch}")])
             .map_err(|_| anyhow!("no branch {branch} in {}", self.name))
     }
@@ -223,6 +235,20 @@ impl Repo {
         read(&self.folder, &["update-ref", &format!("refs/heads/{into}"), &sha, &base])?;
         Ok(sha)
     }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 fn push_data(input: &mut Vec<u8>, data: &[u8]) {

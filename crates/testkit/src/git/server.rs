@@ -4,7 +4,8 @@ use super::cgi;
 use super::repo::Repo;
 use super::tap::{Kind, Requests, Tap};
 use crate::Scratch;
-use anyhow::{Context, Result, anyhow};
+use crate::listening::Listening;
+use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -13,16 +14,12 @@ use base64::Engine;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use tokio::sync::oneshot;
 
 /// A git server on 127.0.0.1. It runs on a thread of its own, so it serves tests of any runtime;
 /// dropping it ends it and removes its repositories.
 pub struct GitServer {
     state: Arc<Served>,
-    port: u16,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    listening: Listening,
 }
 
 struct Served {
@@ -56,27 +53,22 @@ impl GitServer {
         let root = scratch.folder("repos")?;
         let state =
             Arc::new(Served { root, whole: Tap::default(), taps: Mutex::default(), _scratch: scratch });
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1")?;
-        listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let router = Router::new().fallback(serve).with_state(Arc::clone(&state));
-        let thread = std::thread::Builder::new().name("git-server".into()).spawn(move || {
-            runtime.block_on(async {
-                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                tokio::select! {
-                    _ = axum::serve(listener, router) => {}
-                    _ = stopped => {}
-                }
-            });
+        let router = router(Arc::clone(&state));
+        let listening = Listening::start("git-server", async move |listener| {
+            // It ends with the listener only.
+            let _ = axum::serve(listener, router).await;
         })?;
-        Ok(GitServer { state, port, stop: Some(stop), thread: Some(thread) })
+        Ok(GitServer { state, listening })
     }
 
     /// The server's address, without a password in it.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.listening.url()
+    }
+
+    /// The same server, to be served at another door.
+    pub(crate) fn router(&self) -> Router {
+        router(Arc::clone(&self.state))
     }
 
     /// Makes a repository whose branch `main` holds one commit with these files.
@@ -91,6 +83,14 @@ impl GitServer {
         let tap = Arc::new(Tap::default());
         let repo = Repo::create(name, folder, format!("{}/{name}.git", self.url()), Arc::clone(&tap))?;
         repo.commit("main", "initial commit", files)?;
+        self.state.taps.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), tap);
+        Ok(repo)
+    }
+
+    /// Makes a repository that is as another is now.
+    pub(crate) fn copy_repo(&self, of: &Repo, name: &str) -> Result<Repo> {
+        let (folder, tap) = (self.state.root.join(format!("{name}.git")), Arc::new(Tap::default()));
+        let repo = of.copy(name, folder, format!("{}/{name}.git", self.url()), Arc::clone(&tap))?;
         self.state.taps.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), tap);
         Ok(repo)
     }
@@ -116,14 +116,8 @@ impl GitServer {
     }
 }
 
-impl Drop for GitServer {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic in there has been reported already.
-            let _ = thread.join();
-        }
-    }
+fn router(state: Arc<Served>) -> Router {
+    Router::new().fallback(serve).with_state(state)
 }
 
 async fn serve(State(state): State<Arc<Served>>, request: Request<Body>) -> Response<Body> {

@@ -1,6 +1,7 @@
 //! The test kit against the real servers: what other tests stand on is proven here.
 
 mod cluster;
+mod fire;
 mod flux;
 mod git;
 mod gitea;

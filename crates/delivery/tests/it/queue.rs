@@ -1,0 +1,154 @@
+//! Many at once: promotions into one repository wait for each other and for nobody else.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use sluice_delivery::{Delivered, ForgeKind, Order, Strategy};
+use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
+
+use crate::fire::is_large;
+use crate::fixture::{again, bench, bench_with, order};
+
+/// The file of an application, with the marker for its own pipeline.
+fn file(i: usize, version: &str) -> (String, String) {
+    let text = format!("version: {version} # {{\"$promotion\": \"apps:app-{i}:prod\"}}\n");
+    (format!("apps/{i}.yaml"), text)
+}
+
+fn hosted(forge: &Forge, applications: usize) -> Hosted {
+    named(forge, "fleet", applications)
+}
+
+fn named(forge: &Forge, name: &str, applications: usize) -> Hosted {
+    let files: Vec<(String, String)> = (0..applications).map(|i| file(i, "1.0.0")).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    forge.create_repo(name, &files).unwrap()
+}
+
+fn of_application(i: usize, strategy: Strategy) -> Order {
+    let promotion = format!("apps/app-{i}-prod-1.1.0");
+    let revision =
+        sluice_core::Revision::from_strings(&[(format!("HelmRelease/app-{i}:chart"), "1.1.0".into())].into());
+    let revision = revision.unwrap();
+    Order { promotion, pipeline: format!("app-{i}"), revision, ..order(strategy, "1.1.0") }
+}
+
+fn committed(hosted: &Hosted) -> Strategy {
+    Strategy::Commit { url: hosted.url.clone(), branch: "main".into() }
+}
+
+fn proposed(hosted: &Hosted) -> Strategy {
+    Strategy::PullRequest {
+        forge: ForgeKind::GitHub,
+        url: hosted.url.clone(),
+        base: "main".into(),
+        settings: Box::default(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_to_one_branch_wait_for_each_other_and_share_their_fetches() {
+    let many = if is_large() { 200 } else { 60 };
+    let forge = Forge::start().unwrap();
+    let hosted = hosted(&forge, many);
+    let bench = bench();
+    let started = Instant::now();
+    let orders: Vec<Order> = (0..many).map(|i| of_application(i, committed(&hosted))).collect();
+    let all = orders.iter().map(|order| bench.delivery.deliver(order));
+    for done in join_all(all).await {
+        assert!(matches!(done.unwrap(), Delivered::Committed { .. }));
+    }
+    let (took, stats) = (started.elapsed(), bench.delivery.stats());
+    println!(
+        "{many} commits in {took:?}: {} fetches, {} pushes, {:?}",
+        stats.git_fetches,
+        stats.git_pushes,
+        forge.door().counts()
+    );
+    assert_eq!(stats.git_pushes, many as u64, "a push was refused");
+    // One for whoever comes first, and one for files that a partial clone leaves out.
+    assert!(stats.git_fetches <= 2 + took.as_secs(), "{} fetches in {took:?}", stats.git_fetches);
+    let log = hosted.repo.log("main").unwrap();
+    let carried: BTreeSet<&str> = log
+        .iter()
+        .flat_map(|c| c.body.lines())
+        .filter_map(|l| l.strip_prefix("Sluice-Promotion: "))
+        .collect();
+    assert_eq!((log.len(), carried.len()), (many + 1, many));
+    for i in 0..many {
+        let (path, text) = file(i, "1.1.0");
+        assert_eq!(hosted.repo.read("main", &path).unwrap(), text);
+    }
+
+    // As after a restart: all look for what they have done, with one look for all.
+    let next = bench_with(|o| o.cache_dir = bench.cache.path().into());
+    let orders: Vec<Order> = orders.iter().take(50).map(again).collect();
+    for done in join_all(orders.iter().map(|order| next.delivery.deliver(order))).await {
+        assert!(matches!(done.unwrap(), Delivered::Committed { .. }));
+    }
+    let stats = next.delivery.stats();
+    // The first has asked before the others came.
+    assert!(stats.git_fetches <= 3 && stats.git_pushes == 0, "{stats:?}");
+    forge.unbroken().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_change_requests_to_one_branch_are_all_opened_with_a_push_each() {
+    const MANY: usize = 40;
+    let forge = Forge::start().unwrap();
+    let hosted = hosted(&forge, MANY);
+    let bench = bench();
+    let orders: Vec<Order> = (0..MANY).map(|i| of_application(i, proposed(&hosted))).collect();
+    for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
+        assert!(matches!(done.unwrap(), Delivered::Proposed { merged: false, .. }));
+    }
+    let stats = bench.delivery.stats();
+    println!("{MANY} change requests: {} fetches, {:?}", stats.git_fetches, forge.door().counts());
+    assert_eq!((stats.git_pushes, stats.calls("POST")), (MANY as u64, MANY as u64));
+    let open = forge.requests(&hosted).into_iter().filter(|r| r.state == State::Open).count();
+    assert_eq!(open, MANY);
+    assert_eq!(forge.merge(&hosted), MANY);
+    forge.unbroken().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_before_and_what_others_push_is_seen_by_those_who_share_a_fetch() {
+    let forge = Forge::start().unwrap();
+    let hosted = hosted(&forge, 2);
+    let bench = bench();
+    let orders: Vec<Order> = (0..2).map(|i| of_application(i, committed(&hosted))).collect();
+    bench.delivery.deliver(&orders[0]).await.unwrap();
+    // Within the second: what is known of the branch is not how it is.
+    let (path, text) = file(1, "1.1.0");
+    let by_hand = hosted.repo.commit("main", "by hand", &[(&path, &text)]).unwrap();
+    let done = bench.delivery.deliver(&orders[1]).await.unwrap();
+    assert_eq!(done, Delivered::AlreadySet { commit: by_hand });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forge_that_hangs_delays_only_what_goes_there() {
+    let (hanging, lively) = (Forge::start().unwrap(), Forge::start().unwrap());
+    let here = hosted(&lively, 2);
+    let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(20), 2));
+    hanging.door().plan(Plan::Always(Fault::Silent));
+    let stuck: Vec<_> = (0..12)
+        .map(|i| {
+            let there = named(&hanging, &format!("fleet-{i}"), 12);
+            let strategy = if i % 2 == 0 { committed(&there) } else { proposed(&there) };
+            let (delivery, order) = (bench.delivery.clone(), of_application(i, strategy));
+            tokio::spawn(async move { delivery.deliver(&order).await })
+        })
+        .collect();
+    sluice_testkit::eventually(Duration::from_secs(10), async || {
+        anyhow::ensure!(hanging.door().calls().len() > 1, "nobody has called");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    for (i, strategy) in [committed(&here), proposed(&here)].into_iter().enumerate() {
+        bench.delivery.deliver(&of_application(i, strategy)).await.unwrap();
+    }
+    assert!(stuck.iter().all(|task| !task.is_finished()), "the lively one had to wait");
+    stuck.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -1,0 +1,179 @@
+//! A door before a server: every call through it gets a number and a name, is written down, and
+//! meets what the plan has for it. What is behind the door knows nothing of it.
+
+use super::plan::{Fault, Plan};
+use crate::listening::Listening;
+use anyhow::Result;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Request, Response, header};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How late a slow answer is.
+const LATE: Duration = Duration::from_millis(300);
+/// In how many seconds whoever calls too often may come again.
+const COME_AGAIN: u32 = 1;
+
+/// A call that came through a door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which it was, from one, since the plan was laid.
+    pub number: usize,
+    /// What was asked, with `n` for numbers and names: `POST pulls`, `git push`.
+    pub operation: String,
+    /// What it met.
+    pub fault: Option<Fault>,
+}
+
+/// The door. Dropping it ends its server.
+pub struct Door {
+    listening: Listening,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen(Mutex<(Plan, Vec<Call>)>);
+
+impl Door {
+    /// Opens a door before a server.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn before(router: Router) -> Result<Door> {
+        let seen = Arc::new(Seen::default());
+        let shown = Arc::clone(&seen);
+        let listening = Listening::start("door", async move |listener| serve(listener, router, shown).await)?;
+        Ok(Door { listening, seen })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        self.listening.url()
+    }
+
+    /// Lays a plan; calls are numbered from one again, and those that were written down are returned.
+    pub fn plan(&self, plan: Plan) -> Vec<Call> {
+        std::mem::replace(&mut *self.seen.lock(), (plan, Vec::new())).1
+    }
+
+    /// The calls since the plan was laid.
+    pub fn calls(&self) -> Vec<Call> {
+        self.seen.lock().1.clone()
+    }
+
+    /// How often each operation was asked for.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for call in &self.seen.lock().1 {
+            *counts.entry(call.operation.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// How many calls met a fault.
+    pub fn faults(&self) -> usize {
+        self.seen.lock().1.iter().filter(|call| call.fault.is_some()).count()
+    }
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, (Plan, Vec<Call>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, operation: String) -> Option<Fault> {
+        let (plan, calls) = &mut *self.lock();
+        let number = calls.len() + 1;
+        let fault = plan.at(number);
+        calls.push(Call { number, operation, fault });
+        fault
+    }
+}
+
+async fn serve(listener: TcpListener, router: Router, seen: Arc<Seen>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (router, seen) = (router.clone(), Arc::clone(&seen));
+        tokio::spawn(async move {
+            let answer = service_fn(|request| meet(request, router.clone(), &seen));
+            // An error is a connection that a fault has ended, or the client.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
+        });
+    }
+}
+
+/// An error ends the connection without an answer.
+async fn meet(request: Request<Incoming>, router: Router, seen: &Seen) -> Result<Response<Body>, Error> {
+    let ended = || Error::from(ErrorKind::ConnectionAborted);
+    let fault = seen.note(operation(&request));
+    match fault {
+        Some(Fault::Slow) => tokio::time::sleep(LATE).await,
+        Some(Fault::Refused(status)) => return refusal(status),
+        Some(Fault::Dropped) => return Err(ended()),
+        Some(Fault::Silent) => std::future::pending().await,
+        _ => {}
+    }
+    let Ok(answer) = TowerToHyperService::new(router).call(request).await;
+    match fault {
+        None | Some(Fault::Slow) => Ok(answer),
+        Some(fault) => spoil(fault, answer).await,
+    }
+}
+
+/// What becomes of the answer to something that was done.
+async fn spoil(fault: Fault, answer: Response<Body>) -> Result<Response<Body>, Error> {
+    let (mut head, body) = answer.into_parts();
+    // What git does ends when its answer does.
+    let whole = axum::body::to_bytes(body, usize::MAX).await.map_err(Error::other)?;
+    let half = whole.slice(..whole.len() / 2);
+    let length = whole.len();
+    head.headers.remove(header::TRANSFER_ENCODING);
+    head.headers.remove(header::CONTENT_LENGTH);
+    match fault {
+        Fault::Hidden => refusal(502),
+        Fault::Half => {
+            head.headers.insert(header::CONTENT_LENGTH, length.max(1).into());
+            let parts = [Ok::<Bytes, Error>(half), Err(ErrorKind::ConnectionAborted.into())];
+            Ok(Response::from_parts(head, Body::from_stream(futures::stream::iter(parts))))
+        }
+        Fault::Cut => Ok(Response::from_parts(head, Body::from(half))),
+        _ => Err(ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+fn refusal(status: u16) -> Result<Response<Body>, Error> {
+    let mut answer = Response::builder().status(status);
+    if status == 429 {
+        answer = answer.header(header::RETRY_AFTER, COME_AGAIN);
+    }
+    answer.body(Body::from(r#"{"message": "made to fail by the plan"}"#)).map_err(Error::other)
+}
+
+/// What a call asks for, without names and numbers.
+fn operation(request: &Request<Incoming>) -> String {
+    let path = request.uri().path();
+    let query = request.uri().query().unwrap_or_default();
+    match path.rsplit('/').next().unwrap_or_default() {
+        "git-receive-pack" => "git push".into(),
+        "git-upload-pack" => "git fetch".into(),
+        "refs" if query == "service=git-receive-pack" => "git refs to push".into(),
+        "refs" if query == "service=git-upload-pack" => "git refs to fetch".into(),
+        _ => {
+            let below = path.split("/repos/").last().unwrap_or(path);
+            let parts = below.split('/').skip(2).map(|part| {
+                let name = part.len() > 20 || part.bytes().all(|b| b.is_ascii_digit());
+                if name { "n" } else { part }
+            });
+            format!("{} {}", request.method(), parts.collect::<Vec<_>>().join("/"))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A server of our own on a thread of its own, so that it serves tests of any runtime and outlives
+//! each of them.
+
+use anyhow::{Context, Result};
+use std::thread::JoinHandle;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// A server on 127.0.0.1; dropping it ends it.
+pub(crate) struct Listening {
+    port: u16,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listening {
+    /// Serves on a free port; `name` is the thread's.
+    pub(crate) fn start<F, Fut>(name: &str, serve: F) -> Result<Listening>
+    where
+        F: FnOnce(TcpListener) -> Fut + Send + 'static,
+        Fut: Future<Output = ()>,
+    {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1")?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let (stop, stopped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            runtime.block_on(async {
+                let Ok(listener) = TcpListener::from_std(listener) else { return };
+                tokio::select! {
+                    () = serve(listener) => {}
+                    _ = stopped => {}
+                }
+            });
+            // What still waits there for somebody is nobody's any more.
+            runtime.shutdown_background();
+        })?;
+        Ok(Listening { port, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
