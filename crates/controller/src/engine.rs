@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use sluice_api::cluster::GitopsClusterSpec;
-use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
+use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::observe::early::{Early, Heard, STANDING};
 use crate::observe::facts::{ClusterEvent, ClusterKey};
 use crate::observe::index::{Index, Touched};
+use crate::observe::reported::Reports;
 use crate::options::Options;
 use crate::record::events::Events;
 use crate::record::writer::{Spelled, StatusOf, Writer, Written, spell};
@@ -68,6 +69,8 @@ pub(crate) struct Entry {
     pub object: Arc<ApiPipeline>,
     /// The same as `core` sees it.
     pub model: Pipeline,
+    /// What the members of targets that cannot be read have reported, whichever replica took it.
+    pub reports: Reports,
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
@@ -291,19 +294,24 @@ impl Engine {
         }
         let version: u64 =
             object.metadata.resource_version.as_ref().and_then(|v| v.parse().ok()).unwrap_or(0);
-        let status = object.status.take().unwrap_or_default();
+        let mut status = object.status.take().unwrap_or_default();
+        // Not of our writing: a watch tells it in order, however late it is with what we wrote.
+        let reports = std::mem::take(&mut status.reports);
         let same_object =
             self.pipelines.get_mut(&key).filter(|e| e.object.metadata.uid == object.metadata.uid);
         match same_object {
             Some(entry) if entry.object.metadata.generation == object.metadata.generation => {
+                let reported = std::mem::replace(&mut entry.reports, reports) != entry.reports;
                 // Our own writes come back to us, late; somebody else's are put right again.
                 let ours = version <= entry.written || status == entry.stands();
-                if ours || self.writer.is_writing(&StatusOf::Pipeline(key.clone())) {
+                if !ours && !self.writer.is_writing(&StatusOf::Pipeline(key.clone())) {
+                    entry.status = spell(&status).ok();
+                } else if !reported {
                     return;
                 }
-                entry.status = spell(&status).ok();
             }
             Some(entry) => {
+                entry.reports = reports;
                 entry.model = translate::pipeline(&object);
                 let before = std::mem::replace(&mut entry.object, Arc::new(object));
                 // What is under way was begun for what the owner wanted before.
@@ -321,6 +329,7 @@ impl Engine {
                 let entry = Entry {
                     model: translate::pipeline(&object),
                     object: Arc::new(object),
+                    reports,
                     evidence: translate::evidence(Some(&status)),
                     status: spell(&status).ok(),
                     written: 0,
@@ -343,7 +352,7 @@ impl Engine {
     fn place(&mut self, key: &PipelineKey) {
         let Some(object) = self.pipelines.get(key).map(|e| e.object.clone()) else { return };
         self.directory.put(key.clone(), object.clone());
-        for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
+        for target in read_of(&object) {
             let cluster = translate::cluster_of(target, &key.namespace);
             let places = self.places.entry(cluster).or_default();
             places.entry(target.namespace.clone()).or_default().insert(key.clone());
@@ -353,7 +362,7 @@ impl Engine {
 
     /// Forgets where a pipeline had its targets.
     fn displace(&mut self, key: &PipelineKey, object: &ApiPipeline) {
-        for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
+        for target in read_of(object) {
             let cluster = translate::cluster_of(target, &key.namespace);
             let Some(places) = self.places.get_mut(&cluster) else { continue };
             if let Some(pipelines) = places.get_mut(&target.namespace) {
@@ -551,6 +560,12 @@ impl Engine {
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
+}
+
+/// The targets of a pipeline that are read: those that only report are on clusters that nobody reaches.
+fn read_of(object: &ApiPipeline) -> impl Iterator<Item = &Target> {
+    let targets = object.spec.environments.iter().flat_map(|e| &e.targets);
+    targets.filter(|target| target.observe == Observe::Watch)
 }
 
 /// The key of a pipeline.

@@ -32,6 +32,7 @@ struct Write {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
+    endpoint: &'static str,
     result: &'static str,
 }
 
@@ -108,7 +109,11 @@ impl Metrics {
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
-        registry.register("hook_calls", "Calls of the hook server, by how they ended", hooks.clone());
+        registry.register(
+            "hook_calls",
+            "Calls of the hook server, by endpoint and how they ended",
+            hooks.clone(),
+        );
         registry.register("hook_seconds", "From the head of a call to its answer", hook_time.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
@@ -165,8 +170,8 @@ impl Metrics {
     }
 
     /// A call of the hook server was answered so, after so long.
-    pub fn called(&self, result: &'static str, time: Duration) {
-        self.hooks.get_or_create(&Outcome { result }).inc();
+    pub fn called(&self, endpoint: &'static str, result: &'static str, time: Duration) {
+        self.hooks.get_or_create(&Outcome { endpoint, result }).inc();
         self.hook_time.observe(time.as_secs_f64());
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use sluice_api::pipeline::Observe;
 use sluice_core::decide::{Decision, Facts, Note, decide};
 use sluice_core::history;
 use sluice_core::model::Promotion;
@@ -11,6 +12,7 @@ use sluice_core::world::{Target, World};
 
 use crate::engine::Engine;
 use crate::intake::PipelineKey;
+use crate::observe::reported;
 use crate::observe::target::{self, NotYet, Question};
 use crate::record::pace::{self, Pace};
 use crate::record::status;
@@ -73,6 +75,10 @@ impl Engine {
                 };
                 let shown = match self.options.refuses(&cluster, &key.namespace) {
                     Some(refused) => Ok(Target::unreadable(refused)),
+                    None if spec.observe == Observe::Push => {
+                        let reports = &entry.reports;
+                        Ok(reported::observe(&entry.object, &environment.name, spec, name, reports))
+                    }
                     None => target::observe(&question, self.index.cluster(&cluster)),
                 };
                 heard |= shown.is_ok();
@@ -130,6 +136,7 @@ impl Engine {
             pipeline: &entry.model,
             world: &learned.world,
             unheard: &learned.unheard,
+            reports: &entry.reports,
             evidence: &entry.evidence,
             decision,
             promotions: &records,

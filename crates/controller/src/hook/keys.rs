@@ -10,6 +10,13 @@ use kube::{Api, Client};
 
 use crate::watch::connect;
 
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Signing calls of Flux, of a CI system, and of those who were called.
+    Hook,
+}
+
 /// The keys of a Secret that calls may be signed with: while it is rotated, two are good.
 pub const KEYS: [&str; 2] = ["hmac-key", "hmac-key-previous"];
 /// How long keys are good without another look.
@@ -20,7 +27,17 @@ const AGAIN: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// The keys of one Secret; none where it is not there or holds none.
-pub type Known = Arc<Vec<Vec<u8>>>;
+#[derive(Clone, Debug, Default)]
+pub struct Known(Arc<Vec<Vec<u8>>>);
+
+impl Known {
+    /// Those that are for this.
+    pub fn of(&self, purpose: Purpose) -> &[Vec<u8>] {
+        match purpose {
+            Purpose::Hook => &self.0,
+        }
+    }
+}
 
 /// The Secret cannot be read now.
 #[derive(Debug)]
@@ -70,7 +87,7 @@ impl Keys {
             }
             Err(_) => return Err(Unavailable),
         };
-        let keys: Known = Arc::new(KEYS.iter().filter_map(|key| data.get(*key).cloned()).collect());
+        let keys = Known(Arc::new(KEYS.iter().filter_map(|key| data.get(*key).cloned()).collect()));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(id, (Instant::now(), keys.clone()));
         Ok(keys)

@@ -7,8 +7,12 @@ mod directory;
 pub mod event;
 mod keys;
 pub mod limit;
+pub mod promotion;
+pub mod report;
+pub mod route;
 mod server;
 pub mod signature;
+pub mod store;
 
 pub use directory::Directory;
 pub use limit::{Network, Proxies};

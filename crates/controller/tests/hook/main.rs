@@ -6,6 +6,8 @@
 mod answers;
 mod events;
 mod limits;
+mod push;
+mod reports;
 mod server;
 mod signatures;
 
