@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
-use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_api::promotion::{Callback, Promotion as ApiPromotion};
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
 use sluice_delivery::{Delivery, Permit};
@@ -69,8 +69,8 @@ pub(crate) struct Entry {
     pub object: Arc<ApiPipeline>,
     /// The same as `core` sees it.
     pub model: Pipeline,
-    /// What the members of targets that cannot be read have reported, whichever replica took it.
-    pub reports: Reports,
+    /// What calls have left in its status.
+    pub told: Told,
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
@@ -89,12 +89,30 @@ pub(crate) struct Entry {
     pub unrecorded_until: Option<Instant>,
 }
 
+/// What calls leave in a pipeline's status, whichever replica took them. It is never ours to write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    /// What the members of targets that cannot be read have reported.
+    pub reports: Reports,
+    /// When a forge last said that something became of a change request.
+    forge_called: Option<String>,
+}
+
+impl Told {
+    /// Takes it out of a status.
+    fn of(status: &mut PipelineStatus) -> Self {
+        Self { reports: std::mem::take(&mut status.reports), forge_called: status.forge_called.take() }
+    }
+}
+
 /// A promotion's record.
 pub(crate) struct Record {
     /// As it stands, or is being written.
     pub object: Arc<ApiPromotion>,
     /// It stands on the server: only then may anything be done about it.
     pub stored: bool,
+    /// What the other side of a webhook has said, whichever replica was told.
+    pub said: Option<Callback>,
     /// This process made it, and has not tried to deliver it yet.
     pub first: bool,
 }
@@ -295,23 +313,21 @@ impl Engine {
         let version: u64 =
             object.metadata.resource_version.as_ref().and_then(|v| v.parse().ok()).unwrap_or(0);
         let mut status = object.status.take().unwrap_or_default();
-        // Not of our writing: a watch tells it in order, however late it is with what we wrote.
-        let reports = std::mem::take(&mut status.reports);
+        let told = Told::of(&mut status);
+        let heard = self.hear(&key, &told);
         let same_object =
             self.pipelines.get_mut(&key).filter(|e| e.object.metadata.uid == object.metadata.uid);
         match same_object {
             Some(entry) if entry.object.metadata.generation == object.metadata.generation => {
-                let reported = std::mem::replace(&mut entry.reports, reports) != entry.reports;
                 // Our own writes come back to us, late; somebody else's are put right again.
                 let ours = version <= entry.written || status == entry.stands();
                 if !ours && !self.writer.is_writing(&StatusOf::Pipeline(key.clone())) {
                     entry.status = spell(&status).ok();
-                } else if !reported {
+                } else if !heard {
                     return;
                 }
             }
             Some(entry) => {
-                entry.reports = reports;
                 entry.model = translate::pipeline(&object);
                 let before = std::mem::replace(&mut entry.object, Arc::new(object));
                 // What is under way was begun for what the owner wanted before.
@@ -329,7 +345,7 @@ impl Engine {
                 let entry = Entry {
                     model: translate::pipeline(&object),
                     object: Arc::new(object),
-                    reports,
+                    told,
                     evidence: translate::evidence(Some(&status)),
                     status: spell(&status).ok(),
                     written: 0,
@@ -346,6 +362,20 @@ impl Engine {
             }
         }
         self.touch(&key);
+    }
+
+    /// Takes in what calls have left, which a watch tells in its order, however late it is with what was
+    /// written here. Says whether there is something new.
+    fn hear(&mut self, key: &PipelineKey, told: &Told) -> bool {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.told != *told) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut entry.told, told.clone());
+        if before.forge_called != told.forge_called {
+            let records = self.promotions.get(key).into_iter().flatten();
+            records.for_each(|(name, _)| self.polling.hasten(name, Instant::now()));
+        }
+        true
     }
 
     /// Notes where a pipeline has its targets.
@@ -431,13 +461,14 @@ impl Engine {
         let (key, name) = (pipeline_of(&object), object.name_any());
         let records = self.promotions.entry(key.clone()).or_default();
         let first = records.get(&name).is_some_and(|r| r.first);
+        let said = object.status.as_mut().and_then(|status| status.callback.take());
         if let Some(known) = records.get(&name) {
             object.status.clone_from(&known.object.status);
-            if known.stored && known.object.spec == object.spec {
+            if known.stored && known.object.spec == object.spec && known.said == said {
                 return;
             }
         }
-        records.insert(name, Record { object: Arc::new(object), stored: true, first });
+        records.insert(name, Record { object: Arc::new(object), stored: true, said, first });
         self.touch(&key);
     }
 

@@ -54,7 +54,11 @@ impl Engine {
         }
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let own = records.filter(|r| r.belongs_to(&entry.object));
-        Some(own.filter_map(|r| translate::promotion(&entry.object, &r.object)).collect())
+        let known = own.filter_map(|r| {
+            let said = r.said.as_ref().and_then(|said| translate::said(said, &r.object));
+            Some(Promotion { said, ..translate::promotion(&entry.object, &r.object)? })
+        });
+        Some(known.collect())
     }
 
     /// OBSERVE: what the targets show, and which of them have not been heard of. `None` while it is
@@ -76,7 +80,7 @@ impl Engine {
                 let shown = match self.options.refuses(&cluster, &key.namespace) {
                     Some(refused) => Ok(Target::unreadable(refused)),
                     None if spec.observe == Observe::Push => {
-                        let reports = &entry.reports;
+                        let reports = &entry.told.reports;
                         Ok(reported::observe(&entry.object, &environment.name, spec, name, reports))
                     }
                     None => target::observe(&question, self.index.cluster(&cluster)),
@@ -136,7 +140,7 @@ impl Engine {
             pipeline: &entry.model,
             world: &learned.world,
             unheard: &learned.unheard,
-            reports: &entry.reports,
+            reports: &entry.told.reports,
             evidence: &entry.evidence,
             decision,
             promotions: &records,

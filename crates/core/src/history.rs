@@ -49,6 +49,7 @@ mod tests {
             run: 0,
             arrival: sequence,
             sequence,
+            trigger: None,
             phase,
             approved: false,
             gates: Vec::new(),
@@ -56,6 +57,7 @@ mod tests {
             next_attempt: None,
             delivered: None,
             request: None,
+            said: None,
             message: String::new(),
         }
     }

@@ -219,6 +219,8 @@ pub struct Promotion {
     pub arrival: u64,
     /// Its place in the order in which promotions into the environment were started.
     pub sequence: u64,
+    /// It was asked for from outside, by this key; nothing that came before has proven it.
+    pub trigger: Option<String>,
     /// Where it is.
     pub phase: Phase,
     /// A person let it pass, and it has not passed yet.
@@ -233,8 +235,21 @@ pub struct Promotion {
     pub delivered: Option<Timestamp>,
     /// The change request that carries it, as far as is known.
     pub request: Option<Request>,
+    /// What the other side of a webhook has said of this try.
+    pub said: Option<Said>,
     /// Why it is where it is.
     pub message: String,
+}
+
+/// What those who were called say has become of a promotion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// They have taken it.
+    Accepted(String),
+    /// They have carried it out.
+    Done(String),
+    /// They have not, and will not.
+    Failed(String),
 }
 
 /// A change request.
@@ -274,14 +289,23 @@ pub struct Gate {
 /// The name of a promotion, from what it is for: the same purpose has the same name, so that it
 /// cannot be recorded twice.
 pub fn promotion_name(pipeline: &Pipeline, environment: &str, revision: &Revision, run: u32) -> String {
+    let facets: String = revision.facets().map(|(key, value)| format!("{key}\0{value}\0")).collect();
+    name(pipeline, environment, &[&pipeline.uid, environment, &run.to_string()], &facets)
+}
+
+/// The name of a promotion that is asked for from outside: the same key has the same name, whatever it
+/// asks for.
+pub fn trigger_name(pipeline: &Pipeline, environment: &str, key: &str) -> String {
+    name(pipeline, environment, &[&pipeline.uid, environment, "trigger", key], "")
+}
+
+fn name(pipeline: &Pipeline, environment: &str, purpose: &[&str], facets: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [&pipeline.uid, environment, &run.to_string()] {
+    for part in purpose {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
-    for (key, value) in revision.facets() {
-        hash.update(format!("{key}\0{value}\0").as_bytes());
-    }
+    hash.update(facets.as_bytes());
     let digest: String = hash.finalize().iter().take(5).map(|b| format!("{b:02x}")).collect();
     let room = 253usize.saturating_sub(environment.len() + digest.len() + 2);
     let prefix: String = pipeline.name.chars().take(room).collect();

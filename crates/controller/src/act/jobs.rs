@@ -13,6 +13,7 @@ use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Intent};
 use sluice_delivery::{ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, fault};
 
+use super::callback::Offer;
 use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
 use crate::intake::{Input, PipelineKey};
@@ -60,7 +61,7 @@ impl Engine {
         let object = promotion::object(&entry.object, intent);
         let (client, tell, key, name) =
             (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
-        let record = Record { object: Arc::new(object.clone()), stored: false, first: true };
+        let record = Record { object: Arc::new(object.clone()), stored: false, said: None, first: true };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, environment = intent.environment, "promoting");
         tokio::spawn(async move {
@@ -92,7 +93,7 @@ impl Engine {
                 self.metrics.wrote("Promotion");
                 let environment = object.spec.environment.clone();
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    *record = Record { object: Arc::new(*object), stored: true, first: true };
+                    *record = Record { object: Arc::new(*object), stored: true, said: None, first: true };
                 }
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.unrecorded.remove(&environment);
@@ -289,11 +290,19 @@ impl Engine {
     {
         let Job { mut order, secret, strategy, object } = job;
         let (environment, promotion) = (object.spec.environment.clone(), object.name_any());
+        let offer = Offer::of(self.options.hook_url.as_deref(), &strategy);
         self.under_way.insert((key.clone(), environment.clone()), order.permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
         tokio::spawn(async move {
-            let what = match order::credentials(&client, &key.namespace, secret).await {
+            let rights = async {
+                let mut credentials = order::credentials(&client, &key.namespace, secret).await?;
+                if let Some(offer) = offer {
+                    credentials.callback = offer.made(&client, &key, &object).await?;
+                }
+                Ok(credentials)
+            };
+            let what = match rights.await {
                 Ok(credentials) => {
                     order.credentials = credentials;
                     // A task of its own again: should it panic, that is told like any failure.

@@ -1,6 +1,7 @@
 //! ACT. Starts what was decided, each thing in a task of its own, and tells the loop how it ended.
 //! For one environment of a pipeline only one thing is under way at a time.
 
+mod callback;
 pub mod jobs;
 pub mod notification;
 pub mod order;

@@ -46,7 +46,7 @@ impl Hook {
                 }
                 Ok(match self.store.report(&call.place.pipeline, environment, &event).await? {
                     Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
-                    Stands::AsBefore => Answer::NothingToDo,
+                    Stands::AsBefore | Stands::Refused(_) => Answer::NothingToDo,
                     Stands::Gone => Answer::Refused,
                 })
             }

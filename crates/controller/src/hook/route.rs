@@ -19,6 +19,15 @@ pub enum Endpoint {
         /// Which environment.
         environment: String,
     },
+    /// A revision that a CI system asks for in the first environment.
+    Trigger,
+    /// What the other side of a webhook says has become of a promotion.
+    Callback {
+        /// Which promotion.
+        promotion: String,
+    },
+    /// Something became of a change request, a forge says.
+    Forge,
 }
 
 impl Endpoint {
@@ -26,6 +35,9 @@ impl Endpoint {
     pub fn name(&self) -> &'static str {
         match self {
             Endpoint::Promotion { .. } => "promotion",
+            Endpoint::Trigger => "trigger",
+            Endpoint::Callback { .. } => "callback",
+            Endpoint::Forge => "forge",
         }
     }
 }
@@ -41,6 +53,11 @@ impl Place {
             ["promotion", namespace, name, environment] => {
                 (namespace, name, Endpoint::Promotion { environment: environment.into() })
             }
+            ["trigger", namespace, name] => (namespace, name, Endpoint::Trigger),
+            ["callback", namespace, name, promotion] => {
+                (namespace, name, Endpoint::Callback { promotion: promotion.into() })
+            }
+            ["forge", namespace, name] => (namespace, name, Endpoint::Forge),
             _ => return None,
         };
         Some(Self { pipeline: PipelineKey { namespace: namespace.into(), name: name.into() }, endpoint })

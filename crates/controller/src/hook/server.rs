@@ -31,7 +31,8 @@ const LONGEST: usize = 3 << 20;
 const SLOWEST: Duration = Duration::from_secs(10);
 
 /// What is said of a path that names nothing.
-const NOTHING_HERE: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>";
+const NOTHING_HERE: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>, \
+                            /trigger/<namespace>/<pipeline> or /forge/<namespace>/<pipeline>";
 
 /// How the hook server shall run.
 #[derive(Clone, Debug)]
@@ -124,6 +125,9 @@ impl Hook {
         let call = Call { place, pipeline: pipeline.as_deref(), headers: &head.headers, body: &body };
         let judged = match &place.endpoint {
             Endpoint::Promotion { environment } => self.event(call, environment).await,
+            Endpoint::Trigger => self.trigger(call).await,
+            Endpoint::Callback { promotion } => self.callback(call, promotion).await,
+            Endpoint::Forge => self.forge(call).await,
         };
         judged.unwrap_or(Answer::NotNow)
     }
@@ -224,7 +228,7 @@ where
 
 fn respond(answer: &Answer) -> Response<Full<Bytes>> {
     let text = answer.text();
-    let body = if text.is_empty() { Bytes::new() } else { format!("{text}\n").into() };
+    let body = if text.is_empty() { Bytes::new() } else { Bytes::from(format!("{text}\n")) };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = answer.status();
     let headers = response.headers_mut();

@@ -56,6 +56,7 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
         summary: Some(summary(facts, &environments)),
         environments,
         reports: Reports::new(),
+        forge_called: None,
     }
 }
 

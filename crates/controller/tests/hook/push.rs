@@ -17,7 +17,7 @@ use sluice_testkit::eventually;
 use crate::server::{Served, run, serve, sign};
 
 /// What Flux on a cluster says of its release so many seconds ago.
-fn event(cluster: &str, reason: &str, revision: &str, ago: i64) -> Value {
+pub(crate) fn event(cluster: &str, reason: &str, revision: &str, ago: i64) -> Value {
     let at = Timestamp::now() - SignedDuration::from_secs(ago);
     json!({
         "involvedObject": {"kind": "HelmRelease", "namespace": "podinfo", "name": "podinfo",
@@ -29,7 +29,7 @@ fn event(cluster: &str, reason: &str, revision: &str, ago: i64) -> Value {
 }
 
 impl Served {
-    async fn says(&self, environment: &str, event: &Value) -> Result<u16> {
+    pub(crate) async fn says(&self, environment: &str, event: &Value) -> Result<u16> {
         let body = event.to_string();
         let signature = sign("test-hmac-key", body.as_bytes());
         self.status(&format!("/promotion/apps/push/{environment}"), body.as_bytes(), Some(&signature)).await

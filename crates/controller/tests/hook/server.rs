@@ -122,12 +122,13 @@ async fn begin(
         metrics_addr: Some(metrics),
         health_addr: None,
         hook: Some(hook),
+        hook_url: Some("https://sluice.example.com/".into()),
         cache_dir,
         poll_interval: Duration::from_secs(30),
         history_limit: 20,
         delivery_timeout: Duration::from_secs(60),
         events_addr: None,
-        webhooks: sluice_controller::Allowed::default(),
+        webhooks: sluice_controller::Allowed { http: true, private: true },
     };
     let client = cluster.client().await?;
     Ok(tokio::spawn(async move { sluice_controller::run(options, client).await.unwrap() }))
