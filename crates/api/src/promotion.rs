@@ -25,6 +25,7 @@ use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
     doc = "Promotion records one revision going into one environment of a Pipeline. Sluice creates it; people approve and retry it.",
     printcolumn(name = "Pipeline", type_ = "string", json_path = ".spec.pipeline"),
     printcolumn(name = "Environment", type_ = "string", json_path = ".spec.environment"),
+    printcolumn(name = "Target", type_ = "string", json_path = ".spec.target", priority = 1),
     printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Attempts", type_ = "integer", json_path = ".status.attempts", priority = 1),
@@ -39,6 +40,9 @@ pub struct PromotionSpec {
     pub pipeline: String,
     /// The environment that is promoted into.
     pub environment: String,
+    /// The one target of it that is promoted into, where each target is promoted into by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The revision, as people read it.
     pub revision: String,
     /// The revision by its facets: `HelmRelease/podinfo:chart` to `6.1.8`.
@@ -67,6 +71,21 @@ pub struct PromotionSpec {
     /// Set by a person: any new value tries a promotion again that had ended without success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
+}
+
+impl PromotionSpec {
+    /// Where it goes, as people read it: the environment, or `environment/target`.
+    pub fn place(&self) -> String {
+        place(&self.environment, self.target.as_deref())
+    }
+}
+
+/// An environment, or one target of it, as people read it.
+pub fn place(environment: &str, target: Option<&str>) -> String {
+    match target {
+        Some(target) => format!("{environment}/{target}"),
+        None => environment.into(),
+    }
 }
 
 /// One target that has run the revision healthily.

@@ -64,8 +64,7 @@ pub(crate) async fn run(args: &Approve, io: &mut Io<'_>) -> Outcome {
     let approval = json!({"approval": {"by": by, "at": second(Timestamp::now())}});
     if let Some(promotion) = change(&connection, &args.which, fits, judge, &approval, io).await? {
         let spec = &promotion.spec;
-        let what =
-            format!("approved {} {} into {} (as {by})", spec.pipeline, spec.revision, spec.environment);
+        let what = format!("approved {} {} into {} (as {by})", spec.pipeline, spec.revision, spec.place());
         io.tell(Sign::Done, &what);
     }
     Ok(())
@@ -131,7 +130,7 @@ async fn whoami(connection: &Connection) -> Outcome<String> {
 
 fn judge(promotion: &Promotion) -> Verdict {
     let spec = &promotion.spec;
-    let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.environment);
+    let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.place());
     let name = promotion.name_any();
     let gates = promotion.status.as_ref().map(|s| s.gates.as_slice()).unwrap_or_default();
     // One that let an earlier try pass counts no more.

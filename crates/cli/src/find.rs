@@ -1,6 +1,7 @@
 //! Finds the promotion that a person means, by its own name or by where it goes, and says what there
 //! is when there is no such thing.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use clap::Args;
@@ -23,7 +24,7 @@ pub(crate) struct Which {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
-    /// The environment that the pipeline promotes into
+    /// The environment that the pipeline promotes into, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME")]
     environment: Option<String>,
 }
@@ -72,9 +73,17 @@ async fn by_place(
 ) -> Outcome<Promotion> {
     let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let promotions = api.list(&ListParams::default()).await.map_err(|e| connection.explain(e))?.items;
-    let there =
-        promotions.into_iter().filter(|p| p.spec.pipeline == pipeline && p.spec.environment == environment);
-    match choose(there.collect(), fits) {
+    let is_there = |p: &Promotion| p.spec.environment == environment || p.spec.place() == environment;
+    let there: Vec<Promotion> =
+        promotions.into_iter().filter(|p| p.spec.pipeline == pipeline && is_there(p)).collect();
+    let places: BTreeSet<String> = there.iter().filter(|p| fits(p)).map(|p| p.spec.place()).collect();
+    if places.len() > 1 {
+        let places: Vec<String> = places.into_iter().collect();
+        let message = format!("each target of {environment} is promoted into by itself");
+        let hint = format!("say which is meant: {pipeline} --environment {}", places.join(" or "));
+        return Err(Failure::new(Exit::Error, message).hinted(hint));
+    }
+    match choose(there, fits) {
         Some(promotion) => Ok(promotion),
         None => Err(no_promotion(connection, pipeline, environment).await),
     }

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
     if let Some(promotion) = change(&connection, &args.which, fits, judge, &token, io).await? {
         let spec = &promotion.spec;
         let what =
-            format!("asked for another try of {} {} into {}", spec.pipeline, spec.revision, spec.environment);
+            format!("asked for another try of {} {} into {}", spec.pipeline, spec.revision, spec.place());
         io.tell(Sign::Done, &what);
     }
     Ok(())
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
 
 fn judge(promotion: &Promotion) -> Verdict {
     let (spec, at) = (&promotion.spec, phase(promotion));
-    let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.environment);
+    let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.place());
     let status = promotion.status.as_ref();
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
     if !matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded) && !waits {

@@ -47,7 +47,7 @@ pub struct Engine {
     pub(crate) pipelines: HashMap<PipelineKey, Entry>,
     directory: Arc<Directory>,
     pub(crate) promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
-    /// What is under way for an environment of a pipeline, with the leave to do it.
+    /// What is under way for a place of a pipeline, with the leave to do it.
     pub(crate) under_way: HashMap<(PipelineKey, String), Permit>,
     pub(crate) polling: Polling,
     fleet: Fleet,

@@ -54,8 +54,9 @@ struct Call {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Host {
+struct Purse {
     host: String,
+    credential: String,
 }
 
 /// All metrics, and what liveness and readiness are judged by.
@@ -73,7 +74,9 @@ pub struct Metrics {
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
-    budget: Family<Host, Gauge>,
+    budget: Family<Purse, Gauge>,
+    pause: Family<Purse, Gauge<f64, AtomicU64>>,
+    queue: Family<Purse, Gauge>,
     due: Gauge,
     begun: Instant,
     last_tick: AtomicU64,
@@ -97,7 +100,7 @@ impl Metrics {
         let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
-        let budget = Family::<Host, Gauge>::default();
+        let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
         let due = Gauge::default();
         registry.register("turns", "Turns of pipelines", turns.clone());
         registry.register(
@@ -109,11 +112,7 @@ impl Metrics {
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
-        registry.register(
-            "hook_calls",
-            "Calls of the hook server, by endpoint and how they ended",
-            hooks.clone(),
-        );
+        registry.register("hook_calls", "Calls of the hook server, by how they ended", hooks.clone());
         registry.register("hook_seconds", "From the head of a call to its answer", hook_time.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
@@ -122,6 +121,12 @@ impl Metrics {
             "Calls that a forge's host said it would still take",
             budget.clone(),
         );
+        registry.register(
+            "forge_pause_seconds",
+            "How long a forge is not called, since it asked",
+            pause.clone(),
+        );
+        registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
         Self {
             registry,
@@ -137,6 +142,8 @@ impl Metrics {
             git,
             forge,
             budget,
+            pause,
+            queue,
             due,
             begun: Instant::now(),
             last_tick: AtomicU64::new(0),
@@ -195,8 +202,13 @@ impl Metrics {
         for ((forge, method, status), n) in &stats.forge_calls {
             self.forge.get_or_create(&Call { forge, method, status: *status }).set(*n as i64);
         }
-        for (host, left) in &stats.forge_budget {
-            self.budget.get_or_create(&Host { host: host.clone() }).set(*left as i64);
+        for purse in &stats.forge_budgets {
+            let of = Purse { host: purse.host.clone(), credential: purse.credential.clone() };
+            if let Some(left) = purse.left {
+                self.budget.get_or_create(&of).set(left as i64);
+            }
+            self.pause.get_or_create(&of).set(purse.pause.as_secs_f64());
+            self.queue.get_or_create(&of).set(purse.waiting as i64);
         }
     }
 

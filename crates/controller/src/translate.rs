@@ -29,6 +29,7 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
         targets: target_names(&environment.targets),
         after: spec.after(at).into_iter().map(String::from).collect(),
         policy: spec.policy(environment).map(policy),
+        alone: None,
     });
     Pipeline {
         namespace: object.namespace().unwrap_or_default(),
@@ -85,6 +86,7 @@ fn policy(asked: &api::PromotionPolicy) -> Policy {
         manual: asked.manual,
         min_ready,
         allow_downgrade: asked.allow_downgrade,
+        per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
         timeout,
         writes_to: writes_to(&strategy),
         refused: refused(&strategy),
@@ -124,6 +126,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     Some(Promotion {
         name: object.name_any(),
         environment: spec.environment.clone(),
+        target: spec.target.clone(),
         revision: Revision::from_strings(&spec.facets)?,
         run: spec.run,
         arrival: spec.arrival,

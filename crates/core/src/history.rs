@@ -8,17 +8,18 @@ use crate::model::{Phase, Promotion};
 /// the one to go back to.
 const TO_ROLL_BACK: usize = 2;
 
-/// The promotions whose records may go: of each environment all that have ended, but for the newest
+/// The promotions whose records may go: of each environment (or target) all that have ended, but for the newest
 /// `keep`, one at least, which says why its revision is not promoted again; for those that are needed
 /// to roll back; and for those whose change request is still to be closed.
 pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
-    let mut environments: BTreeMap<&str, Vec<&Promotion>> = BTreeMap::new();
+    let mut lanes: BTreeMap<(&str, Option<&str>), Vec<&Promotion>> = BTreeMap::new();
     for promotion in promotions.iter().filter(|p| p.phase.has_ended()) {
-        environments.entry(&promotion.environment).or_default().push(promotion);
+        let lane = (promotion.environment.as_str(), promotion.target.as_deref());
+        lanes.entry(lane).or_default().push(promotion);
     }
     let mut surplus = Vec::new();
     let keep = keep.max(1);
-    for mut ended in environments.into_values().filter(|e| e.len() > keep) {
+    for mut ended in lanes.into_values().filter(|e| e.len() > keep) {
         ended.sort_by_key(|p| std::cmp::Reverse(p.sequence));
         let needed: Vec<u64> = ended
             .iter()
@@ -45,6 +46,7 @@ mod tests {
         Promotion {
             name: format!("p{sequence}"),
             environment: "prod".into(),
+            target: None,
             revision: Revision::new(BTreeMap::from([(key, sequence.to_string())])).unwrap(),
             run: 0,
             arrival: sequence,

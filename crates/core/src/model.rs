@@ -42,6 +42,29 @@ pub struct Environment {
     pub after: Vec<String>,
     /// How to promote into it; without it the environment is only shown.
     pub policy: Option<Policy>,
+    /// The one target that this is about, where each is promoted into by itself; `None` for all of
+    /// them together.
+    pub alone: Option<String>,
+}
+
+impl Environment {
+    /// What is promoted into at a time: the environment as a whole, or each of its targets by itself.
+    pub fn lanes(&self) -> Vec<Environment> {
+        if !self.policy.as_ref().is_some_and(|policy| policy.per_target) {
+            return vec![self.clone()];
+        }
+        let alone = |target: &String| Environment {
+            targets: vec![target.clone()],
+            alone: Some(target.clone()),
+            ..self.clone()
+        };
+        self.targets.iter().map(alone).collect()
+    }
+
+    /// Whether a promotion is into this: the environment, or this one target of it.
+    pub fn is_of(&self, promotion: &Promotion) -> bool {
+        promotion.environment == self.name && promotion.target == self.alone
+    }
 }
 
 /// How revisions get into an environment.
@@ -53,6 +76,8 @@ pub struct Policy {
     pub min_ready: MinReady,
     /// Older revisions pass without asking.
     pub allow_downgrade: bool,
+    /// Each target is promoted into by itself.
+    pub per_target: bool,
     /// How long a delivered revision may take to run healthily.
     pub timeout: SignedDuration,
     /// The repository and branch that is written to; `None` where the strategy writes to none.
@@ -211,13 +236,15 @@ pub struct Promotion {
     pub name: String,
     /// The environment it goes into.
     pub environment: String,
+    /// The one target of it that it goes into, where each is promoted into by itself.
+    pub target: Option<String>,
     /// What it carries.
     pub revision: Revision,
     /// Which return of this revision it is about.
     pub run: u32,
     /// When the revision came to be a candidate, in the order of arrivals.
     pub arrival: u64,
-    /// Its place in the order in which promotions into the environment were started.
+    /// Its place in the order in which promotions into the environment (or target) were started.
     pub sequence: u64,
     /// It was asked for from outside, by this key; nothing that came before has proven it.
     pub trigger: Option<String>,
@@ -288,9 +315,15 @@ pub struct Gate {
 
 /// The name of a promotion, from what it is for: the same purpose has the same name, so that it
 /// cannot be recorded twice.
-pub fn promotion_name(pipeline: &Pipeline, environment: &str, revision: &Revision, run: u32) -> String {
-    let facets: String = revision.facets().map(|(key, value)| format!("{key}\0{value}\0")).collect();
-    name(pipeline, environment, &[&pipeline.uid, environment, &run.to_string()], &facets)
+pub fn promotion_name(pipeline: &Pipeline, into: &Environment, revision: &Revision, run: u32) -> String {
+    let mut facets: String = revision.facets().map(|(key, value)| format!("{key}\0{value}\0")).collect();
+    let mut place = into.name.clone();
+    if let Some(target) = &into.alone {
+        facets.push_str(&format!("target\0{target}\0"));
+        let told: String = target.chars().take(63).collect();
+        place = format!("{place}-{}", told.trim_end_matches(['.', '-']));
+    }
+    name(pipeline, &place, &[&pipeline.uid, &into.name, &run.to_string()], &facets)
 }
 
 /// The name of a promotion that is asked for from outside: the same key has the same name, whatever it
@@ -299,7 +332,7 @@ pub fn trigger_name(pipeline: &Pipeline, environment: &str, key: &str) -> String
     name(pipeline, environment, &[&pipeline.uid, environment, "trigger", key], "")
 }
 
-fn name(pipeline: &Pipeline, environment: &str, purpose: &[&str], facets: &str) -> String {
+fn name(pipeline: &Pipeline, place: &str, purpose: &[&str], facets: &str) -> String {
     let mut hash = Sha256::new();
     for part in purpose {
         hash.update(part.as_bytes());
@@ -307,10 +340,10 @@ fn name(pipeline: &Pipeline, environment: &str, purpose: &[&str], facets: &str) 
     }
     hash.update(facets.as_bytes());
     let digest: String = hash.finalize().iter().take(5).map(|b| format!("{b:02x}")).collect();
-    let room = 253usize.saturating_sub(environment.len() + digest.len() + 2);
+    let room = 253usize.saturating_sub(place.len() + digest.len() + 2);
     let prefix: String = pipeline.name.chars().take(room).collect();
     let prefix = prefix.trim_end_matches(['.', '-']);
-    format!("{prefix}-{environment}-{digest}")
+    format!("{prefix}-{place}-{digest}")
 }
 
 #[cfg(test)]

@@ -43,6 +43,9 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
         text.push_str(&format!("Sluice-Target: {}\n", line(target)));
     }
     text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    for why in order.evidence.iter().take(LISTED) {
+        text.push_str(&format!("Sluice-Evidence: {}\n", cut(&line(why), 300)));
+    }
     text.push_str(&format!("Sluice-Onto: {onto}\n"));
     text
 }
@@ -257,6 +260,25 @@ mod tests {
         assert!(is_marked_for(&text, "apps/podinfo-prod-1"));
         assert!(!is_marked_for(&text, "apps/podinfo-prod"));
         assert!(!is_marked_for(&text, "apps/podinfo-prod-11"));
+    }
+
+    #[test]
+    fn a_commit_says_in_trailers_what_it_is_and_why() {
+        let mut order = order("6.1.8");
+        order.evidence =
+            vec!["dev/eu healthy since 2026-01-02T03:04:05Z".into(), "a\nSluice-Target: b".into()];
+        let text = message(&order, &value("6.1.7"), "0");
+        let trailers: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Sluice-")).collect();
+        let expected = [
+            "Sluice-Promotion: apps/podinfo-prod-1",
+            "Sluice-Pipeline: apps/podinfo",
+            "Sluice-Environment: prod",
+            "Sluice-Revision: 6.1.8",
+            "Sluice-Evidence: dev/eu healthy since 2026-01-02T03:04:05Z",
+            "Sluice-Evidence: a Sluice-Target: b",
+            "Sluice-Onto: 0",
+        ];
+        assert_eq!(trailers, expected);
     }
 
     #[test]

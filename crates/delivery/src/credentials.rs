@@ -34,6 +34,36 @@ pub struct Credentials {
     pub callback: Option<(String, String)>,
     /// For webhooks: a proxy is named, which this version cannot use.
     pub proxy: bool,
+    /// A GitHub App, which lends tokens.
+    pub app: Option<App>,
+}
+
+/// A GitHub App, in the keys that Flux has for it in the Secret of a GitRepository with `provider: github`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct App {
+    /// Its id, or its client id.
+    pub(crate) id: String,
+    /// Where it is installed; `None` to ask for the repository's own.
+    pub(crate) installation: Option<String>,
+    /// Its private key, PEM.
+    pub(crate) key: Vec<u8>,
+    /// The address of the API, where it is not that of the repository's host.
+    pub(crate) base: Option<String>,
+}
+
+impl App {
+    /// Out of whose budget its calls are paid: GitHub counts by installation, whichever token is shown.
+    pub(crate) fn payer(&self) -> String {
+        format!("app {} at {}", self.id, self.installation.as_deref().unwrap_or("all"))
+    }
+
+    /// The same App with the same key has the same.
+    pub(crate) fn fingerprint(&self) -> String {
+        let base = self.base.as_deref().unwrap_or_default();
+        let installation = self.installation.as_deref().unwrap_or_default();
+        let text = [self.id.as_bytes(), installation.as_bytes(), base.as_bytes(), &self.key].join(&0);
+        crate::git::hex_hash(&text)
+    }
 }
 
 impl Credentials {
@@ -46,6 +76,12 @@ impl Credentials {
             let text = text.trim_end_matches(['\r', '\n']);
             (!text.is_empty()).then(|| text.to_string())
         };
+        let app = text("githubAppID").zip(bytes("githubAppPrivateKey")).map(|(id, key)| App {
+            id,
+            installation: text("githubAppInstallationID"),
+            key,
+            base: text("githubAppBaseURL"),
+        });
         Credentials {
             username: text("username"),
             password: text("password"),
@@ -58,6 +94,7 @@ impl Credentials {
             address: text("address"),
             callback: None,
             proxy: bytes("proxy").is_some(),
+            app,
         }
     }
 
@@ -140,6 +177,7 @@ impl fmt::Debug for Credentials {
             .field("hmac_key", &has(self.hmac_key.is_some()))
             .field("headers", &has(self.headers.is_some()))
             .field("address", &has(self.address.is_some()))
+            .field("app", &has(self.app.is_some()))
             .finish()
     }
 }

@@ -1,6 +1,7 @@
 //! The door to this crate: one `Delivery` for the whole process, shared by all pipelines. Holds the
 //! caches of repositories, the queues before them and the forges' budgets.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::credentials::App;
 use crate::error::DeliveryError;
-use crate::forge::{AnyForge, Forge, Shared, State};
+use crate::forge::{AnyForge, Forge, Shared, State, github_app};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
@@ -103,11 +105,14 @@ impl Delivery {
         match &order.strategy {
             Strategy::PullRequest { forge, url, base } => {
                 let _turn = inner.turn(url, &order.branch()).await;
-                change_request::deliver(inner, order, *forge, url, base).await
+                let with = inner.lent(order).await?;
+                let delivered = change_request::deliver(inner, &with, *forge, url, base).await;
+                inner.kept(order, delivered)
             }
             Strategy::Commit { url, branch } => {
                 let _turn = inner.turn(url, branch).await;
-                commit_strategy::deliver(inner, order, url, branch).await
+                let with = inner.lent(order).await?;
+                inner.kept(order, commit_strategy::deliver(inner, &with, url, branch).await)
             }
             Strategy::Notification(about) => notification::deliver(inner, order, about).await,
             Strategy::Webhook { url, about } => webhook::deliver(inner, order, url, about).await,
@@ -116,6 +121,11 @@ impl Delivery {
 
     /// Looks what has become of a change request, with one call that is free where nothing changed.
     pub async fn follow(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
+        let with = self.0.lent(order).await?;
+        self.0.kept(order, self.look(&with, request).await)
+    }
+
+    async fn look(&self, order: &Order, request: &ChangeRequest) -> Result<Followed, DeliveryError> {
         let Some(forge) = self.0.forge_of(order)? else { return Ok(Followed::Elsewhere) };
         let Some(found) = forge.get(request.number).await? else { return Ok(Followed::Gone) };
         // The pipeline may name another repository by now, where the number is somebody else's.
@@ -141,7 +151,8 @@ impl Delivery {
         comment: &str,
     ) -> Result<Followed, DeliveryError> {
         let found = self.follow(order, request).await?;
-        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(order)?) {
+        let with = self.0.lent(order).await?;
+        if let (Followed::Open { .. }, Some(forge)) = (&found, self.0.forge_of(&with)?) {
             order.permit.check()?;
             change_request::close(&forge, request.number, &body::comment(comment)).await?;
             return Ok(Followed::Closed);
@@ -151,7 +162,7 @@ impl Delivery {
 
     /// What has gone out since the start.
     pub fn stats(&self) -> Stats {
-        self.0.counters.snapshot()
+        self.0.counters.snapshot(self.0.forges.budgets.purses())
     }
 }
 
@@ -160,6 +171,33 @@ impl Inner {
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
         AnyForge::new(kind, &address, &order.credentials, &self.forges)
+    }
+
+    /// The order, with a token where its Secret has a GitHub App in place of one.
+    async fn lent<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
+        let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
+        let credentials = github_app::lend(app, &address, &order.credentials, &self.forges).await?;
+        Ok(Cow::Owned(Order { credentials, ..order.clone() }))
+    }
+
+    /// What came of it. A token that was not accepted is not lent again.
+    fn kept<T>(&self, order: &Order, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {
+        if result.as_ref().is_err_and(|error| error.reason() == "AuthenticationFailed")
+            && let Ok(Some((app, address))) = self.app(order)
+        {
+            github_app::forget(app, &address, &self.forges);
+        }
+        result
+    }
+
+    /// The App that speaks for an order, and where.
+    fn app<'a>(&self, order: &'a Order) -> Result<Option<(&'a App, Address)>, DeliveryError> {
+        let url = match &order.strategy {
+            Strategy::PullRequest { forge: ForgeKind::GitHub, url, .. } | Strategy::Commit { url, .. } => url,
+            _ => return Ok(None),
+        };
+        let Some(app) = &order.credentials.app else { return Ok(None) };
+        Ok(Some((app, Address::parse(url, self.git.allow_file)?)))
     }
 
     fn forge_of(&self, order: &Order) -> Result<Option<AnyForge>, DeliveryError> {

@@ -29,5 +29,5 @@ pub use forge::ForgeError;
 pub use git::GitError;
 pub use notification::NotificationError;
 pub use order::{About, ChangeRequest, Delivered, Followed, ForgeKind, Order, Permit, Strategy, Target};
-pub use stats::Stats;
+pub use stats::{Purse, Stats};
 pub use webhook::{Allowed, WebhookError};

@@ -2,21 +2,37 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// What has gone out since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Calls to forges by forge, method and status; status 0 means that no answer came.
     pub forge_calls: BTreeMap<(&'static str, &'static str, u16), u64>,
-    /// How many more calls each forge's host said it would take.
-    pub forge_budget: BTreeMap<String, u64>,
+    /// What each credential may still do at its forge.
+    pub forge_budgets: Vec<Purse>,
     /// Fetches from repositories.
     pub git_fetches: u64,
     /// Pushes to repositories.
     pub git_pushes: u64,
     /// Caches that were thrown away and built anew.
     pub git_rebuilds: u64,
+}
+
+/// What a credential may still do at a forge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purse {
+    /// The forge's host.
+    pub host: String,
+    /// A fingerprint of the credential: the same one has the same.
+    pub credential: String,
+    /// How many more calls the forge said it would take, if it did.
+    pub left: Option<u64>,
+    /// How long nobody calls, because the forge asked for that.
+    pub pause: Duration,
+    /// How many calls wait for their turn.
+    pub waiting: usize,
 }
 
 impl Stats {
@@ -29,39 +45,25 @@ impl Stats {
 /// The running counts behind [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    forge: Mutex<ForgeCounts>,
+    forge: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
     pub(crate) fetches: AtomicU64,
     pub(crate) pushes: AtomicU64,
     pub(crate) rebuilds: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct ForgeCounts {
-    calls: BTreeMap<(&'static str, &'static str, u16), u64>,
-    budget: BTreeMap<String, u64>,
-}
-
 impl Counters {
     pub(crate) fn forge_call(&self, forge: &'static str, method: &'static str, status: u16) {
-        *self.forge().calls.entry((forge, method, status)).or_default() += 1;
+        let mut calls = self.forge.lock().unwrap_or_else(PoisonError::into_inner);
+        *calls.entry((forge, method, status)).or_default() += 1;
     }
 
-    pub(crate) fn budget(&self, host: &str, left: u64) {
-        self.forge().budget.insert(host.into(), left);
-    }
-
-    pub(crate) fn snapshot(&self) -> Stats {
-        let forge = self.forge();
+    pub(crate) fn snapshot(&self, forge_budgets: Vec<Purse>) -> Stats {
         Stats {
-            forge_calls: forge.calls.clone(),
-            forge_budget: forge.budget.clone(),
+            forge_calls: self.forge.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            forge_budgets,
             git_fetches: self.fetches.load(Ordering::Relaxed),
             git_pushes: self.pushes.load(Ordering::Relaxed),
             git_rebuilds: self.rebuilds.load(Ordering::Relaxed),
         }
-    }
-
-    fn forge(&self) -> MutexGuard<'_, ForgeCounts> {
-        self.forge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -161,6 +161,9 @@ pub struct TargetStatus {
     /// The members of the target and what they made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<WorkloadStatus>,
+    /// The promotion in hand, where each target is promoted into by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<PromotionSummary>,
     /// The revisions that this target has run healthily, oldest first: what promotions rest on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verified: Vec<Verified>,

@@ -51,6 +51,26 @@ pub struct PullRequestStrategy {
     /// Secret in the Pipeline's namespace: `token` for the forge; for git `username` and
     /// `password`, or `identity` and `known_hosts`; optionally `caFile`.
     pub secret_ref: SecretRef,
+    /// `Environment`: one change request for all targets of the environment. `Target`: one for each of
+    /// them, merged one by one; then every marker names its `"target"`. Default Environment.
+    #[serde(default, skip_serializing_if = "Per::is_environment")]
+    pub per: Per,
+}
+
+/// What one change request is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Per {
+    /// All targets of an environment.
+    #[default]
+    Environment,
+    /// One target.
+    Target,
+}
+
+impl Per {
+    fn is_environment(&self) -> bool {
+        *self == Per::Environment
+    }
 }
 
 fn main_branch() -> String {

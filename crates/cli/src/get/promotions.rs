@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 use sluice_api::Promotion;
-use sluice_api::promotion::{Approval, Phase};
+use sluice_api::promotion::{Approval, Phase, place};
 
 use super::{Listing, Shape, fields, lean_metadata, short};
 use crate::age;
@@ -48,11 +48,18 @@ pub(crate) struct Seen {
     status: Option<Status>,
 }
 
+impl Spec {
+    fn place(&self) -> String {
+        place(&self.environment, self.target.as_deref())
+    }
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Spec {
     pipeline: String,
     environment: String,
+    target: Option<String>,
     revision: String,
     approval: Option<Approval>,
 }
@@ -74,16 +81,26 @@ struct Request {
 
 impl Listing for Promotions {
     type Seen = Seen;
-    const CELLS: &'static [&'static str] =
-        &["Pipeline", "Environment", "Revision", "Phase", "Attempts", "Approved By", "Message", "Link"];
+    const CELLS: &'static [&'static str] = &[
+        "Pipeline",
+        "Environment",
+        "Target",
+        "Revision",
+        "Phase",
+        "Attempts",
+        "Approved By",
+        "Message",
+        "Link",
+    ];
 
     fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<Seen> {
-        let [pipeline, environment, revision, phase, attempts, by, message, url] = fields(cells);
+        let [pipeline, environment, target, revision, phase, attempts, by, message, url] = fields(cells);
+        let target = Some(target).filter(|target| !target.is_empty());
         let approval = Some(Approval { by, ..Approval::default() });
         let (attempts, change_request) = (attempts.parse().unwrap_or_default(), Some(Request { url }));
         Some(Seen {
             metadata,
-            spec: Spec { pipeline, environment, revision, approval },
+            spec: Spec { pipeline, environment, target, revision, approval },
             status: Some(Status { phase, message, attempts, change_request }),
         })
     }
@@ -98,7 +115,10 @@ impl Listing for Promotions {
 
     fn wants(&self, seen: &Seen) -> bool {
         self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
-            && self.environment.as_ref().is_none_or(|e| *e == seen.spec.environment)
+            && self
+                .environment
+                .as_ref()
+                .is_none_or(|e| *e == seen.spec.environment || *e == seen.spec.place())
     }
 
     fn sort(&self, seen: &mut Vec<Seen>) {
@@ -123,7 +143,7 @@ impl Listing for Promotions {
         let mut row = vec![
             Cell::new(seen.name_any()),
             Cell::new(&spec.pipeline),
-            Cell::new(&spec.environment),
+            Cell::new(spec.place()),
             Cell::new(if shape.wide { spec.revision.clone() } else { short(&spec.revision) }),
             phase(&status.phase),
             Cell::age(born.map(|t| age::since(t.0, now)).unwrap_or_default()),

@@ -63,7 +63,7 @@ impl Engine {
             (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
         let record = Record { object: Arc::new(object.clone()), stored: false, said: None, first: true };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
-        tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, environment = intent.environment, "promoting");
+        tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");
         tokio::spawn(async move {
             fault::point("before-intent");
             let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
@@ -188,8 +188,7 @@ impl Engine {
     fn job(&self, key: &PipelineKey, name: &str, on: On) -> Option<Job> {
         let entry = self.pipelines.get(key)?;
         let record = self.promotions.get(key)?.get(name).filter(|r| r.stored)?;
-        let environment = record.object.spec.environment.clone();
-        if self.under_way.contains_key(&(key.clone(), environment)) {
+        if self.under_way.contains_key(&(key.clone(), record.object.spec.place())) {
             return None;
         }
         let strategy = match on {
@@ -289,9 +288,9 @@ impl Engine {
         F: Future<Output = Ended> + Send + 'static,
     {
         let Job { mut order, secret, strategy, object } = job;
-        let (environment, promotion) = (object.spec.environment.clone(), object.name_any());
+        let (place, promotion) = (object.spec.place(), object.name_any());
         let offer = Offer::of(self.options.hook_url.as_deref(), &strategy);
-        self.under_way.insert((key.clone(), environment.clone()), order.permit.clone());
+        self.under_way.insert((key.clone(), place.clone()), order.permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
         tokio::spawn(async move {
@@ -311,7 +310,7 @@ impl Engine {
                 }
                 Err(error) => failed(error),
             };
-            let done = Done { pipeline: key, environment, promotion, strategy, what };
+            let done = Done { pipeline: key, place, promotion, strategy, what };
             let _ = tell.send(Input::Done(Box::new(done)));
         });
     }
@@ -351,7 +350,7 @@ impl Engine {
     /// Takes note of how a side effect ended.
     pub(crate) fn done(&mut self, done: Done) {
         let key = done.pipeline;
-        self.under_way.remove(&(key.clone(), done.environment.clone()));
+        self.under_way.remove(&(key.clone(), done.place));
         let now = Timestamp::now();
         let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
@@ -510,7 +509,8 @@ fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
         ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => Some(soon),
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => Some(soon),
-            Retry::At(at) => Some(at.max(soon)),
+            // No fault of this promotion: it is as far ahead in the line as any other.
+            Retry::At(at) => Some(at),
             Retry::OnChange => None,
         },
     };

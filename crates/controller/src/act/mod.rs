@@ -1,5 +1,6 @@
 //! ACT. Starts what was decided, each thing in a task of its own, and tells the loop how it ended.
-//! For one environment of a pipeline only one thing is under way at a time.
+//! For one environment of a pipeline, or one target that is promoted into by itself, only one thing is
+//! under way at a time.
 
 mod callback;
 pub mod jobs;
@@ -17,8 +18,8 @@ use crate::intake::PipelineKey;
 pub struct Done {
     /// Of which pipeline.
     pub pipeline: PipelineKey,
-    /// Into which environment.
-    pub environment: String,
+    /// Into which environment, or which target of it.
+    pub place: String,
     /// Of which promotion.
     pub promotion: String,
     /// By which strategy.

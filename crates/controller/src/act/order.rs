@@ -59,6 +59,8 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
             ClusterKey::Remote { namespace, name } => Some((namespace, name)),
         },
     };
+    let (named, alone) =
+        (targets.iter().zip(translate::target_names(targets)), promotion.spec.target.as_ref());
     let evidence = promotion.spec.evidence.iter();
     About {
         uid: promotion.uid().unwrap_or_default(),
@@ -67,7 +69,7 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
         in_doubt: !first && (status.attempts == 0 || status.reason == UNANSWERED),
         pipeline_uid: pipeline.uid().unwrap_or_default(),
         pipeline_version: pipeline.resource_version().unwrap_or_default(),
-        targets: targets.iter().zip(translate::target_names(targets)).map(target).collect(),
+        targets: named.filter(|(_, name)| alone.is_none_or(|alone| alone == name)).map(target).collect(),
         evidence: evidence.map(|e| (e.environment.clone(), e.target.clone(), e.at.clone())).collect(),
     }
 }
@@ -100,9 +102,9 @@ pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
 /// open.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
     let Some(request) = request(promotion).filter(|r| r.state == "open") else { return false };
-    let mut later = all.iter().filter(|p| {
-        p.spec.environment == promotion.spec.environment && p.spec.sequence > promotion.spec.sequence
-    });
+    let mut later = all
+        .iter()
+        .filter(|p| p.spec.place() == promotion.spec.place() && p.spec.sequence > promotion.spec.sequence);
     later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
 }
 
@@ -132,7 +134,7 @@ pub fn order(
         promotion: format!("{namespace}/{}", promotion.name_any()),
         pipeline: pipeline.name_any(),
         environment: spec.environment.clone(),
-        target: None,
+        target: spec.target.clone(),
         revision: Revision::from_strings(&spec.facets)?,
         replaces: spec.replaces.clone(),
         evidence: evidence.chain(trigger).collect(),

@@ -147,6 +147,11 @@ pub fn shape(pipeline: &Pipeline) -> Result<BTreeSet<FacetKey>, String> {
     let Some((first, known)) = pipeline.spec.environments.first().zip(model.environments.first()) else {
         return Err("the pipeline has no environment".into());
     };
+    if known.policy.as_ref().is_some_and(|policy| policy.per_target) {
+        return Err("each target of the first environment has its own change request, which a call cannot ask for: take \
+                    per: Target out of its pull-request"
+            .into());
+    }
     let evidence = translate::evidence(pipeline.status.as_ref());
     let proofs = known.targets.iter().filter_map(|target| evidence.of(&known.name, target).last());
     let proven = proofs.filter(|p| is_tracked(&model, &p.revision)).max_by_key(|p| p.arrival);
@@ -277,6 +282,7 @@ pub fn record(
         name: name(pipeline, key),
         sequence: of.map(|p| p.spec.sequence).max().unwrap_or(0) + 1,
         environment,
+        target: None,
         revision,
         run: 0,
         arrival: 0,

@@ -47,7 +47,7 @@ impl Events {
     ) {
         let Some((type_, reason, message)) = worth_telling(before, change) else { return };
         let spec = &promotion.spec;
-        let note = format!("{} into {}: {message}", spec.revision, spec.environment);
+        let note = format!("{} into {}: {message}", spec.revision, spec.place());
         let event = Event {
             type_,
             reason: reason.into(),

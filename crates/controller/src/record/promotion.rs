@@ -61,6 +61,7 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
         spec: PromotionSpec {
             pipeline: pipeline.name_any(),
             environment: intent.environment.clone(),
+            target: intent.target.clone(),
             revision: intent.revision.to_string(),
             facets: intent.revision.to_strings(),
             run: intent.run,

@@ -109,11 +109,19 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
             status.reported = reported::time(facts.object, &environment.name, target, name, facts.reports);
         }
         status.verified = translate::verified(proofs);
+        status.promotion = None;
+        if environment.policy.as_ref().is_some_and(|policy| policy.per_target) {
+            let own = |p: &ApiPromotion| {
+                p.spec.environment == environment.name && p.spec.target.as_ref() == Some(name)
+            };
+            status.promotion = in_hand(facts, &own, status.revision.as_ref()).map(promotion_summary);
+        }
         targets.push(status);
     }
     let first = targets.first().and_then(|t| t.revision.clone());
     let revision = first.filter(|r| targets.iter().all(|t| t.revision.as_ref() == Some(r)));
-    let in_hand = in_hand(facts, &environment.name, revision.as_ref());
+    let own = |p: &ApiPromotion| p.spec.environment == environment.name;
+    let in_hand = in_hand(facts, &own, revision.as_ref());
     let waits = in_hand.filter(|p| is_waiting_for_approval(p)).map(|p| p.spec.revision.clone());
     api::EnvironmentStatus {
         health: targets.iter().map(|t| t.health).max().unwrap_or_default(),
@@ -129,11 +137,15 @@ fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
     promotion.status.as_ref().is_some_and(|s| s.gates.iter().any(|g| g.name == "Approval" && !g.open))
 }
 
-/// The promotion that an environment's people want to see: the newest that has not ended, else the
-/// newest that ended in a way that stops the line, unless the environment runs it all the same.
-fn in_hand<'a>(facts: &Facts<'a>, environment: &str, runs: Option<&String>) -> Option<&'a ApiPromotion> {
+/// The promotion into a place that its people want to see: the newest that has not ended, else the
+/// newest that ended in a way that stops the line, unless that runs it all the same.
+fn in_hand<'a>(
+    facts: &Facts<'a>,
+    is_there: &dyn Fn(&ApiPromotion) -> bool,
+    runs: Option<&String>,
+) -> Option<&'a ApiPromotion> {
     let newest = |wanted: &dyn Fn(Phase) -> bool| {
-        let of = facts.promotions.iter().filter(|p| p.spec.environment == environment);
+        let of = facts.promotions.iter().filter(|p| is_there(p));
         of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.spec.sequence).copied()
     };
     let going = newest(&|phase| !phase.has_ended());
@@ -195,6 +207,7 @@ fn target_status(
         revision: shown.revision(&facts.pipeline.tracks).map(|r| r.to_string()),
         error: if quiet { String::new() } else { shown.complaint() },
         workloads: shown.members.iter().flat_map(workloads).collect(),
+        promotion: None,
         verified: Vec::new(),
     }
 }

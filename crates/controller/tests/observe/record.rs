@@ -46,6 +46,7 @@ fn labels_of_long_names_are_cut_to_what_kubernetes_takes() {
     let record = object(
         &pipeline,
         &Intent {
+            target: None,
             name: "p".into(),
             environment: "prod".into(),
             revision: Revision::from_strings(&facets).unwrap(),

@@ -1,5 +1,5 @@
-//! The decision for one environment: what becomes of the promotions into it, and whether another
-//! one is due.
+//! The decision for one environment, or for one target of it that is promoted into by itself: what
+//! becomes of the promotions into it, and whether another one is due.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,7 @@ use crate::revision::{Facet, Revision};
 use crate::world::{Health, Target};
 
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
-    let mut promotions: Vec<&Promotion> =
-        facts.promotions.iter().filter(|p| p.environment == environment.name).collect();
+    let mut promotions: Vec<&Promotion> = facts.promotions.iter().filter(|p| environment.is_of(p)).collect();
     promotions.sort_by_key(|p| p.sequence);
     let settled: Vec<bool> =
         promotions.iter().map(|p| settle(facts, environment, &promotions, p, decision)).collect();
@@ -243,9 +242,7 @@ pub(super) fn proceed(
         decision.notes.insert(environment.name.clone(), refused);
         return;
     }
-    if let Some(stray) =
-        facts.promotions.iter().find(|p| p.environment == environment.name && p.has_strayed())
-    {
+    if let Some(stray) = facts.promotions.iter().find(|p| is_in_the_way(environment, p)) {
         let message = format!(
             "{} waits until the change request of {} is closed, which is open where the pipeline proposes nothing \
              any more; of that one: {}",
@@ -276,6 +273,17 @@ pub(super) fn proceed(
         }
         _ => decision.actions.push(Action::Deliver { promotion: open.name.clone() }),
     }
+}
+
+/// Whether a promotion has an open change request that must be closed before another one is opened here:
+/// one where the pipeline proposes nothing any more, or one for all targets where each is promoted into by
+/// itself now, or the other way round.
+fn is_in_the_way(environment: &Environment, other: &Promotion) -> bool {
+    if other.environment != environment.name {
+        return false;
+    }
+    let regrouped = other.target.is_some() != environment.alone.is_some();
+    other.open_request().is_some() && (regrouped || environment.is_of(other) && other.has_strayed())
 }
 
 /// Puts the candidate in the place of what is open, if it is wanted here.
@@ -327,8 +335,9 @@ fn wanted(
         facts.world.target(&environment.name, t).and_then(|t| t.revision(&facts.pipeline.tracks))
     });
     Some(Action::Start(Intent {
-        name: promotion_name(facts.pipeline, &environment.name, revision, candidate.run),
+        name: promotion_name(facts.pipeline, environment, revision, candidate.run),
         environment: environment.name.clone(),
+        target: environment.alone.clone(),
         revision: revision.clone(),
         run: candidate.run,
         arrival: candidate.arrival,

@@ -48,9 +48,9 @@ fn downgrade(
         String::new()
     } else {
         format!(
-            "{} is older than {newer}, which {} runs: sluice approve -n {} {} lets it pass, and \
+            "is held: it is older than {newer}, which {} runs: sluice approve -n {} {} lets it pass, and \
              promotion.allowDowngrade lets all pass",
-            promotion.revision, environment.name, facts.pipeline.namespace, promotion.name
+            environment.name, facts.pipeline.namespace, promotion.name
         )
     };
     Some(Gate { name: "Downgrade", open: promotion.approved, message })

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::evidence::Evidence;
-use crate::model::{Gate, Phase, Pipeline, Promotion};
+use crate::model::{Environment, Gate, Phase, Pipeline, Promotion};
 use crate::revision::Revision;
 use crate::world::World;
 
@@ -70,6 +70,8 @@ pub struct Intent {
     pub name: String,
     /// The environment it goes into.
     pub environment: String,
+    /// The one target of it, where each is promoted into by itself.
+    pub target: Option<String>,
     /// What it carries.
     pub revision: Revision,
     /// Which return of this revision it is about.
@@ -128,6 +130,23 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// Adds what was decided for one environment, or for one target of it.
+    fn join(&mut self, lane: &Environment, own: Decision) {
+        self.actions.extend(own.actions);
+        if let Some(wake) = own.wake {
+            self.wake_at(wake);
+        }
+        for (environment, mut note) in own.notes {
+            if let Some(target) = &lane.alone {
+                note.message = format!("{target}: {}", note.message);
+            }
+            match self.notes.get_mut(&environment) {
+                Some(earlier) => earlier.message = format!("{}; {}", earlier.message, note.message),
+                None => drop(self.notes.insert(environment, note)),
+            }
+        }
+    }
+
     fn wake_at(&mut self, time: Timestamp) {
         self.wake = Some(self.wake.map_or(time, |w| w.min(time)));
     }
@@ -140,18 +159,35 @@ impl Decision {
 /// What to do about a pipeline.
 pub fn decide(facts: Facts<'_>) -> Decision {
     let mut decision = Decision::default();
-    for environment in &facts.pipeline.environments {
-        environment::decide(facts, environment, &mut decision);
+    let lanes: Vec<Environment> = facts.pipeline.environments.iter().flat_map(Environment::lanes).collect();
+    for lane in &lanes {
+        let mut own = Decision::default();
+        environment::decide(facts, lane, &mut own);
+        decision.join(lane, own);
     }
     for promotion in facts.promotions {
-        let known = facts.pipeline.environments.iter().any(|e| e.name == promotion.environment);
+        let known = lanes.iter().any(|lane| lane.is_of(promotion));
         if !known && !promotion.phase.has_ended() && !facts.pipeline.suspended {
-            let message = format!("the pipeline has no environment {} any more", promotion.environment);
-            decision.record(promotion, Phase::Cancelled, "NotWanted", message);
+            decision.record(promotion, Phase::Cancelled, "NotWanted", unknown(facts, promotion));
         }
     }
     withdraw(facts, &mut decision);
     decision
+}
+
+/// Why there is no place in the pipeline any more that a promotion goes into.
+fn unknown(facts: Facts<'_>, promotion: &Promotion) -> String {
+    let name = &promotion.environment;
+    let Some(environment) = facts.pipeline.environments.iter().find(|e| e.name == *name) else {
+        return format!("the pipeline has no environment {name} any more");
+    };
+    match &promotion.target {
+        None => format!("each target of {name} is promoted into by itself now"),
+        Some(target) if environment.targets.contains(target) => {
+            format!("all targets of {name} are promoted into together now")
+        }
+        Some(target) => format!("{name} has no target {target} any more"),
+    }
 }
 
 /// Takes back the open change requests of promotions that have ended, unless another promotion has
@@ -162,12 +198,13 @@ fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
     }
     for promotion in facts.promotions.iter().filter(|p| p.phase.has_ended() || p.has_strayed()) {
         let Some(number) = promotion.open_request() else { continue };
-        let heir = facts.promotions.iter().filter(|p| p.environment == promotion.environment).any(|p| {
+        let place = (&promotion.environment, &promotion.target);
+        let heir = facts.promotions.iter().filter(|p| (&p.environment, &p.target) == place).any(|p| {
             let carries = p.request.is_some_and(|r| r.number == number);
             p.phase.is_open() || (p.sequence > promotion.sequence && carries)
         });
         let comes = decision.actions.iter().any(|action| match action {
-            Action::Start(intent) => intent.environment == promotion.environment,
+            Action::Start(intent) => (&intent.environment, &intent.target) == place,
             Action::Move(to) => to.to == Phase::Pending && to.promotion == promotion.name,
             _ => false,
         });

@@ -28,7 +28,7 @@ pub struct Wanted<'a> {
     pub pipeline: &'a str,
     /// The environment that is promoted to.
     pub environment: &'a str,
-    /// The only target to set; a marker that names no target counts for every one.
+    /// The only target to set: then every marker has to name its own.
     pub target: Option<&'a str>,
     /// The values to write.
     pub revision: &'a Revision,

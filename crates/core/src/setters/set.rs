@@ -138,6 +138,11 @@ impl File<'_, '_> {
             Reading::Bad(problem) => return Err(self.bad(at, problem)),
             _ => return Ok(None),
         };
+        if let (Some(target), None) = (self.wanted.target, &marker.target) {
+            let problem = "names no target, and each target is promoted into by itself".into();
+            let instead = format!("{{\"{NEEDLE}\": \"{}\", \"target\": \"{target}\"}}", self.name);
+            return Err(SetError::BadMarker { at, problem, instead });
+        }
         let misplaced = |place| SetError::MisplacedMarker { at: at.clone(), place };
         Err(match before {
             Before::Value { event, flow } => return self.replace(event, flow, &marker, at).map(Some),

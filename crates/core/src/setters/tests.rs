@@ -167,18 +167,24 @@ fn the_marker_says_which_value() {
 }
 
 #[test]
-fn a_target_is_set_alone_and_no_target_means_all() {
+fn a_target_is_set_alone_and_then_every_marker_names_its_own() {
     let text = "- 1 # {\"$promotion\": \"ns:app:prod\", \"target\": \"eu\"}\n\
                 - 1 # {\"$promotion\": \"ns:app:prod\", \"target\": \"us\"}\n\
                 - 1 # {\"$promotion\": \"ns:app:prod\"}\n";
     let revision = revision(&[("HelmRelease/a:chart", "2.0.0")]);
-    for (target, lines) in [(None, vec![1, 2, 3]), (Some("eu"), vec![1, 3]), (Some("ap"), vec![3])] {
+    let named = text.split_inclusive('\n').take(2).collect::<String>();
+    for (text, target, lines) in
+        [(text, None, vec![1, 2, 3]), (&named, Some("eu"), vec![1]), (&named, Some("us"), vec![2])]
+    {
         let edited = set_to(text, &revision, target).unwrap().unwrap();
         assert_eq!(edited.values.iter().map(|value| value.line).collect::<Vec<_>>(), lines);
         for (line, text) in (1..).zip(edited.text.lines()) {
             assert_eq!(text.starts_with("- 2.0.0 #"), lines.contains(&line), "{text}");
         }
     }
+    let error = set_to(text, &revision, Some("eu")).unwrap_err();
+    assert_eq!((error.reason(), error.at().line), ("BadMarker", 3));
+    assert!(error.to_string().contains(r#"{"$promotion": "ns:app:prod", "target": "eu"}"#), "{error}");
     let only_us = text.lines().nth(1).unwrap();
     assert_eq!(set_to(only_us, &revision, Some("eu")), Ok(None));
 }

@@ -27,6 +27,8 @@ enum Event {
     Retry(usize),
     /// The owner names another repository for an environment.
     Moves(usize),
+    /// The owner has the targets of an environment promoted into one by one, or together again.
+    Regroups(usize),
     /// The status with all that was proven is lost.
     Forgets,
     /// The pipeline is suspended or resumed.
@@ -54,6 +56,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..4usize).prop_map(Event::Approve),
         1 => (0..4usize).prop_map(Event::Retry),
         1 => (0..4usize).prop_map(Event::Moves),
+        1 => (0..4usize).prop_map(Event::Regroups),
         1 => Just(Event::Forgets),
         1 => any::<bool>().prop_map(Event::Suspend),
         1 => (-7200..7200i64).prop_map(Event::Clock),
@@ -136,6 +139,11 @@ fn happen(sim: &mut Sim, event: &Event) {
             let name = environment(sim, *number);
             *sim.places.entry(name).or_default() += 1;
         }
+        Event::Regroups(number) => {
+            let name = environment(sim, *number);
+            let policy = sim.policy_of(&name);
+            policy.per_target = !policy.per_target;
+        }
         Event::Forgets => sim.evidence = Evidence::default(),
         Event::Suspend(suspended) => sim.pipeline.suspended = *suspended,
         Event::Clock(seconds) => sim.now += jiff::SignedDuration::from_secs(*seconds),
@@ -150,13 +158,14 @@ fn merge(sim: &mut Sim, number: usize, healthy: bool) {
         return;
     };
     open.state = "merged";
-    let (promotion, version) = (open.promotion.clone(), open.version.clone());
+    let (promotion, version, alone) = (open.promotion.clone(), open.version.clone(), open.target.clone());
     let promotion = sim.promotion(&promotion);
     (promotion.phase, promotion.delivered) = (Phase::Delivered, Some(now));
     promotion.request.as_mut().unwrap().open = false;
     let health = if healthy { Health::Ready } else { Health::Failed };
     let targets = sim.pipeline.environments.iter().find(|e| e.name == name).unwrap().targets.clone();
-    targets.iter().for_each(|t| sim.runs(&name, t, &version, health));
+    let of = targets.iter().filter(|t| alone.as_ref().is_none_or(|alone| alone == *t));
+    of.for_each(|t| sim.runs(&name, t, &version, health));
 }
 
 /// What every target has ever shown healthily, remembered apart from the evidence under test.
@@ -243,10 +252,18 @@ fn check(before: &Sim, after: &Sim, seen: &Seen) -> Result<(), String> {
         }
     }
     for environment in &after.pipeline.environments {
-        let open = after.promotions.iter().filter(|p| p.environment == environment.name && p.phase.is_open());
-        let requests = after.open_requests(&environment.name).len();
-        if open.count() > 1 || requests > 1 {
-            return Err(format!("P1: two things are open for {}", environment.name));
+        let own = || after.requests.iter().filter(|r| r.environment == environment.name && r.state == "open");
+        for lane in environment.lanes() {
+            let open = after.promotions.iter().filter(|p| lane.is_of(p) && p.phase.is_open());
+            if open.count() > 1 || own().filter(|r| r.target == lane.alone).count() > 1 {
+                return Err(format!("P1: two things are open for {} {:?}", lane.name, lane.alone));
+            }
+        }
+        if own().any(|r| r.target.is_none()) && own().any(|r| r.target.is_some()) {
+            return Err(format!(
+                "P1: one is open for all of {} and one for a target of it",
+                environment.name
+            ));
         }
     }
     Ok(())
@@ -361,6 +378,7 @@ fn planted_bugs_are_found() {
                 p.request = Some(Request { number: sim.requests.len() as u64, open: true, stray: false });
                 sim.requests.push(crate::sim::OnForge {
                     environment: p.environment.clone(),
+                    target: p.target.clone(),
                     promotion: p.name.clone(),
                     version: p.revision.to_string(),
                     state: "open",

@@ -38,6 +38,8 @@ pub fn shows(version: &str, health: Health) -> Target {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnForge {
     pub environment: String,
+    /// The one target that it is for.
+    pub target: Option<String>,
     pub promotion: String,
     pub version: String,
     pub state: &'static str,
@@ -74,6 +76,7 @@ pub fn policy() -> Policy {
         manual: false,
         min_ready: MinReady::Count(1),
         allow_downgrade: false,
+        per_target: false,
         timeout: SignedDuration::from_mins(30),
         writes_to: None,
         refused: None,
@@ -92,7 +95,8 @@ impl Sim {
             before = Some(name.to_string());
             let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
             targets.iter().for_each(|t| world.insert(name, t, shows("1.0.0", Health::Ready)));
-            list.push(Environment { name: name.to_string(), targets, after, policy: Some(policy()) });
+            let name = name.to_string();
+            list.push(Environment { name, targets, after, policy: Some(policy()), alone: None });
         }
         let pipeline = Pipeline {
             namespace: "apps".into(),
@@ -182,6 +186,7 @@ impl Sim {
                 self.promotions.push(Promotion {
                     name: intent.name,
                     environment: intent.environment,
+                    target: intent.target,
                     revision: intent.revision,
                     run: intent.run,
                     arrival: intent.arrival,
@@ -237,9 +242,12 @@ impl Sim {
             return;
         }
         let promotion = self.promotion(name);
-        let (environment, version) = (promotion.environment.clone(), promotion.revision.to_string());
+        let (environment, target) = (promotion.environment.clone(), promotion.target.clone());
+        let version = promotion.revision.to_string();
         let here = self.places.get(&environment).copied().unwrap_or_default();
-        let takes = |r: &OnForge| r.environment == environment && r.state == "open" && r.place == here;
+        let takes = |r: &OnForge| {
+            r.environment == environment && r.target == target && r.state == "open" && r.place == here
+        };
         let place = self.requests.iter().position(takes);
         let number = place.unwrap_or(self.requests.len()) as u64;
         let promotion = self.promotion(name);
@@ -256,6 +264,7 @@ impl Sim {
                 let state = "open";
                 self.requests.push(OnForge {
                     environment: environment.clone(),
+                    target,
                     promotion,
                     version: version.clone(),
                     state,
@@ -277,6 +286,7 @@ impl Sim {
             run: 0,
             arrival: 0,
             sequence,
+            target: None,
             trigger: Some(key.into()),
             phase: Phase::Pending,
             approved: false,
@@ -320,7 +330,11 @@ impl Sim {
     /// The promotions into an environment, oldest first, as `version phase`.
     pub fn story(&self, environment: &str) -> Vec<String> {
         let mut of: Vec<_> = self.promotions.iter().filter(|p| p.environment == environment).collect();
-        of.sort_by_key(|p| p.sequence);
+        let all = self.pipeline.environments.iter().find(|e| e.name == environment).map(|e| &e.targets);
+        of.sort_by_key(|p| {
+            let place = p.target.as_ref().zip(all).and_then(|(t, all)| all.iter().position(|x| x == t));
+            (place, p.sequence)
+        });
         of.iter().map(|p| format!("{} {:?}", p.revision, p.phase)).collect()
     }
 

@@ -180,7 +180,7 @@ fn going_back_is_held_and_says_so_until_it_is_let_pass() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
     assert!(
-        sim.note("staging").contains("1.0.0 is older than 1.1.0, which staging runs"),
+        sim.note("staging").contains("1.0.0 is held: it is older than 1.1.0, which staging runs"),
         "{}",
         sim.note("staging")
     );
@@ -680,4 +680,82 @@ fn a_word_from_the_other_side_shows_that_the_call_arrived() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
     assert_eq!(sim.effects, [], "it is not delivered again");
+}
+
+/// dev with one target, prod with two that are promoted into one by one; all at 1.0.0 before.
+fn one_by_one() -> Sim {
+    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+    sim.policy_of("prod").per_target = true;
+    sim
+}
+
+#[test]
+fn each_target_has_a_promotion_of_its_own_and_none_waits_for_the_other() {
+    let mut sim = one_by_one();
+    sim.runs("dev", "d", "1.1.0", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
+    let targets: Vec<_> = sim.promotions.iter().map(|p| (p.target.as_deref(), p.name.as_str())).collect();
+    assert_eq!((targets[0].0, targets[1].0), (Some("eu"), Some("us")));
+    assert!(
+        targets[0].1.starts_with("app-prod-eu-") && targets[1].1.starts_with("app-prod-us-"),
+        "{targets:?}"
+    );
+    // eu is merged; us stays proposed, and is taken over by what comes next.
+    sim.merge("prod");
+    sim.runs("prod", "eu", "1.1.0", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Succeeded", "1.1.0 Proposed"]);
+    sim.runs("dev", "d", "1.2.0", Health::Ready);
+    sim.settle();
+    assert_eq!(
+        sim.story("prod"),
+        ["1.1.0 Succeeded", "1.2.0 Proposed", "1.1.0 Superseded", "1.2.0 Proposed"]
+    );
+    assert_eq!(sim.open_requests("prod"), ["1.2.0", "1.2.0"]);
+}
+
+#[test]
+fn what_keeps_one_target_back_is_said_with_its_name_and_keeps_no_other() {
+    let mut sim = one_by_one();
+    sim.runs("prod", "us", "2.0.0", Health::Ready);
+    sim.settle();
+    sim.runs("dev", "d", "1.1.0", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed", "1.0.0 Superseded", "1.1.0 Pending"]);
+    assert!(
+        sim.note("prod").starts_with("us: 1.1.0 is held: it is older than 2.0.0"),
+        "{}",
+        sim.note("prod")
+    );
+    sim.cannot_be_read("prod", "eu");
+    sim.runs("dev", "d", "1.2.0", Health::Ready);
+    sim.settle();
+    let note = sim.note("prod");
+    assert!(note.starts_with("eu: 1.2.0 waits: no target can be read") && note.contains("; us: "), "{note}");
+}
+
+#[test]
+fn regrouping_takes_back_what_is_open_before_anything_else_is_opened() {
+    let mut sim = one_by_one();
+    sim.policy_of("prod").per_target = false;
+    sim.runs("dev", "d", "1.1.0", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.open_requests("prod").len(), 1);
+    sim.policy_of("prod").per_target = true;
+    sim.step();
+    assert!(!sim.last.actions.iter().any(|a| matches!(a, Action::Deliver { .. })), "{:?}", sim.last.actions);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Cancelled", "1.1.0 Proposed", "1.1.0 Proposed"]);
+    assert!(sim.promotions[0].message.contains("each target of prod is promoted into by itself"));
+    assert_eq!(sim.open_requests("prod").len(), 2);
+    sim.pipeline.environments[1].targets.pop();
+    sim.settle();
+    assert_eq!(sim.open_requests("prod").len(), 1);
+    assert!(sim.promotions[2].message.contains("prod has no target us any more"));
+    sim.policy_of("prod").per_target = false;
+    sim.settle();
+    // The same purpose has the same record again.
+    assert_eq!(sim.story("prod")[0], "1.1.0 Proposed");
+    assert_eq!(sim.open_requests("prod").len(), 1);
 }

@@ -16,6 +16,16 @@ pub enum ForgeError {
     #[error("{forge}: the token is not accepted ({says}); put a valid one into the Secret")]
     Authentication { forge: String, says: String },
 
+    #[error(
+        "{forge}: githubAppPrivateKey in the Secret cannot be used: {says}; put the key in that GitHub gave out for the App"
+    )]
+    AppKey { forge: String, says: String },
+
+    #[error(
+        "{forge}: the App {app} is not installed where {repository} is, or not for it; install it there, or correct githubAppInstallationID in the Secret"
+    )]
+    NoApp { forge: String, app: String, repository: String },
+
     #[error("{forge}: the token may not do this ({says}); give it the right to write change requests")]
     Forbidden { forge: String, says: String },
 
@@ -24,7 +34,7 @@ pub enum ForgeError {
     )]
     NoRepository { forge: String, repository: String },
 
-    #[error("{forge}: asks to call again after {until}")]
+    #[error("waiting for the budget at {forge} until {}", until.strftime("%H:%M:%S UTC"))]
     RateLimited { forge: String, until: Timestamp },
 
     #[error("{forge}: cannot be reached: {says}")]
@@ -59,6 +69,8 @@ impl ForgeError {
         match self {
             ForgeError::NoToken { .. } => "MissingCredential",
             ForgeError::Authentication { .. } => "AuthenticationFailed",
+            ForgeError::AppKey { .. } => "AppKeyInvalid",
+            ForgeError::NoApp { .. } => "AppNotInstalled",
             ForgeError::Forbidden { .. } => "PermissionDenied",
             ForgeError::NoRepository { .. } => "RepositoryNotFound",
             ForgeError::RateLimited { .. } => "RateLimited",

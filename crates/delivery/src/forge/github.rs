@@ -53,7 +53,7 @@ impl GitHub {
 }
 
 /// Where the API is.
-fn api(address: &Address) -> String {
+pub(super) fn api(address: &Address) -> String {
     match address.host_name() {
         "github.com" | "www.github.com" | "ssh.github.com" => "https://api.github.com".into(),
         host if host.ends_with(".ghe.com") => format!("https://api.{host}"),

@@ -10,9 +10,11 @@ use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH
 use reqwest::{Client, Method, Url};
 use serde_json::Value;
 
+use super::budget::{Budget, Budgets, Purpose, Told};
+use super::github_app::Lent;
 use super::{ForgeError, Found, tls};
 use crate::address::Address;
-use crate::credentials::{Credentials, basic};
+use crate::credentials::{App, Credentials, basic};
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
 use crate::stats::Counters;
@@ -23,8 +25,6 @@ const REMEMBERED: usize = 20_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// No answer that matters is longer.
 const LONGEST: usize = 16 << 20;
-/// So long a pause is waited out where it is met. Longer ones are for whoever asked.
-const BREATH: SignedDuration = SignedDuration::from_secs(10);
 
 /// What all forges of this process share.
 #[derive(Debug)]
@@ -32,15 +32,16 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) deadline: Duration,
     clients: Mutex<HashMap<String, Client>>,
-    paused: Mutex<HashMap<String, Timestamp>>,
+    pub(crate) budgets: Budgets,
+    pub(super) lent: Lent,
     seen: Mutex<HashMap<String, (HeaderValue, Found)>>,
     ids: Mutex<HashMap<String, String>>,
 }
 
 impl Shared {
     pub(crate) fn new(counters: Arc<Counters>, deadline: Duration) -> Self {
-        let (clients, paused, seen, ids) = Default::default();
-        Shared { counters, deadline: deadline.min(PATIENCE), clients, paused, seen, ids }
+        let (clients, budgets, lent, seen, ids) = Default::default();
+        Shared { counters, deadline: deadline.min(PATIENCE), clients, budgets, lent, seen, ids }
     }
 }
 
@@ -89,7 +90,9 @@ pub(super) struct ForgeHttp {
     headers: HeaderMap,
     credentials: Credentials,
     /// The budget that calls come out of: one for each credential.
-    budget: String,
+    budget: Arc<Budget>,
+    /// What is remembered is so of this credential only.
+    fingerprint: String,
     shared: Arc<Shared>,
 }
 
@@ -114,7 +117,12 @@ impl ForgeHttp {
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let budget = format!("{name} {}", &hex_hash(authorization.as_bytes())[..16]);
+        let payer = credentials.app.as_ref().map_or(authorization, App::payer);
+        let fingerprint = hex_hash(payer.as_bytes())[..8].to_string();
+        let budget = shared.budgets.of(&name, &fingerprint);
+        // Nothing is begun that could not go on.
+        let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
+        budget.open(Purpose::Step).map_err(limited)?;
         let client = client(&name, credentials, shared)?;
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
         let base = Url::parse(base).map_err(bad)?;
@@ -129,6 +137,7 @@ impl ForgeHttp {
             headers,
             credentials,
             budget,
+            fingerprint,
             shared: shared.clone(),
         })
     }
@@ -158,7 +167,7 @@ impl ForgeHttp {
         url: Url,
         body: Option<&Value>,
     ) -> Result<Value, ForgeError> {
-        let reply = self.send(method, url, body, None).await?;
+        let reply = self.send(method, url, body, None, Purpose::Step).await?;
         match reply.status {
             200..300 => Ok(reply.json),
             _ => Err(self.refusal(&reply)),
@@ -167,7 +176,7 @@ impl ForgeHttp {
 
     /// Reads one thing; `None` where there is no such thing.
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
-        let reply = self.send(Method::GET, url, None, None).await?;
+        let reply = self.send(Method::GET, url, None, None, Purpose::Step).await?;
         match reply.status {
             200..300 => Ok(Some(reply.json)),
             404 | 410 | 422 => Ok(None),
@@ -221,9 +230,10 @@ impl ForgeHttp {
         url: Url,
         parse: impl Fn(&Value) -> Option<Found>,
     ) -> Result<Option<Found>, ForgeError> {
-        let key = format!("{} {url}", self.budget);
+        let key = format!("{} {url}", self.fingerprint);
         let known = lock(&self.shared.seen).get(&key).cloned();
-        let reply = self.send(Method::GET, url, None, known.as_ref().map(|(etag, _)| etag)).await?;
+        let etag = known.as_ref().map(|(etag, _)| etag);
+        let reply = self.send(Method::GET, url, None, etag, Purpose::Look).await?;
         match (reply.status, known) {
             (304, Some((_, found))) => Ok(Some(found)),
             (200..300, _) => {
@@ -255,14 +265,10 @@ impl ForgeHttp {
         url: Url,
         body: Option<&Value>,
         etag: Option<&HeaderValue>,
+        purpose: Purpose,
     ) -> Result<Reply, ForgeError> {
-        if let Some(until) = self.paused_until() {
-            let left = until.duration_since(Timestamp::now());
-            if left > BREATH {
-                return Err(ForgeError::RateLimited { forge: self.name.clone(), until });
-            }
-            tokio::time::sleep(left.unsigned_abs()).await;
-        }
+        let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
+        let _turn = self.budget.turn(purpose).await.map_err(limited)?;
         let label = label(&method);
         let mut request = self.client.request(method, url).headers(self.headers.clone());
         if let Some(body) = body {
@@ -305,55 +311,29 @@ impl ForgeHttp {
         Ok(Reply { status, json, headers })
     }
 
-    fn paused_until(&self) -> Option<Timestamp> {
-        let mut paused = lock(&self.shared.paused);
-        let until = *paused.get(&self.budget)?;
-        if until > Timestamp::now() {
-            return Some(until);
-        }
-        paused.remove(&self.budget);
-        None
-    }
-
     /// Takes down what the forge says about its budget, and stops where it says so.
     fn obey(&self, reply: &Reply) -> Result<(), ForgeError> {
         let number = |name: &str| reply.headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
-        let left = number("x-ratelimit-remaining").or_else(|| number("ratelimit-remaining"));
-        if let Some(left) = left {
-            self.shared.counters.budget(&self.name, u64::try_from(left).unwrap_or(0));
-        }
-        let now = Timestamp::now();
-        // Azure DevOps asks to slow down while it still answers.
-        if (200..300).contains(&reply.status)
-            && let Some(until) = retry_after(&reply.headers, now)
-        {
-            let most = now.saturating_add(BREATH).unwrap_or(now);
-            let mut paused = lock(&self.shared.paused);
-            let known = paused.entry(self.budget.clone()).or_insert(until.min(most));
-            *known = (*known).max(until.min(most));
-        }
-        if !matches!(reply.status, 403 | 429 | 503) {
-            return Ok(());
-        }
-        let says = self.says(&reply.json).to_ascii_lowercase();
-        let reset = || number("x-ratelimit-reset").or_else(|| number("ratelimit-reset"));
-        let until = if let Some(until) = retry_after(&reply.headers, now) {
-            until
-        } else if left == Some(0)
-            && let Some(Ok(until)) = reset().map(Timestamp::from_second)
-        {
-            until
-        } else if reply.status == 429 || says.contains("rate limit") {
-            now.saturating_add(SignedDuration::from_mins(1)).unwrap_or(now)
-        } else {
-            return Ok(());
+        let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
+        let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
+        let mut told = Told {
+            left: count("ratelimit-remaining"),
+            limit: count("ratelimit-limit"),
+            reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()),
+            after: retry_after(&reply.headers, Timestamp::now()),
+            refused: false,
         };
-        // A clock that is off, here or there, does not stop us for a day.
-        let latest = now.saturating_add(SignedDuration::from_hours(2)).unwrap_or(now);
-        let earliest = now.saturating_add(SignedDuration::from_secs(1)).unwrap_or(now);
-        let until = until.clamp(earliest, latest);
-        lock(&self.shared.paused).insert(self.budget.clone(), until);
-        Err(ForgeError::RateLimited { forge: self.name.clone(), until })
+        let words = || self.says(&reply.json).to_ascii_lowercase().contains("rate limit");
+        told.refused = matches!(reply.status, 403 | 429 | 503)
+            && (told.after.is_some() || told.left == Some(0) || reply.status == 429 || words());
+        if !told.refused && !(200..300).contains(&reply.status) {
+            // What a failure says of the time to come back is about that failure.
+            told.after = None;
+        }
+        match self.budget.hear(told) {
+            Some(until) => Err(ForgeError::RateLimited { forge: self.name.clone(), until }),
+            None => Ok(()),
+        }
     }
 
     /// What an answer that is not success means.

@@ -4,9 +4,11 @@
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
+mod budget;
 mod error;
 mod gitea;
 mod github;
+pub(crate) mod github_app;
 mod gitlab;
 mod http;
 mod pages;

@@ -238,13 +238,16 @@ async fn limits_are_obeyed() {
         world.standin().trouble(Call::Open, Trouble::Answer(status, headers, text));
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "RateLimited", "{error}");
+        assert!(error.to_string().starts_with("waiting for the budget at "), "{error}");
         let Retry::At(until) = error.retry() else { panic!("{error:?}") };
         assert!((until.as_second() - now.as_second() - seconds).abs() <= 5, "{forge:?} {until} {seconds}");
-        // Until then nothing is asked at all.
+        // Until then nothing is asked at all, of the forge or of git.
         world.standin().calls();
+        let fetches = bench.delivery.stats().git_fetches;
         let error = bench.delivery.deliver(&again(&order)).await.unwrap_err();
         assert_eq!(error.retry(), Retry::At(until));
         assert!(world.standin().calls().is_empty());
+        assert_eq!(bench.delivery.stats().git_fetches, fetches);
         // Another credential has another budget.
         let mut other = world.order("6.1.8");
         other.credentials.token = Some("other".into());

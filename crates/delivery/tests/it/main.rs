@@ -18,6 +18,7 @@ mod fixture;
 mod forge_trouble;
 mod forge_words;
 mod git_trouble;
+mod github_app;
 mod notification;
 mod receiver;
 mod ssh;

@@ -117,3 +117,56 @@ fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
         place.until_story("podinfo", "prod", &["6.1.6 Cancelled"]).await
     })
 }
+
+#[test]
+fn each_target_has_a_change_request_of_its_own() -> Result<()> {
+    run(async {
+        let place = Place::new("targets").await?;
+        let n = place.namespace.as_str();
+        let file = |target: &str, version: &str| {
+            format!(
+                "version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\", \"target\": \"{target}\"}}\n"
+            )
+        };
+        let (eu, us) = (file("eu", "6.1.5"), file("us", "6.1.5"));
+        let repo = shared_gitea().await?.create_repo(n, &[("eu.yaml", &eu), ("us.yaml", &us)]).await?;
+        let token = shared_gitea().await?.token();
+        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        for environment in ["dev", "staging", "prod"] {
+            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+        }
+        let target = |name: &str, cluster: &str| {
+            format!("{{name: {name}, namespace: {n}, clusterRef: {{kind: GitopsCluster, name: {cluster}}}}}")
+        };
+        let (one, all) = (target("us", "prod"), [target("eu", "staging"), target("us", "prod")].join(", "));
+        let by = pull_request(&repo).replace("secretRef", "per: Target, secretRef");
+        let pipeline = pipeline(n, &by).replace(&one.replace("name: us, ", ""), &all);
+        place.apply(&pipeline).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
+        releases::runs(place.leaf("dev"), n, "podinfo", "6.1.6", true).await?;
+        let tail = |error: anyhow::Error| error.context(controller.tail());
+        place.until_story("podinfo", "prod/eu", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        place.until_story("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
+
+        let open = repo.pulls("open").await?;
+        let eu = open.iter().find(|p| p.head.branch.ends_with("/prod@eu"));
+        let eu = eu.ok_or_else(|| anyhow::anyhow!("none of {open:?} is for eu"))?;
+        ensure!(open.len() == 2 && eu.title.contains("prod (eu)"), "{open:?}");
+        repo.merge(eu.number).await?;
+        releases::runs(place.leaf("staging"), n, "podinfo", "6.1.6", true).await?;
+        place.until_story("podinfo", "prod/eu", &["6.1.6 Succeeded"]).await.map_err(tail)?;
+        place.until_story("podinfo", "prod/us", &["6.1.6 Proposed"]).await.map_err(tail)?;
+        ensure!(repo.read("main", "eu.yaml")? == file("eu", "6.1.6"), "eu was not set");
+        ensure!(repo.read("main", "us.yaml")? == us, "us was set with eu's");
+        let waits = |p: &sluice_api::Pipeline| {
+            let status = p.status.clone().unwrap_or_default();
+            let targets = status.environments.get("prod").map(|e| e.targets.clone()).unwrap_or_default();
+            let of = |name: &str| targets.iter().find(|t| t.name == name).map(|t| t.promotion.is_some());
+            (of("eu"), of("us")) == (Some(false), Some(true))
+        };
+        place.until("podinfo", "us has a promotion in hand, and eu has none", waits).await?;
+        Ok(())
+    })
+}

@@ -154,7 +154,7 @@ fn rows_seven_and_ten_overtaken_and_held() -> Result<()> {
         rows.story("staging", &["1.1.0 Superseded", "1.2.0 Succeeded", "1.0.0 Pending"]).await?;
         let held = |p: &sluice_api::Pipeline| {
             let status = p.status.clone().unwrap_or_default();
-            status.environments["staging"].message.contains("1.0.0 is older than 1.2.0")
+            status.environments["staging"].message.contains("1.0.0 is held: it is older than 1.2.0")
         };
         rows.place.until("app", "staging says why it holds A", held).await?;
         Ok(())

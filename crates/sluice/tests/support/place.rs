@@ -100,10 +100,11 @@ impl Place {
         found.await.with_context(|| format!("waiting until {what}"))
     }
 
-    /// The promotions into an environment of a pipeline, oldest first, as `revision phase`.
+    /// The promotions into an environment of a pipeline, or into one target of it as
+    /// `environment/target`, oldest first, as `revision phase`.
     pub async fn story(&self, pipeline: &str, environment: &str) -> Result<Vec<String>> {
         let mut all: Vec<Promotion> = self.promotions().list(&ListParams::default()).await?.items;
-        all.retain(|p| p.spec.pipeline == pipeline && p.spec.environment == environment);
+        all.retain(|p| p.spec.pipeline == pipeline && p.spec.place() == environment);
         all.sort_by_key(|p| p.spec.sequence);
         let phase = |p: &Promotion| p.status.clone().unwrap_or_default().phase;
         Ok(all.iter().map(|p| format!("{} {:?}", p.spec.revision, phase(p))).collect())

@@ -24,17 +24,33 @@ impl Controller {
     /// # Errors
     /// When it cannot be started.
     pub fn start(options: &Options, cluster: &Cluster) -> Result<Controller> {
+        Controller::start_with(options, cluster, &["--hook-addr=0"])
+    }
+
+    /// The same with further flags.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_with(options: &Options, cluster: &Cluster, flags: &[&str]) -> Result<Controller> {
         let scratch = Scratch::new("bench")?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let metrics = Controller::free_address()?;
         let mut command = Command::new(&options.sluice);
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
-        command.arg(format!("--metrics-addr=127.0.0.1:{port}")).arg("--health-addr=0").arg("--hook-addr=0");
+        command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
         command.args(["--poll-interval=2s", "--log-encoding=console"]);
         let begun = Instant::now();
         let leash = Leash::start("sluice", &command, &scratch.path().join("sluice.log"))?;
-        let metrics = format!("http://127.0.0.1:{port}/metrics");
+        let metrics = format!("http://{metrics}/metrics");
         Ok(Controller { leash, metrics, http: reqwest::Client::new(), begun, _scratch: scratch })
+    }
+
+    /// An address of this machine that nobody listens on.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn free_address() -> Result<String> {
+        Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.to_string())
     }
 
     /// Its process id.

@@ -7,6 +7,7 @@ mod commands;
 mod controller;
 mod delivery;
 mod fleet;
+mod hooks;
 mod isolation;
 mod objects;
 mod options;
@@ -62,6 +63,9 @@ async fn measure(options: &Options, table: &mut Table) -> Result<()> {
         }
         if options.wants(Row::Request) {
             request::measure(options, &ground, table).await?;
+        }
+        if options.wants(Row::Hooks) {
+            hooks::measure(options, &ground, table).await?;
         }
     }
     if options.wants(Row::Isolation) {

@@ -9,6 +9,8 @@ pub const VERSION: &str = "6.1.5";
 
 /// The path of namespaces.
 pub const NAMESPACES: &str = "/api/v1/namespaces";
+/// The version of HelmReleases.
+pub const HELM_RELEASE: &str = "helm.toolkit.fluxcd.io/v2";
 /// The path of all HelmReleases.
 pub const HELM: &str = "/apis/helm.toolkit.fluxcd.io/v2";
 /// The path of our own kinds.
@@ -26,7 +28,7 @@ pub fn namespace(application: &str, environment: &str) -> String {
 pub fn helm_release(application: &str, environment: &str) -> Value {
     let namespace = namespace(application, environment);
     json!({
-        "apiVersion": "helm.toolkit.fluxcd.io/v2",
+        "apiVersion": HELM_RELEASE,
         "kind": "HelmRelease",
         "metadata": {
             "name": application,
@@ -144,7 +146,7 @@ pub fn pipeline(application: &str, place: &str, environments: &[&str], promotion
         "kind": "Pipeline",
         "metadata": {"name": application, "namespace": place},
         "spec": {
-            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": application},
+            "appRef": {"apiVersion": HELM_RELEASE, "kind": "HelmRelease", "name": application},
             "environments": environments,
             "promotion": promotion,
         },

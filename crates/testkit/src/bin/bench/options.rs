@@ -25,12 +25,14 @@ pub enum Row {
     Repository,
     /// What one promotion by change request costs.
     Request,
+    /// Signed calls of the hook server.
+    Hooks,
     /// A change on a cluster beside broken ones.
     Isolation,
 }
 
 impl Row {
-    const ALL: [(&'static str, Row); 10] = [
+    const ALL: [(&'static str, Row); 11] = [
         ("size", Row::Size),
         ("help", Row::Help),
         ("start", Row::Start),
@@ -40,12 +42,13 @@ impl Row {
         ("list", Row::List),
         ("repository", Row::Repository),
         ("request", Row::Request),
+        ("hooks", Row::Hooks),
         ("isolation", Row::Isolation),
     ];
     /// Those that need thousands of pipelines.
     pub const ON_A_FLEET: [Row; 5] = [Row::Start, Row::Restart, Row::Rest, Row::Reaction, Row::List];
-    /// Those that need a repository to deliver to.
-    pub const OF_DELIVERY: [Row; 2] = [Row::Repository, Row::Request];
+    /// Those that need applications on a cluster of their own.
+    pub const OF_DELIVERY: [Row; 3] = [Row::Repository, Row::Request, Row::Hooks];
 }
 
 /// What was asked for.
@@ -72,7 +75,7 @@ const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
-             [isolation]
+             [hooks] [isolation]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       how many pipelines, three targets each (default 2000)

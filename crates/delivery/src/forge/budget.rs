@@ -1,0 +1,299 @@
+//! What a forge grants to one credential. Whoever calls with it shares this: so many calls at once, first
+//! come, first served; and when the forge says that it has had enough, nobody calls before its time. No
+//! job has more than one call on its way, so that a busy pipeline is no further ahead in the line than
+//! any other. The pause is counted by this process' own clock; setting the wall clock does not change it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::stats::Purse;
+
+/// So many calls with one credential are on their way at once. GitHub takes a hundred, all others more
+/// than this (docs.github.com, "Rate limits for the REST API").
+const AT_ONCE: usize = 8;
+/// So long a pause is waited out where it is met. Longer ones are for whoever asked.
+const BREATH: Duration = Duration::from_secs(10);
+/// A clock that is off, here or there, does not stop us for a day.
+const LONGEST: Duration = Duration::from_secs(2 * 3600);
+/// One call in so many is kept for deliveries: mere looks stop before all is spent.
+const RESERVE: u64 = 20;
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A look at what may as well be looked at later.
+    Look,
+    /// A step of a delivery.
+    Step,
+}
+
+/// The budgets of all credentials.
+#[derive(Debug, Default)]
+pub(crate) struct Budgets(Mutex<HashMap<(String, String), Arc<Budget>>>);
+
+impl Budgets {
+    /// The budget of a credential, known by its fingerprint, at a host.
+    pub(super) fn of(&self, host: &str, credential: &str) -> Arc<Budget> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry((host.into(), credential.into())).or_default().clone()
+    }
+
+    /// What each has left.
+    pub(crate) fn purses(&self) -> Vec<Purse> {
+        let now = Instant::now();
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let purse = |((host, credential), budget): (&(String, String), &Arc<Budget>)| {
+            let known = budget.known();
+            let until = known.closed(Purpose::Step, now);
+            Purse {
+                host: host.clone(),
+                credential: credential.clone(),
+                left: known.left,
+                pause: until.map(|until| until.at.duration_since(now)).unwrap_or_default(),
+                waiting: budget.waiting.load(Ordering::Relaxed),
+            }
+        };
+        all.iter().map(purse).collect()
+    }
+}
+
+/// The budget of one credential.
+#[derive(Debug)]
+pub(super) struct Budget {
+    gate: Semaphore,
+    waiting: AtomicUsize,
+    known: Mutex<Known>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { gate: Semaphore::new(AT_ONCE), waiting: Default::default(), known: Mutex::default() }
+    }
+}
+
+/// What the forge has said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Nobody calls before then.
+    paused: Option<Moment>,
+    /// So many calls are left of so many, until the forge counts anew.
+    left: Option<u64>,
+    limit: Option<u64>,
+    reset: Option<Moment>,
+}
+
+/// A time to come: when it is by our own clock, and what people are told that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment {
+    at: Instant,
+    told: Timestamp,
+}
+
+impl Moment {
+    /// So long from now, but not in a day.
+    fn after(wait: Duration, now: Moment) -> Self {
+        let wait = wait.min(LONGEST);
+        let told = SignedDuration::try_from(wait).ok().and_then(|wait| now.told.checked_add(wait).ok());
+        Moment { at: now.at + wait, told: told.unwrap_or(now.told) }
+    }
+
+    fn now() -> Self {
+        Moment { at: Instant::now(), told: Timestamp::now() }
+    }
+
+    fn is_after(self, now: Instant) -> bool {
+        self.at > now
+    }
+}
+
+/// What an answer says about the budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Calls that are left.
+    pub(super) left: Option<u64>,
+    /// Calls that there are in all.
+    pub(super) limit: Option<u64>,
+    /// When the forge counts anew.
+    pub(super) reset: Option<Timestamp>,
+    /// When to call again, whatever is left.
+    pub(super) after: Option<Timestamp>,
+    /// It was no answer to the call: the forge has had enough.
+    pub(super) refused: bool,
+}
+
+impl Known {
+    /// Until when a call for this purpose has to wait.
+    fn closed(&self, purpose: Purpose, now: Instant) -> Option<Moment> {
+        let few = self.left.is_some_and(|left| left <= self.limit.unwrap_or(0) / RESERVE);
+        let saved = self.reset.filter(|_| few && purpose == Purpose::Look);
+        self.paused.max(saved).filter(|until| until.is_after(now))
+    }
+
+    /// Takes down what an answer says; until when nobody calls then, where it was no answer but that.
+    fn hear(&mut self, told: Told, now: Moment) -> Option<Moment> {
+        let ahead = |at: Timestamp| {
+            let wait = Duration::try_from(at.duration_since(now.told)).unwrap_or_default();
+            Moment::after(wait, now)
+        };
+        (self.left, self.limit) = (told.left.or(self.left), told.limit.or(self.limit));
+        self.reset = told.reset.map(ahead).or(self.reset);
+        let spent = told.reset.filter(|_| told.left == Some(0)).map(ahead);
+        let until = match (told.refused, told.after.map(ahead)) {
+            (true, after) => {
+                let until = after.or(spent).unwrap_or(Moment::after(Duration::from_secs(60), now));
+                until.max(Moment::after(Duration::from_secs(1), now))
+            }
+            // Asked to slow down while it still answers.
+            (false, Some(after)) => after.min(Moment::after(BREATH, now)),
+            (false, None) => spent?,
+        };
+        self.paused = self.paused.max(Some(until));
+        told.refused.then_some(until)
+    }
+}
+
+impl Budget {
+    /// Waits for a turn. The call is to be made while what is returned is held.
+    ///
+    /// # Errors
+    /// When it would take long: until when.
+    pub(super) async fn turn(&self, purpose: Purpose) -> Result<SemaphorePermit<'_>, Timestamp> {
+        self.open(purpose)?;
+        let _counted = Counted::one(&self.waiting);
+        // Never closed.
+        let turn = self.gate.acquire().await.map_err(|_| Timestamp::now())?;
+        while let Some(until) = self.known().closed(purpose, Instant::now()) {
+            self.open(purpose)?;
+            tokio::time::sleep_until(until.at.into()).await;
+        }
+        Ok(turn)
+    }
+
+    /// Whether there is something to be had soon.
+    ///
+    /// # Errors
+    /// When not: until when.
+    pub(super) fn open(&self, purpose: Purpose) -> Result<(), Timestamp> {
+        let now = Instant::now();
+        match self.known().closed(purpose, now) {
+            Some(until) if until.is_after(now + BREATH) => Err(until.told),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes down what an answer says; until when nobody calls, where the call was refused for that.
+    pub(super) fn hear(&self, told: Told) -> Option<Timestamp> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.hear(told, Moment::now()).map(|until| until.told)
+    }
+
+    fn known(&self) -> Known {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One more, for as long as this is held.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one(of: &'a AtomicUsize) -> Self {
+        of.fetch_add(1, Ordering::Relaxed);
+        Counted(of)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCK: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    fn in_seconds(n: i64) -> Option<Timestamp> {
+        Some(CLOCK + SignedDuration::from_secs(n))
+    }
+
+    /// What a forge says, and how long a step and a look then wait.
+    #[test]
+    fn what_a_forge_says_is_obeyed() {
+        let all = Told { limit: Some(5000), reset: in_seconds(600), ..Told::default() };
+        let refused = Told { refused: true, ..Told::default() };
+        let cases = [
+            ("plenty", Told { left: Some(4999), ..all }, 0, 0),
+            ("little: looks stop", Told { left: Some(250), ..all }, 0, 600),
+            ("a little more: they do not", Told { left: Some(251), ..all }, 0, 0),
+            ("nothing", Told { left: Some(0), ..all }, 600, 600),
+            ("nothing, of no known limit", Told { left: Some(0), limit: None, ..all }, 600, 600),
+            (
+                "little, but it does not say when it counts anew",
+                Told { left: Some(1), reset: None, ..all },
+                0,
+                0,
+            ),
+            ("slower, please", Told { after: in_seconds(3), ..Told::default() }, 3, 3),
+            ("much slower, but it answered", Told { after: in_seconds(300), ..Told::default() }, 10, 10),
+            ("enough, call in", Told { after: in_seconds(90), ..refused }, 90, 90),
+            ("a secondary limit, while much is left", Told { left: Some(4000), ..refused }, 60, 60),
+            ("enough, all is spent", Told { left: Some(0), reset: in_seconds(77), ..refused }, 77, 77),
+            ("enough, at once again", Told { after: in_seconds(-5), ..refused }, 1, 1),
+            ("a clock that is off by a day", Told { after: in_seconds(86_400), ..refused }, 7200, 7200),
+        ];
+        for (name, told, step, look) in cases {
+            let (mut known, now) = (Known::default(), Moment { at: Instant::now(), told: CLOCK });
+            let stopped = known.hear(told, now);
+            assert_eq!(stopped.is_some(), told.refused, "{name}");
+            let wait =
+                |purpose| known.closed(purpose, now.at).map_or(0, |until| (until.at - now.at).as_secs());
+            assert_eq!((wait(Purpose::Step), wait(Purpose::Look)), (step, look), "{name}");
+            // And when that is over, it is over for all.
+            let then = now.at + Duration::from_secs(step.max(look));
+            let closed = [Purpose::Step, Purpose::Look].map(|purpose| known.closed(purpose, then));
+            assert_eq!(closed, [None, None], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_shorter_pause_does_not_end_a_longer_one_and_what_is_told_does_not_change() {
+        let (mut known, now) = (Known::default(), Moment { at: Instant::now(), told: CLOCK });
+        known.hear(Told { after: in_seconds(90), refused: true, ..Told::default() }, now);
+        known.hear(Told { after: in_seconds(2), ..Told::default() }, now);
+        let later = known.closed(Purpose::Step, now.at + Duration::from_secs(30));
+        assert_eq!(later.map(|until| until.told), in_seconds(90));
+    }
+
+    #[tokio::test]
+    async fn calls_wait_in_line_and_each_credential_has_its_own() {
+        let budgets = Budgets::default();
+        let (one, other) = (budgets.of("forge", "a"), budgets.of("forge", "b"));
+        let mut turns = Vec::new();
+        for _ in 0..AT_ONCE {
+            turns.push(one.turn(Purpose::Step).await.unwrap());
+        }
+        let order = Mutex::new(Vec::new());
+        let wait = async |n: u32| {
+            let turn = one.turn(Purpose::Step).await.unwrap();
+            order.lock().unwrap().push(n);
+            drop(turn);
+        };
+        let release = async {
+            drop(other.turn(Purpose::Step).await.unwrap());
+            let line =
+                budgets.purses().iter().map(|p| (p.credential.clone(), p.waiting)).collect::<HashMap<_, _>>();
+            assert_eq!((line["a"], line["b"]), (3, 0));
+            turns.clear();
+        };
+        // Polled in this order.
+        tokio::join!(biased; wait(1), wait(2), wait(3), release);
+        assert_eq!(*order.lock().unwrap(), [1, 2, 3]);
+    }
+}

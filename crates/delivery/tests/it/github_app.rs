@@ -1,0 +1,180 @@
+//! A GitHub App in place of a token: who asks is signed, what is lent is used for the API and for git, and
+//! asked for anew in time.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use ring::signature::{KeyPair, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+use serde_json::{Value, json};
+use sluice_delivery::{Credentials, Order};
+
+use crate::contract::proposed;
+use crate::fixture::{again, bench};
+use crate::standin::TOKEN;
+use crate::world::World;
+
+/// Where tokens are lent: knows the App's public key.
+#[derive(Clone)]
+struct Desk {
+    url: String,
+    key: Vec<u8>,
+    book: Arc<Mutex<Book>>,
+}
+
+struct Book {
+    installed: bool,
+    lends: &'static str,
+    life: SignedDuration,
+    calls: Vec<String>,
+}
+
+impl Desk {
+    async fn open() -> Desk {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f"])
+            .arg(&path)
+            .status();
+        assert!(made.unwrap().success());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let life = SignedDuration::from_hours(1);
+        let book = Book { installed: true, lends: TOKEN, life, calls: Vec::new() };
+        let desk = Desk {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            key: std::fs::read(path).unwrap(),
+            book: Arc::new(Mutex::new(book)),
+        };
+        let router = Router::new().fallback(serve).with_state(desk.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        desk
+    }
+
+    fn order(&self, world: &World, version: &str, more: &[(&str, &str)]) -> Order {
+        let mut data = std::collections::BTreeMap::from([
+            ("githubAppID".to_string(), b"12345\n".to_vec()),
+            ("githubAppPrivateKey".to_string(), self.key.clone()),
+            ("githubAppBaseURL".to_string(), self.url.clone().into_bytes()),
+        ]);
+        data.extend(more.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())));
+        Order { credentials: Credentials::from_secret(&data), ..world.order(version) }
+    }
+
+    fn book<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {
+        look(&mut self.book.lock().unwrap())
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.book(|book| std::mem::take(&mut book.calls))
+    }
+
+    /// Whether the one who asks is the App.
+    fn knows(&self, headers: &HeaderMap) -> Option<()> {
+        let PrivateKeyDer::Pkcs1(der) = PrivateKeyDer::from_pem_slice(&self.key).ok()? else { return None };
+        let pair = RsaKeyPair::from_der(der.secret_pkcs1_der()).ok()?;
+        let shown = headers.get("authorization")?.to_str().ok()?.strip_prefix("Bearer ")?;
+        let (text, signature) = shown.rsplit_once('.')?;
+        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, pair.public_key().as_ref());
+        public.verify(text.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
+        let part = |n: usize| -> Option<Value> {
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text.split('.').nth(n)?).ok()?).ok()
+        };
+        assert_eq!(part(0)?["alg"], "RS256");
+        let (claims, now) = (part(1)?, Timestamp::now().as_second());
+        let (from, to) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
+        assert!(from <= now && now < to && to - now <= 600, "{claims}");
+        (claims["iss"] == "12345").then_some(())
+    }
+}
+
+async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
+    if desk.knows(&headers).is_none() {
+        return (
+            StatusCode::UNAUTHORIZED,
+            json!({"message": "A JSON web token could not be decoded"}).to_string(),
+        );
+    }
+    let mut book = desk.book.lock().unwrap();
+    book.calls.push(uri.path().to_string());
+    match uri.path() {
+        "/repos/acme/fleet/installation" if book.installed => (StatusCode::OK, json!({"id": 77}).to_string()),
+        "/app/installations/77/access_tokens" if book.installed => {
+            let asked: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(asked, json!({"repositories": ["fleet"]}));
+            let ends = Timestamp::now() + book.life;
+            (StatusCode::CREATED, json!({"token": book.lends, "expires_at": ends.to_string()}).to_string())
+        }
+        _ => (StatusCode::NOT_FOUND, json!({"message": "Not Found"}).to_string()),
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_lent_once_for_all_that_follows() {
+    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+    let order = desk.order(&world, "6.1.8", &[]);
+    let request = proposed(&bench.delivery, &order).await;
+    bench.delivery.follow(&order, &request).await.unwrap();
+    proposed(&bench.delivery, &desk.order(&world, "6.1.9", &[])).await;
+    assert_eq!(desk.calls(), ["/repos/acme/fleet/installation", "/app/installations/77/access_tokens"]);
+    // One that says where it is installed need not ask for that.
+    let order = desk.order(&world, "6.2.0", &[("githubAppInstallationID", "77")]);
+    proposed(&bench.delivery, &order).await;
+    assert_eq!(desk.calls(), ["/app/installations/77/access_tokens"]);
+    // The installation has one budget, whichever its tokens; asking has its own.
+    let left: Vec<_> = bench.delivery.stats().forge_budgets.iter().map(|purse| purse.left).collect();
+    assert!(left.len() == 2 && left.contains(&Some(4999)), "{left:?}");
+}
+
+#[tokio::test]
+async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
+    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+    let order = |version| desk.order(&world, version, &[("githubAppInstallationID", "77")]);
+    desk.book(|book| book.life = SignedDuration::from_mins(9));
+    let request = proposed(&bench.delivery, &order("6.1.8")).await;
+    desk.book(|book| book.life = SignedDuration::from_hours(1));
+    bench.delivery.follow(&order("6.1.8"), &request).await.unwrap();
+    bench.delivery.follow(&order("6.1.8"), &request).await.unwrap();
+    assert_eq!(desk.calls().len(), 2);
+
+    let (desk, world) = (Desk::open().await, World::github().await);
+    let order = desk.order(&world, "6.1.8", &[("githubAppInstallationID", "77")]);
+    desk.book(|book| book.lends = "taken-back");
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
+    desk.book(|book| book.lends = TOKEN);
+    proposed(&bench.delivery, &again(&order)).await;
+    assert_eq!(desk.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_app_is_said() {
+    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+    let fails = async |order: Order| {
+        let error = bench.delivery.deliver(&order).await.unwrap_err();
+        (error.reason(), error.to_string())
+    };
+    let ec = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
+    for key in ["s3cret", ec] {
+        let (reason, words) = fails(desk.order(&world, "6.1.8", &[("githubAppPrivateKey", key)])).await;
+        assert!(reason == "AppKeyInvalid" && words.contains("githubAppPrivateKey"), "{reason} {words}");
+        assert!(!words.contains("s3cret"), "{words}");
+    }
+    let other = Desk::open().await;
+    let wrong = String::from_utf8(other.key.clone()).unwrap();
+    let (reason, words) = fails(desk.order(&world, "6.1.8", &[("githubAppPrivateKey", &wrong)])).await;
+    assert!(reason == "AuthenticationFailed" && words.contains("could not be decoded"), "{reason} {words}");
+    desk.book(|book| book.installed = false);
+    for more in [&[][..], &[("githubAppInstallationID", "77")]] {
+        let (reason, words) = fails(desk.order(&world, "6.1.8", more)).await;
+        assert!(reason == "AppNotInstalled" && words.contains("12345"), "{reason} {words}");
+    }
+    assert!(world.pulls().await.is_empty());
+}
