@@ -623,7 +623,7 @@ fn gates_suspension_and_unreadable_targets_hold_what_is_asked_for() {
     // Going back is held there too.
     sim.policy_of("dev").manual = false;
     sim.trigger("dev", "0.9.0", "build-2");
-    assert!(sim.note("dev").contains("0.9.0 is older than 1.0.0"), "{}", sim.note("dev"));
+    assert!(sim.note("dev").contains("older than 1.0.0"), "{}", sim.note("dev"));
 }
 
 #[test]
