@@ -62,6 +62,9 @@ pub struct PromotionSpec {
     /// Where the revision was proven: the reason this promotion was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// Who asked for it, where nothing before the environment has proven the revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<Trigger>,
     /// Set by a person: lets exactly this revision pass, once. A retry after an end needs a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
@@ -94,6 +97,18 @@ pub struct Evidence {
     /// The target's name.
     pub target: String,
     /// When it was first seen healthy at the revision.
+    #[schemars(schema_with = "date_time")]
+    pub at: String,
+}
+
+/// A call from outside that asked for a revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Trigger {
+    /// The key that the caller gave it: the same again is the same promotion.
+    #[schemars(length(min = 1, max = 128))]
+    pub key: String,
+    /// When it was asked for.
     #[schemars(schema_with = "date_time")]
     pub at: String,
 }
@@ -173,9 +188,42 @@ pub struct PromotionStatus {
     /// The value of `spec.retry` that was acted on last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,
+    /// What the other side of a webhook has said. Whichever replica was told wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<Callback>,
     /// The approval that let it pass before it was tried again: it counts no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_approval: Option<Approval>,
+}
+
+/// What the other side of a webhook said of a promotion. Every field is always written, so that a merge
+/// leaves nothing of what it said before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Callback {
+    /// The round that it speaks of.
+    pub round: u32,
+    /// What has become of it there.
+    pub state: CallbackState,
+    /// In its own words.
+    #[serde(default)]
+    pub message: String,
+    /// When it said so.
+    #[schemars(schema_with = "date_time")]
+    pub at: String,
+}
+
+/// What has become of a promotion at the other side of a webhook; the order is that of its course.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum CallbackState {
+    /// It was taken, and is being carried out.
+    #[default]
+    Accepted,
+    /// It was carried out; what counts is still what the targets run.
+    Done,
+    /// It was not carried out.
+    Failed,
 }
 
 /// One gate and its verdict.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
-use sluice_api::promotion::Promotion as ApiPromotion;
+use sluice_api::promotion::{Callback, Promotion as ApiPromotion};
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
 use sluice_delivery::{Delivery, Permit, clock};
@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::observe::early::Early;
 use crate::observe::facts::ClusterKey;
 use crate::observe::index::Index;
+use crate::observe::reported::Reports;
 use crate::options::Options;
 use crate::record::events::Events;
 use crate::record::writer::{Found, Spelled, StatusOf, Writer, Written};
@@ -71,6 +72,8 @@ pub(crate) struct Entry {
     pub object: Arc<ApiPipeline>,
     /// The same as `core` sees it.
     pub model: Pipeline,
+    /// What calls have left in its status.
+    pub told: Told,
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
@@ -89,12 +92,30 @@ pub(crate) struct Entry {
     pub unrecorded_until: Option<Instant>,
 }
 
+/// What calls leave in a pipeline's status, whichever replica took them. It is never ours to write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    /// What the members of targets that cannot be read have reported.
+    pub reports: Reports,
+    /// When a forge last said that something became of a change request.
+    pub forge_called: Option<String>,
+}
+
+impl Told {
+    /// Takes it out of a status.
+    pub(crate) fn of(status: &mut PipelineStatus) -> Self {
+        Self { reports: std::mem::take(&mut status.reports), forge_called: status.forge_called.take() }
+    }
+}
+
 /// A promotion's record.
 pub(crate) struct Record {
     /// As it stands, or is being written.
     pub object: Arc<ApiPromotion>,
     /// It stands on the server: only then may anything be done about it.
     pub stored: bool,
+    /// What the other side of a webhook has said, whichever replica was told.
+    pub said: Option<Callback>,
     /// This process made it, and has not tried to deliver it yet.
     pub first: bool,
     /// The version of the object at which its status was as it is here; 0 where that is not known.

@@ -33,6 +33,7 @@ struct Write {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
+    endpoint: &'static str,
     result: &'static str,
 }
 
@@ -181,8 +182,8 @@ impl Metrics {
     }
 
     /// A call of the hook server was answered so, after so long.
-    pub fn called(&self, result: &'static str, time: Duration) {
-        self.hooks.get_or_create(&Outcome { result }).inc();
+    pub fn called(&self, endpoint: &'static str, result: &'static str, time: Duration) {
+        self.hooks.get_or_create(&Outcome { endpoint, result }).inc();
         self.hook_time.observe(time.as_secs_f64());
     }
 

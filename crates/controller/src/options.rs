@@ -23,6 +23,8 @@ pub struct Options {
     pub health_addr: Option<SocketAddr>,
     /// How calls of Flux are served; `None` for not at all.
     pub hook: Option<HookOptions>,
+    /// Where the hook server is reached from outside: those who are called may call back there.
+    pub hook_url: Option<String>,
     /// Where copies of repositories are kept. May be wiped at any time.
     pub cache_dir: PathBuf,
     /// How often a new change request is looked at.

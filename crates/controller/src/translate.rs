@@ -4,9 +4,11 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
-use sluice_api::promotion::{self, Phase as ApiPhase, Promotion as ApiPromotion};
+use sluice_api::promotion::{self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request};
+use sluice_core::model::{
+    Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request, Said,
+};
 use sluice_core::revision::Revision;
 use sluice_core::world::Health;
 use sluice_delivery::ForgeKind;
@@ -107,6 +109,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         run: spec.run,
         arrival: spec.arrival,
         sequence: spec.sequence,
+        trigger: spec.trigger.as_ref().map(|trigger| trigger.key.clone()),
         phase: phase(status.phase),
         approved: spec.approval.is_some() && spec.approval != status.spent_approval,
         gates: status
@@ -125,7 +128,19 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             open: r.state == "open",
             stray,
         }),
+        said: None,
         message: status.message.clone(),
+    })
+}
+
+/// What the other side of a webhook has said of the try that a record is at.
+pub fn said(callback: &Callback, object: &ApiPromotion) -> Option<Said> {
+    let round = object.status.as_ref().map_or(0, |s| s.round);
+    let words = callback.message.clone();
+    (callback.round == round).then_some(match callback.state {
+        CallbackState::Accepted => Said::Accepted(words),
+        CallbackState::Done => Said::Done(words),
+        CallbackState::Failed => Said::Failed(words),
     })
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use sluice_api::pipeline::Observe;
 use sluice_core::decide::{Decision, Facts, Note, decide};
 use sluice_core::history;
 use sluice_core::model::Promotion;
@@ -11,6 +12,7 @@ use sluice_core::world::{Target, World};
 
 use crate::engine::Engine;
 use crate::intake::PipelineKey;
+use crate::observe::reported;
 use crate::observe::target::{self, NotYet, Question};
 use crate::record::pace::{self, Pace};
 use crate::record::status;
@@ -52,12 +54,14 @@ impl Engine {
         }
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let own = records.filter(|r| r.belongs_to(&entry.object));
-        let mut own: Vec<_> = own.filter_map(|r| translate::promotion(&entry.object, &r.object)).collect();
-        for promotion in &mut own {
-            let due = |recorded| self.polling.next_try(&promotion.name, recorded, (now, Instant::now()));
-            promotion.next_attempt = promotion.next_attempt.map(due);
-        }
-        Some(own)
+        let own = own.filter_map(|r| {
+            let said = r.said.as_ref().and_then(|said| translate::said(said, &r.object));
+            let mut known = translate::promotion(&entry.object, &r.object)?;
+            let due = |recorded| self.polling.next_try(&known.name, recorded, (now, Instant::now()));
+            (known.next_attempt, known.said) = (known.next_attempt.map(due), said);
+            Some(known)
+        });
+        Some(own.collect())
     }
 
     /// OBSERVE: what the targets show, and which of them have not been heard of. `None` while it is
@@ -78,6 +82,10 @@ impl Engine {
                 };
                 let shown = match self.options.refuses(&cluster, &key.namespace) {
                     Some(refused) => Ok(Target::unreadable(refused)),
+                    None if spec.observe == Observe::Push => {
+                        let reports = &entry.told.reports;
+                        Ok(reported::observe(&entry.object, &environment.name, spec, name, reports))
+                    }
                     None => target::observe(&question, self.index.cluster(&cluster)),
                 };
                 heard |= shown.is_ok();
@@ -136,6 +144,7 @@ impl Engine {
             pipeline: &entry.model,
             world: &learned.world,
             unheard: &learned.unheard,
+            reports: &entry.told.reports,
             evidence: &entry.evidence,
             decision,
             promotions: &records,

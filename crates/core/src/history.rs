@@ -51,6 +51,7 @@ mod tests {
             run: 0,
             arrival: sequence,
             sequence,
+            trigger: None,
             phase,
             approved: false,
             gates: Vec::new(),
@@ -58,6 +59,7 @@ mod tests {
             next_attempt: None,
             delivered: None,
             request: None,
+            said: None,
             message: String::new(),
         }
     }

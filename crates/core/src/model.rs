@@ -246,6 +246,8 @@ pub struct Promotion {
     pub arrival: u64,
     /// Its place in the order in which promotions into the environment (or target) were started.
     pub sequence: u64,
+    /// It was asked for from outside, by this key; nothing that came before has proven it.
+    pub trigger: Option<String>,
     /// Where it is.
     pub phase: Phase,
     /// A person let it pass, and it has not passed yet.
@@ -260,8 +262,21 @@ pub struct Promotion {
     pub delivered: Option<Timestamp>,
     /// The change request that carries it, as far as is known.
     pub request: Option<Request>,
+    /// What the other side of a webhook has said of this try.
+    pub said: Option<Said>,
     /// Why it is where it is.
     pub message: String,
+}
+
+/// What those who were called say has become of a promotion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// They have taken it.
+    Accepted(String),
+    /// They have carried it out.
+    Done(String),
+    /// They have not, and will not.
+    Failed(String),
 }
 
 /// A change request.
@@ -301,20 +316,29 @@ pub struct Gate {
 /// The name of a promotion, from what it is for: the same purpose has the same name, so that it
 /// cannot be recorded twice.
 pub fn promotion_name(pipeline: &Pipeline, into: &Environment, revision: &Revision, run: u32) -> String {
-    let mut hash = Sha256::new();
-    for part in [&pipeline.uid, &into.name, &run.to_string()] {
-        hash.update(part.as_bytes());
-        hash.update([0]);
-    }
-    for (key, value) in revision.facets() {
-        hash.update(format!("{key}\0{value}\0").as_bytes());
-    }
+    let mut facets: String = revision.facets().map(|(key, value)| format!("{key}\0{value}\0")).collect();
     let mut place = into.name.clone();
     if let Some(target) = &into.alone {
-        hash.update(format!("target\0{target}\0").as_bytes());
+        facets.push_str(&format!("target\0{target}\0"));
         let told: String = target.chars().take(63).collect();
         place = format!("{place}-{}", told.trim_end_matches(['.', '-']));
     }
+    name(pipeline, &place, &[&pipeline.uid, &into.name, &run.to_string()], &facets)
+}
+
+/// The name of a promotion that is asked for from outside: the same key has the same name, whatever it
+/// asks for.
+pub fn trigger_name(pipeline: &Pipeline, environment: &str, key: &str) -> String {
+    name(pipeline, environment, &[&pipeline.uid, environment, "trigger", key], "")
+}
+
+fn name(pipeline: &Pipeline, place: &str, purpose: &[&str], facets: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in purpose {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.update(facets.as_bytes());
     let digest: String = hash.finalize().iter().take(5).map(|b| format!("{b:02x}")).collect();
     let room = 253usize.saturating_sub(place.len() + digest.len() + 2);
     let prefix: String = pipeline.name.chars().take(room).collect();

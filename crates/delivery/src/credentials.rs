@@ -34,6 +34,8 @@ pub struct Credentials {
     pub headers: Option<Vec<u8>>,
     /// For webhooks: the address, in place of that in the pipeline.
     pub address: Option<String>,
+    /// For webhooks: where the other side may report, and the token to show there. Not of the Secret.
+    pub callback: Option<(String, String)>,
     /// For webhooks: a proxy is named, which this version cannot use.
     pub proxy: bool,
     /// A GitHub App, which lends tokens.
@@ -96,6 +98,7 @@ impl Credentials {
             hmac_key: bytes("token"),
             headers: bytes("headers"),
             address: text("address"),
+            callback: None,
             proxy: bytes("proxy").is_some(),
             app,
         }

@@ -51,6 +51,10 @@ pub struct Flags {
     /// How many calls a second to take for one pipeline, and ten times as many at once; 0 for all
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     hook_pipeline_rate: u32,
+    /// Where the hook server is reached from outside, such as https://sluice.example.com: those whom the
+    /// webhook strategy calls may then report back
+    #[arg(long, value_name = "URL", value_parser = web_address)]
+    hook_url: Option<String>,
     /// Where to keep copies of repositories; may be wiped at any time
     #[arg(long, value_name = "FOLDER", env = "SLUICE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
@@ -216,6 +220,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         metrics_addr: flags.metrics_addr.0,
         health_addr: flags.health_addr.0,
         hook,
+        hook_url: flags.hook_url,
         cache_dir,
         poll_interval: flags.poll_interval,
         history_limit: flags.history_limit,

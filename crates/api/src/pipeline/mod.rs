@@ -45,6 +45,11 @@ pub use strategy::*;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.appRef) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push' || (has(t.workloads) && t.workloads.size() > 0)))").message("the labels of a target with observe: Push cannot be seen: name its application in spec.appRef, or in the target's workloads"),
+    validation = Rule::new("!has(self.tracks) || !self.tracks.exists(t, t == 'images' || t.startsWith('image:')) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push'))").message("events tell nothing of images: with a target of observe: Push, tracks may name chart, app, tag, digest and source"),
+    validation = Rule::new("(has(self.promotion) && has(self.promotion.strategy) && has(self.promotion.strategy.secretRef)) || self.environments.exists(e, has(e.promotion) && has(e.promotion.strategy) && has(e.promotion.strategy.secretRef)) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push'))").message("a target with observe: Push is known by signed events only: name a Secret with the key hmac-key in promotion.strategy.secretRef")
+)]
 pub struct PipelineSpec {
     /// Pause: the pipeline is still observed and shown, but nothing is started, pushed or opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -154,6 +159,7 @@ pub struct EnvironmentName(#[schemars(length(min = 1, max = 63))] pub String);
 /// One namespace on one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.observe) || self.observe != 'Push' || has(self.clusterRef)").message("a target with observe: Push needs a clusterRef: its events must name that cluster"))]
 pub struct Target {
     /// Unique in its environment; default is made from the cluster's name and the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,10 +173,30 @@ pub struct Target {
     /// The cluster; absent, it is the cluster that holds the Pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<ClusterRef>,
+    /// How Sluice learns what the target runs. `Watch`, the default, reads its cluster. `Push` is for
+    /// a cluster that cannot be reached from here: what its Flux reports by signed events counts.
+    #[serde(default, skip_serializing_if = "Observe::is_watch")]
+    pub observe: Observe,
     /// Further members of this target, by kind and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub workloads: Vec<WorkloadRef>,
+}
+
+/// How Sluice learns what a target runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Observe {
+    /// It reads the target's cluster.
+    #[default]
+    Watch,
+    /// Flux on the target's cluster reports by signed events; no GitopsCluster is needed.
+    Push,
+}
+
+impl Observe {
+    fn is_watch(&self) -> bool {
+        *self == Self::Watch
+    }
 }
 
 /// Names a GitopsCluster.

@@ -28,6 +28,48 @@ pub struct PipelineStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub environments: BTreeMap<String, EnvironmentStatus>,
+    /// When a forge last said that something became of a change request: they are looked at then.
+    /// Whichever replica was called wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "date_time")]
+    pub forge_called: Option<String>,
+    /// What the members of targets with `observe: Push` reported last, by
+    /// `<environment>/<target>/<kind>/<name>`. Whichever replica took the report wrote it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reports: BTreeMap<String, Report>,
+}
+
+/// What a Kustomization or HelmRelease said of itself, in an event that was signed. Every field is
+/// always written, so that a merge leaves nothing of an earlier report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// When it happened, as the event says.
+    #[schemars(schema_with = "date_time")]
+    pub time: String,
+    /// The object's resource version in the event: of two in one second the higher is the later.
+    #[serde(default)]
+    pub version: u64,
+    /// `Ready`; `Failed`; or `Progressing` while the tests of a release are still to come.
+    pub health: Health,
+    /// The event's reason.
+    #[serde(default)]
+    pub reason: String,
+    /// What the object said when it is not Ready.
+    #[serde(default)]
+    pub message: String,
+    /// The revision that it last said to run, as Flux writes it.
+    #[serde(default)]
+    pub revision: String,
+    /// That revision's appVersion, if it said one.
+    #[serde(default)]
+    pub app: String,
+    /// That revision's digest, if it said one.
+    #[serde(default)]
+    pub digest: String,
+    /// Its releases are tested: one is Ready when its tests have succeeded, and not before.
+    #[serde(default)]
+    pub tests: bool,
 }
 
 /// The pipeline in one line each.
@@ -102,6 +144,11 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub since: Option<String>,
+    /// For a target with `observe: Push`: when its members last said something, the oldest of these
+    /// times; absent while one of them has said nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "date_time")]
+    pub reported: Option<String>,
     /// Whether every member was read and is Ready.
     #[serde(default)]
     pub ready: bool,

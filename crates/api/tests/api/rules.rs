@@ -339,3 +339,66 @@ async fn what_is_left_out_is_named_by_its_path() {
         assert!(said.contains(sentence), "{said}");
     }
 }
+
+/// The pipeline with its last environment known by reports, and with this beside it.
+fn pushed(beside: &[(&str, Value)]) -> Value {
+    let mut object = with(
+        "environments/2/targets/0",
+        json!({"namespace": "apps", "observe": "Push", "clusterRef": {"kind": "GitopsCluster", "name": "edge"},
+            "workloads": [{"kind": "HelmRelease", "name": "podinfo"}]}),
+    );
+    object["spec"]["promotion"] = json!({"strategy": {"notification": {}, "secretRef": {"name": "hook"}}});
+    for (pointer, value) in beside {
+        *object["spec"].pointer_mut(pointer).unwrap() = value.clone();
+    }
+    object
+}
+
+#[tokio::test]
+async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
+    let keyless = json!({"strategy": {"notification": {}}});
+    let app = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
+    let bare = json!({"namespace": "apps", "observe": "Push", "clusterRef": {"kind": "GitopsCluster", "name": "edge"}});
+    let homeless =
+        json!({"namespace": "apps", "observe": "Push", "workloads": [{"kind": "HelmRelease", "name": "a"}]});
+    let mut tracked = pushed(&[]);
+    for (tracks, passes) in
+        [(json!(["chart", "app"]), true), (json!(["images"]), false), (json!(["image:a"]), false)]
+    {
+        tracked["spec"]["tracks"] = tracks;
+        let said = judge(&tracked).await.err().unwrap_or_default();
+        assert_eq!(said.is_empty(), passes, "{said}");
+        assert!(passes || said.contains("tracks may name chart, app, tag, digest and source"), "{said}");
+    }
+    let mut named = pushed(&[("/environments/2/targets/0", bare.clone())]);
+    named["spec"]["appRef"] = app;
+    let mut own = pushed(&[("/promotion", keyless.clone())]);
+    own["spec"]["environments"][2]["promotion"] =
+        json!({"strategy": {"notification": {}, "secretRef": {"name": "hook"}}});
+    let mut watched = pushed(&[("/promotion", keyless.clone())]);
+    watched["spec"]["environments"][2]["targets"][0]["observe"] = "Watch".into();
+    for passes in [pushed(&[]), named, own, watched] {
+        judge(&passes).await.unwrap();
+    }
+    for (object, sentence) in [
+        (
+            pushed(&[("/environments/2/targets/0", bare)]),
+            "name its application in spec.appRef, or in the target's workloads",
+        ),
+        (
+            pushed(&[("/environments/2/targets/0", homeless)]),
+            "needs a clusterRef: its events must name that cluster",
+        ),
+        (
+            pushed(&[("/promotion", keyless)]),
+            "name a Secret with the key hmac-key in promotion.strategy.secretRef",
+        ),
+        (
+            pushed(&[("/environments/2/targets/0/observe", "Pull".into())]),
+            "supported values: \"Watch\", \"Push\"",
+        ),
+    ] {
+        let said = judge(&object).await.expect_err(sentence);
+        assert!(said.contains(sentence), "{said}");
+    }
+}

@@ -10,12 +10,11 @@ use serde_json::json;
 use sluice_api::pipeline::{Environment, Target};
 use sluice_api::{MEMBER_LABELS, Pipeline};
 
-use crate::approve::PATIENCE;
+use super::address;
+use super::place::{cluster_of, pipeline, wanted};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::find;
 use crate::sign::Io;
-use crate::suggest::instead;
 
 /// Arguments of `sluice export alert`.
 #[derive(Args, Clone, Debug)]
@@ -44,16 +43,6 @@ pub struct Alert {
     connect: Connect,
 }
 
-fn address(text: &str) -> Result<String, String> {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    match rest {
-        Some(host) if !host.is_empty() && !text.contains(char::is_whitespace) => {
-            Ok(text.trim_end_matches('/').into())
-        }
-        _ => Err("write an address such as https://sluice.example.com".into()),
-    }
-}
-
 /// What says nothing of a revision that runs: dropped where it arises.
 const NOISE: [&str; 4] = [
     "^Dependencies do not meet ready condition",
@@ -63,13 +52,7 @@ const NOISE: [&str; 4] = [
 ];
 
 pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
-    let connection = args.connect.open(Some(PATIENCE))?;
-    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let pipeline = match api.get_opt(&args.pipeline).await {
-        Ok(Some(pipeline)) => pipeline,
-        Ok(None) => return Err(find::missing::<Pipeline>(&connection, &args.pipeline, false).await),
-        Err(error) => return Err(connection.explain(error)),
-    };
+    let (connection, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
     let environments = wanted(&pipeline, args.environment.as_deref())?;
     let mut printed = BTreeSet::new();
     for environment in environments {
@@ -83,23 +66,6 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
         }
     }
     Ok(())
-}
-
-fn wanted<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<Vec<&'a Environment>> {
-    let all = &pipeline.spec.environments;
-    let Some(name) = name else { return Ok(all.iter().collect()) };
-    let found: Vec<_> = all.iter().filter(|e| e.name == name).collect();
-    if found.is_empty() {
-        let known: Vec<String> = all.iter().map(|e| e.name.clone()).collect();
-        let why = format!("pipeline {} has no environment {name}", pipeline.name_any());
-        return Err(Failure::new(Exit::NotFound, why).hinted(instead(
-            name,
-            &known,
-            "environments",
-            "in that pipeline",
-        )));
-    }
-    Ok(found)
 }
 
 /// The key that calls from an environment are signed with: from the Secret if that is asked for.
@@ -140,12 +106,7 @@ fn objects(
 ) -> String {
     let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
     let cluster = target.cluster_ref.as_ref();
-    let place = match cluster {
-        Some(cluster) => {
-            format!("cluster {}/{}", cluster.namespace.as_deref().unwrap_or(&namespace), cluster.name)
-        }
-        None => "the hub".into(),
-    };
+    let place = cluster_of(target, &namespace);
     let object = format!("{}-{name}-{}", args.name, environment.name);
     let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
     let metadata = json!({"name": object, "namespace": target.namespace});

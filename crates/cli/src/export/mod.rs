@@ -1,6 +1,8 @@
 //! `sluice export`: what others need in order to work with Sluice, ready to commit.
 
 mod alert;
+mod place;
+mod receiver;
 
 use crate::exit::Outcome;
 use crate::sign::Io;
@@ -16,10 +18,24 @@ pub struct Export {
 enum What {
     /// Flux's Provider, Alert and Secret with which a pipeline's clusters call its hook
     Alert(alert::Alert),
+    /// Flux's Receiver and Secret with which a forge has a pipeline's clusters look at once
+    Receiver(Box<receiver::Receiver>),
 }
 
 pub(crate) async fn run(args: &Export, io: &mut Io<'_>) -> Outcome {
     match &args.what {
         What::Alert(args) => alert::run(args, io).await,
+        What::Receiver(args) => receiver::run(args, io).await,
+    }
+}
+
+/// Where a server is reached from others.
+fn address(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match rest {
+        Some(host) if !host.is_empty() && !text.contains(char::is_whitespace) => {
+            Ok(text.trim_end_matches('/').into())
+        }
+        _ => Err("write an address such as https://sluice.example.com".into()),
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct Line {
     pub(super) version: String,
     pub(super) health: Health,
     pub(super) since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reported: Option<String>,
     pub(super) error: String,
     pub(super) revision: String,
     pub(super) images: Vec<String>,
@@ -106,6 +108,7 @@ fn of_target(base: &Line, target: &TargetStatus) -> Vec<Line> {
         target: target.name.clone(),
         health: target.health,
         since: target.since.clone(),
+        reported: target.reported.clone(),
         error: target.error.clone(),
         revision: target.revision.clone().unwrap_or_default(),
         version: target.revision.clone().unwrap_or_default(),

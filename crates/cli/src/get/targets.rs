@@ -92,6 +92,7 @@ impl Listing for Targets {
 
 impl Targets {
     fn row(&self, line: Line, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
+        let health = health(&line, now);
         let version = if shape.wide { line.version } else { short(&line.version) };
         let mut row = vec![
             Cell::new(line.environment),
@@ -100,7 +101,7 @@ impl Targets {
             Cell::new(line.namespace),
             Cell::new(line.workload),
             Cell::new(version),
-            Cell::new(format!("{:?}", line.health)).tone(tone(line.health)),
+            Cell::new(health).tone(tone(line.health)),
             Cell::age(age::since_text(line.since.as_deref(), now)),
         ];
         if shape.namespaces {
@@ -114,6 +115,15 @@ impl Targets {
         }
         row.push(Cell::new(line.error));
         row
+    }
+}
+
+/// How it does; of a target that cannot be read, also how old that word is.
+fn health(line: &Line, now: Timestamp) -> String {
+    let health = format!("{:?}", line.health);
+    match &line.reported {
+        Some(time) => format!("{health}, reported {} ago", age::since_text(Some(time), now)),
+        None => health,
     }
 }
 
@@ -145,8 +155,13 @@ mod tests {
                     {"namespace": "podinfo", "name": "eu", "clusterRef": {"kind": "GitopsCluster", "name": "dev-eu", "namespace": "fleet"}}]},
                 {"name": "prod", "targets": [{"namespace": "podinfo"}, {"namespace": "canary"}]},
                 {"name": "dr", "targets": [{"namespace": "podinfo", "name": "dr"}]},
+                {"name": "edge", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "edge"}}]},
             ]},
             "status": {"environments": {
+                "edge": {"targets": [{"name": "edge-podinfo", "namespace": "podinfo", "health": "Ready",
+                    "since": "2026-11-20T12:00:00Z", "reported": "2026-11-21T11:48:00Z", "ready": true, "revision": "6.1.8",
+                    "workloads": [workload("HelmRelease", "podinfo", "6.1.8", "Ready")]}]},
                 "dr": {"targets": [{"name": "dr", "namespace": "podinfo", "health": "Unknown",
                     "since": "2026-11-21T11:59:15Z", "error": "cluster dr cannot be reached: connection refused",
                     "workloads": [workload("HelmRelease", "podinfo", "6.1.6", "Ready")]}]},
@@ -177,24 +192,26 @@ mod tests {
     fn every_workload_of_every_target_is_a_line_in_the_order_of_the_spec() {
         let one = Targets { pipeline: Some("podinfo".into()) };
         insta::assert_snapshot!(shown(&one, Shape::default()), @"
-        ENVIRONMENT   TARGET    CLUSTER        NAMESPACE   WORKLOAD                VERSION              HEALTH        SINCE   ERROR
-        staging       us        dev-us         podinfo     HelmRelease/podinfo     6.1.8                Ready         5m
-        staging       us        dev-us         podinfo     Deployment/podinfo      6.1.8                Ready         5m
-        staging       eu        fleet/dev-eu   podinfo     Kustomization/podinfo   main@sha1:1eabc9a4   Progressing   2s
-        prod          podinfo   -              podinfo     HelmRelease/podinfo     6.1.8                Failed        60m     install retries exhausted
-        prod          podinfo   -              podinfo     Deployment/podinfo      6.1.6                Ready         60m
-        prod          canary    -              canary      -                       -                    Unknown       -       not looked at yet: is sluice controller running?
-        dr            dr        -              podinfo     HelmRelease/podinfo     6.1.6                Unknown       45s     cluster dr cannot be reached: connection refused
+        ENVIRONMENT   TARGET         CLUSTER        NAMESPACE   WORKLOAD                VERSION              HEALTH                    SINCE   ERROR
+        staging       us             dev-us         podinfo     HelmRelease/podinfo     6.1.8                Ready                     5m
+        staging       us             dev-us         podinfo     Deployment/podinfo      6.1.8                Ready                     5m
+        staging       eu             fleet/dev-eu   podinfo     Kustomization/podinfo   main@sha1:1eabc9a4   Progressing               2s
+        prod          podinfo        -              podinfo     HelmRelease/podinfo     6.1.8                Failed                    60m     install retries exhausted
+        prod          podinfo        -              podinfo     Deployment/podinfo      6.1.6                Ready                     60m
+        prod          canary         -              canary      -                       -                    Unknown                   -       not looked at yet: is sluice controller running?
+        dr            dr             -              podinfo     HelmRelease/podinfo     6.1.6                Unknown                   45s     cluster dr cannot be reached: connection refused
+        edge          edge-podinfo   edge           podinfo     HelmRelease/podinfo     6.1.8                Ready, reported 12m ago   24h
         ");
         insta::assert_snapshot!(shown(&Targets::default(), Shape { wide: true, namespaces: true }), @"
-        PIPELINE       ENVIRONMENT   TARGET    CLUSTER        NAMESPACE   WORKLOAD                VERSION                                              HEALTH        SINCE   REVISION                                             IMAGES                                                                            ERROR
-        apps/podinfo   staging       us        dev-us         podinfo     HelmRelease/podinfo     6.1.8                                                Ready         5m      6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
-        apps/podinfo   staging       us        dev-us         podinfo     Deployment/podinfo      6.1.8                                                Ready         5m      6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
-        apps/podinfo   staging       eu        fleet/dev-eu   podinfo     Kustomization/podinfo   main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f   Progressing   2s      main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f   ghcr.io/stefanprodan/podinfo:main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f
-        apps/podinfo   prod          podinfo   -              podinfo     HelmRelease/podinfo     6.1.8                                                Failed        60m     -                                                    -                                                                                 install retries exhausted
-        apps/podinfo   prod          podinfo   -              podinfo     Deployment/podinfo      6.1.6                                                Ready         60m     -                                                    ghcr.io/stefanprodan/podinfo:6.1.6
-        apps/podinfo   prod          canary    -              canary      -                       -                                                    Unknown       -       -                                                    -                                                                                 not looked at yet: is sluice controller running?
-        apps/podinfo   dr            dr        -              podinfo     HelmRelease/podinfo     6.1.6                                                Unknown       45s     -                                                    ghcr.io/stefanprodan/podinfo:6.1.6                                                cluster dr cannot be reached: connection refused
+        PIPELINE       ENVIRONMENT   TARGET         CLUSTER        NAMESPACE   WORKLOAD                VERSION                                              HEALTH                    SINCE   REVISION                                             IMAGES                                                                            ERROR
+        apps/podinfo   staging       us             dev-us         podinfo     HelmRelease/podinfo     6.1.8                                                Ready                     5m      6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
+        apps/podinfo   staging       us             dev-us         podinfo     Deployment/podinfo      6.1.8                                                Ready                     5m      6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
+        apps/podinfo   staging       eu             fleet/dev-eu   podinfo     Kustomization/podinfo   main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f   Progressing               2s      main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f   ghcr.io/stefanprodan/podinfo:main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f
+        apps/podinfo   prod          podinfo        -              podinfo     HelmRelease/podinfo     6.1.8                                                Failed                    60m     -                                                    -                                                                                 install retries exhausted
+        apps/podinfo   prod          podinfo        -              podinfo     Deployment/podinfo      6.1.6                                                Ready                     60m     -                                                    ghcr.io/stefanprodan/podinfo:6.1.6
+        apps/podinfo   prod          canary         -              canary      -                       -                                                    Unknown                   -       -                                                    -                                                                                 not looked at yet: is sluice controller running?
+        apps/podinfo   dr            dr             -              podinfo     HelmRelease/podinfo     6.1.6                                                Unknown                   45s     -                                                    ghcr.io/stefanprodan/podinfo:6.1.6                                                cluster dr cannot be reached: connection refused
+        apps/podinfo   edge          edge-podinfo   edge           podinfo     HelmRelease/podinfo     6.1.8                                                Ready, reported 12m ago   24h     6.1.8                                                ghcr.io/stefanprodan/podinfo:6.1.8
         ");
     }
 
@@ -208,7 +225,7 @@ mod tests {
     fn names_are_those_of_targets() {
         assert_eq!(
             Targets::default().names(&story()),
-            ["staging/us", "staging/eu", "prod/podinfo", "prod/canary", "dr/dr"]
+            ["staging/us", "staging/eu", "prod/podinfo", "prod/canary", "dr/dr", "edge/edge-podinfo"]
         );
     }
 }

@@ -32,6 +32,58 @@ spec:
   environments: [{name: dev, targets: [{namespace: a}]}]
 ";
 
+const FLEET: &str = "
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: fleet, namespace: receive}
+spec:
+  promotion: {strategy: {pull-request: {type: gitlab, url: 'https://gitlab.example.com/org/fleet.git', secretRef: {name: forge}}}}
+  environments:
+  - {name: dev, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: eu}}, {namespace: b, clusterRef: {kind: GitopsCluster, name: eu}}]}
+  - {name: qa, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: eu}}]}
+  - {name: prod, targets: [{namespace: a}], promotion: {strategy: {commit: {url: 'https://git.example.com/prod.git'}}}}
+  - {name: told, targets: [{namespace: a}], promotion: {strategy: {notification: {}}}}
+";
+
+#[tokio::test]
+async fn a_receiver_for_each_cluster_and_repository() -> Result<()> {
+    let servers = servers().await?;
+    servers.hub.namespace("receive").await?;
+    servers.hub.apply_yaml(FLEET).await?;
+    let kubeconfig = servers.hub.kubeconfig_path();
+    let export = async |more: &[&str]| {
+        sluice_as(&kubeconfig, &[&["export", "receiver", "fleet", "-n", "receive"], more].concat()).await
+    };
+    let ran = export(&[]).await;
+    ensure!(ran.exit == Exit::Ok, "{ran:?}");
+    let objects = parse_yaml(&ran.out)?;
+    let receivers = of(&objects, "Receiver");
+    ensure!(receivers.len() == 2 && of(&objects, "Secret").len() == 2, "{}", ran.out);
+    let gitlab = receivers.iter().find(|r| r["spec"]["type"] == "gitlab").unwrap();
+    assert_eq!(gitlab["apiVersion"], "notification.toolkit.fluxcd.io/v1");
+    assert_eq!(gitlab["metadata"], json!({"name": "sluice-fleet", "namespace": "flux-system"}));
+    assert_eq!(gitlab["spec"]["events"], json!(["Push Hook"]));
+    assert_eq!(gitlab["spec"]["secretRef"]["name"], "sluice-fleet");
+    let source =
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": "flux-system"});
+    assert_eq!(gitlab["spec"]["resources"], json!([source]));
+    ensure!(ran.out.contains(
+        "# Environment dev, qa, for cluster receive/eu. Register at https://gitlab.example.com/org/fleet.git"
+    ));
+    let ran =
+        export(&["-e", "prod", "--source", "fleet.apps", "--address", "https://flux.example.com"]).await;
+    let objects = parse_yaml(&ran.out)?;
+    assert_eq!(of(&objects, "Receiver")[0]["metadata"]["namespace"], "apps");
+    assert_eq!(of(&objects, "Receiver")[0]["spec"]["type"], "generic");
+    ensure!(
+        ran.out.contains("https://flux.example.com followed by")
+            && ran.out.contains("the path is the secret")
+    );
+    let ran = export(&["-e", "told"]).await;
+    ensure!(ran.exit == Exit::Error && ran.err.contains("promotes into no repository"), "{ran:?}");
+    Ok(())
+}
+
 fn of<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|o| o["kind"] == kind).collect()
 }

@@ -15,6 +15,7 @@ use sluice_delivery::{
     ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, clock, fault,
 };
 
+use super::callback::Offer;
 use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
 use crate::intake::{Input, PipelineKey, version_of};
@@ -63,7 +64,8 @@ impl Engine {
         let object = promotion::object(&entry.object, intent);
         let (client, tell, key, name) =
             (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
-        let record = Record { object: Arc::new(object.clone()), stored: false, first: true, version: 0 };
+        let record =
+            Record { object: Arc::new(object.clone()), stored: false, said: None, first: true, version: 0 };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");
         tokio::spawn(async move {
@@ -99,7 +101,8 @@ impl Engine {
                 let environment = object.spec.environment.clone();
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
                     let version = version_of(&object.metadata);
-                    *record = Record { object: Arc::new(*object), stored: true, first: true, version };
+                    *record =
+                        Record { object: Arc::new(*object), stored: true, said: None, first: true, version };
                 }
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.unrecorded.remove(&environment);
@@ -312,12 +315,20 @@ impl Engine {
     {
         let Job { mut order, secret, strategy, object } = job;
         let (place, promotion) = (object.spec.place(), object.name_any());
+        let offer = Offer::of(self.options.hook_url.as_deref(), &strategy);
         let permit = order.permit.clone();
         self.under_way.insert((key.clone(), place.clone()), permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
         tokio::spawn(async move {
-            let what = match order::credentials(&client, &key.namespace, secret).await {
+            let rights = async {
+                let mut credentials = order::credentials(&client, &key.namespace, secret).await?;
+                if let Some(offer) = offer {
+                    credentials.callback = offer.made(&client, &key, &object).await?;
+                }
+                Ok(credentials)
+            };
+            let what = match rights.await {
                 Ok(credentials) => {
                     order.credentials = credentials;
                     // A task of its own again: should it panic, that is told like any failure.

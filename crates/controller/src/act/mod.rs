@@ -2,6 +2,7 @@
 //! For one environment of a pipeline, or one target that is promoted into by itself, only one thing is
 //! under way at a time.
 
+mod callback;
 pub mod jobs;
 pub mod notification;
 pub mod order;

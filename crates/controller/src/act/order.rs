@@ -183,6 +183,7 @@ pub fn order(
     let status = promotion.status.clone().unwrap_or_default();
     let evidence =
         spec.evidence.iter().map(|e| format!("{}/{} healthy since {}", e.environment, e.target, e.at));
+    let trigger = spec.trigger.iter().map(|t| format!("triggered by key {} at {}", t.key, t.at));
     let order = Order {
         promotion: format!("{namespace}/{}", promotion.name_any()),
         pipeline: pipeline.name_any(),
@@ -190,7 +191,7 @@ pub fn order(
         target: spec.target.clone(),
         revision: Revision::from_strings(&spec.facets)?,
         replaces: spec.replaces.clone(),
-        evidence: evidence.collect(),
+        evidence: evidence.chain(trigger).collect(),
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         retried: !first,
         reopen: may_reopen(promotion, &status),

@@ -18,6 +18,7 @@ pub struct Polling {
 #[derive(Debug)]
 struct Poll {
     since: Instant,
+    looked: Instant,
     due: Instant,
     conflicts: Option<Conflict>,
 }
@@ -26,6 +27,9 @@ struct Poll {
 const WITHDRAW_AGAIN: Duration = Duration::from_secs(10);
 /// The longest pause between two tries to close one.
 const WITHDRAW_SELDOM: Duration = Duration::from_secs(600);
+
+/// The least time between two looks at a change request.
+const BREATH: Duration = Duration::from_secs(2);
 
 /// A change request that its forge has said to conflict, without a break.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +54,7 @@ impl Polling {
     pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
         self.next
             .entry(promotion.into())
-            .or_insert(Poll { since: now, due: now + self.base, conflicts: None })
+            .or_insert(Poll { since: now, looked: now, due: now + self.base, conflicts: None })
             .due
     }
 
@@ -58,7 +62,16 @@ impl Polling {
     pub fn looked(&mut self, promotion: &str, now: Instant) {
         let base = self.base;
         if let Some(poll) = self.next.get_mut(promotion) {
+            poll.looked = now;
             poll.due = now + pause(base, now.duration_since(poll.since));
+        }
+    }
+
+    /// Has it looked at now, since its forge says that something became of it; but not more often than
+    /// every few seconds, however often that is said.
+    pub fn hasten(&mut self, promotion: &str, now: Instant) {
+        if let Some(poll) = self.next.get_mut(promotion) {
+            poll.due = poll.due.min(now.max(poll.looked + BREATH));
         }
     }
 
@@ -173,6 +186,25 @@ mod tests {
         assert_eq!(polling.next_try("a", recorded, (set_back, after(20))), set_back);
         polling.forget("a");
         assert_eq!(polling.next_try("a", recorded, (set_back, after(4))), recorded);
+    }
+
+    #[test]
+    fn a_word_of_the_forge_has_it_looked_at_now_and_not_without_end() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut polling = Polling::every(30 * second);
+        polling.hasten("a", start);
+        assert_eq!(polling.due("a", start), start + 30 * second);
+        polling.hasten("a", start + 5 * second);
+        assert_eq!(polling.due("a", start), start + 5 * second);
+        polling.looked("a", start + 5 * second);
+        for _ in 0..100 {
+            polling.hasten("a", start + 6 * second);
+        }
+        assert_eq!(polling.due("a", start), start + 7 * second);
+        polling.looked("a", start + 7 * second);
+        // It is asked about as before when nobody says anything.
+        assert_eq!(polling.due("a", start), start + 37 * second);
     }
 
     #[test]

@@ -36,17 +36,17 @@ impl Directory {
     }
 
     /// A pipeline is there, or has changed.
-    pub(crate) fn put(&self, key: PipelineKey, pipeline: Arc<Pipeline>) {
+    pub fn put(&self, key: PipelineKey, pipeline: Arc<Pipeline>) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.insert(key, pipeline);
     }
 
     /// A pipeline is gone.
-    pub(crate) fn remove(&self, key: &PipelineKey) {
+    pub fn remove(&self, key: &PipelineKey) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.remove(key);
     }
 
     /// All that there are have been put in.
-    pub(crate) fn complete(&self) {
+    pub fn complete(&self) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).0 = true;
     }
 }

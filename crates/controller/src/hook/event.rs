@@ -41,6 +41,8 @@ pub struct InvolvedObject {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Its version when the event was made.
+    pub resource_version: String,
 }
 
 impl InvolvedObject {
@@ -84,6 +86,12 @@ impl Event {
             }
             _ => Meaning::Nothing,
         }
+    }
+
+    /// Whether it tells how the tests of a release ended, in the words of either age of Flux.
+    pub fn is_of_tests(&self) -> bool {
+        let legacy = self.reason == self.severity && self.message.starts_with("Helm test ");
+        matches!(self.reason.as_str(), "TestSucceeded" | "TestFailed") || legacy
     }
 
     /// A value of its metadata, under its plain key or with the prefix of the object's group, which

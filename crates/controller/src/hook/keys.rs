@@ -10,8 +10,19 @@ use kube::{Api, Client};
 
 use crate::watch::connect;
 
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Signing calls of Flux, of a CI system, and of those who were called.
+    Hook,
+    /// Calls of forges, some of which send the key itself.
+    Forge,
+}
+
 /// The keys of a Secret that calls may be signed with: while it is rotated, two are good.
 pub const KEYS: [&str; 2] = ["hmac-key", "hmac-key-previous"];
+/// Those that forges know, where they shall not know the others.
+pub const FORGE_KEYS: [&str; 2] = ["forge-key", "forge-key-previous"];
 /// How long keys are good without another look.
 const KEPT: Duration = Duration::from_secs(10);
 /// How soon they may be looked at again when a signature is not theirs: they may be new.
@@ -20,7 +31,21 @@ const AGAIN: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// The keys of one Secret; none where it is not there or holds none.
-pub type Known = Arc<Vec<Vec<u8>>>;
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    hook: Arc<Vec<Vec<u8>>>,
+    forge: Arc<Vec<Vec<u8>>>,
+}
+
+impl Known {
+    /// Those that are for this.
+    pub fn of(&self, purpose: Purpose) -> &[Vec<u8>] {
+        match purpose {
+            Purpose::Forge if !self.forge.is_empty() => &self.forge,
+            Purpose::Hook | Purpose::Forge => &self.hook,
+        }
+    }
+}
 
 /// The Secret cannot be read now.
 #[derive(Debug)]
@@ -70,7 +95,8 @@ impl Keys {
             }
             Err(_) => return Err(Unavailable),
         };
-        let keys: Known = Arc::new(KEYS.iter().filter_map(|key| data.get(*key).cloned()).collect());
+        let of = |keys: [&str; 2]| Arc::new(keys.iter().filter_map(|key| data.get(*key).cloned()).collect());
+        let keys = Known { hook: of(KEYS), forge: of(FORGE_KEYS) };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(id, (Instant::now(), keys.clone()));
         Ok(keys)

@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
-use kube::{Client, Resource};
+use hyper::body::{Body, Bytes};
+use kube::Client;
 use sluice_api::Pipeline;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::answer::{Answer, is_open, judge, secrets};
+use super::answer::Answer;
 use super::connection::{self, Certificate};
 use super::directory::{Directory, Found};
-use super::event::Event;
-use super::keys::{Keys, Unavailable};
+use super::keys::{Keys, Purpose, Unavailable};
 use super::limit::{Limits, Proxies};
+use super::route::{Endpoint, Place};
 use super::signature;
+use super::store::Store;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
 
@@ -28,6 +29,10 @@ use crate::metrics::Metrics;
 const LONGEST: usize = 3 << 20;
 /// How long a body may take to come.
 const SLOWEST: Duration = Duration::from_secs(10);
+
+/// What is said of a path that names nothing.
+const NOTHING_HERE: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>, \
+                            /trigger/<namespace>/<pipeline> or /forge/<namespace>/<pipeline>";
 
 /// How the hook server shall run.
 #[derive(Clone, Debug)]
@@ -48,6 +53,7 @@ pub struct HookOptions {
 pub struct Hook {
     directory: Arc<Directory>,
     keys: Keys,
+    pub(super) store: Store,
     metrics: Arc<Metrics>,
     tell: mpsc::UnboundedSender<Input>,
     proxies: Proxies,
@@ -66,7 +72,8 @@ impl Hook {
     ) -> Self {
         Self {
             directory,
-            keys: Keys::new(client),
+            keys: Keys::new(client.clone()),
+            store: Store::new(client),
             metrics,
             tell,
             proxies: options.proxies.clone(),
@@ -76,124 +83,118 @@ impl Hook {
     }
 
     /// Answers a call.
-    pub async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let begun = Instant::now();
-        let (place, answer) = self.judge(peer, request).await;
-        self.metrics.called(answer.result(), begun.elapsed());
-        respond(place.as_ref(), &answer)
+        let place = Place::of(request.uri().path());
+        let answer = self.judge(peer, place.as_ref(), request).await;
+        let endpoint = place.as_ref().map_or("none", |place| place.endpoint.name());
+        self.metrics.called(endpoint, answer.result(), begun.elapsed());
+        respond(&answer)
     }
 
-    async fn judge(&self, peer: IpAddr, request: Request<Incoming>) -> (Option<Place>, Answer) {
+    async fn judge<B>(&self, peer: IpAddr, place: Option<&Place>, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let caller = self.proxies.caller(peer, forwarded(request.headers()));
         if let Err(pause) = lock(&self.peers).take(caller, Instant::now()) {
-            return (None, Answer::TooMany(pause));
+            return Answer::TooMany(pause);
         }
-        let Some(place) = Place::of(request.uri().path()) else {
-            let why = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>";
-            return (None, Answer::Wrong(StatusCode::NOT_FOUND, why.into()));
+        let Some(place) = place else {
+            return Answer::Wrong(StatusCode::NOT_FOUND, NOTHING_HERE.into());
         };
         if request.method() != Method::POST {
             let why = "only POST is taken here".to_string();
-            return (None, Answer::Wrong(StatusCode::METHOD_NOT_ALLOWED, why));
+            return Answer::Wrong(StatusCode::METHOD_NOT_ALLOWED, why);
         }
         let (head, body) = request.into_parts();
-        let answer = match read(&head.headers, body).await {
-            Ok(body) => self.promotion(&place, &head.headers, &body).await,
-            Err(answer) => answer,
+        let body = match read(&head.headers, body).await {
+            Ok(body) => body,
+            Err(answer) => return answer,
         };
-        (Some(place), answer)
-    }
-
-    /// A call that tells of an event in an environment.
-    async fn promotion(&self, place: &Place, headers: &HeaderMap, body: &Bytes) -> Answer {
         let pipeline = match self.directory.find(&place.pipeline) {
             Found::Pipeline(pipeline) => Some(pipeline),
             Found::None => None,
             Found::NotYet => return Answer::NotNow,
         };
-        match self.is_signed(pipeline.as_deref(), place, headers, body).await {
-            Ok(true) => {}
-            Ok(false) => return Answer::Refused,
-            Err(Unavailable) => return Answer::NotNow,
-        }
-        let Some(pipeline) = pipeline else { return Answer::Refused };
-        if let Err(pause) = lock(&self.pipelines).take(place.pipeline.clone(), Instant::now()) {
-            return Answer::TooMany(pause);
-        }
-        let event: Event = match serde_json::from_slice(body) {
-            Ok(event) => event,
-            Err(error) => {
-                let why = format!("the body is not an event of Flux: {error}");
-                return Answer::Wrong(StatusCode::BAD_REQUEST, why);
-            }
+        let call = Call { place, pipeline: pipeline.as_deref(), headers: &head.headers, body: &body };
+        let judged = match &place.endpoint {
+            Endpoint::Promotion { environment } => self.event(call, environment).await,
+            Endpoint::Trigger => self.trigger(call).await,
+            Endpoint::Callback { promotion } => self.callback(call, promotion).await,
+            Endpoint::Forge => self.forge(call).await,
         };
-        let answer = judge(&pipeline, &place.environment, &event);
-        if answer == Answer::Accepted && self.tell.send(Input::Called(place.pipeline.clone())).is_err() {
-            return Answer::NotNow;
-        }
-        answer
+        judged.unwrap_or(Answer::NotNow)
     }
 
-    /// Whether the body is signed by who may. A pipeline that is not there takes as long to refuse.
-    async fn is_signed(
+    /// Counts a call that is signed.
+    pub(super) fn take(&self, pipeline: &PipelineKey) -> Result<(), Answer> {
+        lock(&self.pipelines).take(pipeline.clone(), Instant::now()).map_err(Answer::TooMany)
+    }
+
+    /// Has the loop look at a pipeline.
+    pub(super) fn look(&self, pipeline: &PipelineKey) -> Answer {
+        match self.tell.send(Input::Called(pipeline.clone())) {
+            Ok(()) => Answer::Accepted(pipeline.clone()),
+            Err(_) => Answer::NotNow,
+        }
+    }
+
+    /// Whether a call shows that it knows one of the keys of these Secrets. Where it does not, they are
+    /// read again: they may be new. A pipeline that is not there takes as long to refuse.
+    pub(super) async fn knows(
         &self,
-        pipeline: Option<&Pipeline>,
-        place: &Place,
-        headers: &HeaderMap,
-        body: &Bytes,
+        call: &Call<'_>,
+        secrets: &[&str],
+        of: Purpose,
+        shows: impl Fn(&[&[u8]]) -> bool,
     ) -> Result<bool, Unavailable> {
-        let mut given = headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
-        let (header, more) = (given.next(), given.next().is_some());
-        let Some(pipeline) = pipeline else {
-            let _ = signature::verify(header, body, [&b"no pipeline, no key"[..]]);
+        if call.pipeline.is_none() {
+            let _ = shows(&[b"no pipeline, no key"]);
             return Ok(false);
-        };
-        if is_open(pipeline, &place.environment) {
-            return Ok(true);
         }
         for anew in [false, true] {
-            let mut keys = Vec::new();
-            for secret in secrets(pipeline, &place.environment) {
-                keys.push(self.keys.of(&place.pipeline.namespace, secret, anew).await?);
+            let mut known = Vec::new();
+            for secret in secrets {
+                known.push(self.keys.of(&call.place.pipeline.namespace, secret, anew).await?);
             }
-            let keys = keys.iter().flat_map(|known| known.iter().map(Vec::as_slice));
-            if !more && signature::verify(header, body, keys).is_ok() {
+            let keys: Vec<&[u8]> = known.iter().flat_map(|known| known.of(of)).map(Vec::as_slice).collect();
+            if shows(&keys) {
                 return Ok(true);
-            }
-            if header.is_none() {
-                break;
             }
         }
         Ok(false)
     }
+
+    /// Whether the body is signed with a key of these Secrets, by exactly one `X-Signature`.
+    pub(super) async fn is_signed(&self, call: &Call<'_>, secrets: &[&str]) -> Result<bool, Unavailable> {
+        let mut given = call.headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
+        let (Some(header), None) = (given.next(), given.next()) else { return Ok(false) };
+        let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
+        self.knows(call, secrets, Purpose::Hook, shows).await
+    }
+}
+
+/// A call that was read.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    /// Where it went.
+    pub place: &'a Place,
+    /// The pipeline that is there.
+    pub pipeline: Option<&'a Pipeline>,
+    /// What it says beside its body.
+    pub headers: &'a HeaderMap,
+    /// What it says.
+    pub body: &'a Bytes,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a path names.
-#[derive(Clone, Debug)]
-struct Place {
-    pipeline: PipelineKey,
-    environment: String,
-}
-
-impl Place {
-    /// Names in Kubernetes need no escapes: a path that has some names nothing.
-    fn of(path: &str) -> Option<Self> {
-        let mut parts = path.strip_prefix("/promotion/")?.split('/');
-        let (namespace, name, environment) = (parts.next()?, parts.next()?, parts.next()?);
-        let is_name = |text: &str| {
-            let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-            !text.is_empty() && text.len() <= 253 && text.bytes().all(good) && !text.starts_with('.')
-        };
-        if parts.next().is_some() || ![namespace, name, environment].into_iter().all(is_name) {
-            return None;
-        }
-        let pipeline = PipelineKey { namespace: namespace.into(), name: name.into() };
-        Some(Self { pipeline, environment: environment.into() })
-    }
 }
 
 fn forwarded(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
@@ -201,7 +202,11 @@ fn forwarded(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
 }
 
 /// The whole body, if it is neither too long nor too slow.
-async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Answer> {
+async fn read<B>(headers: &HeaderMap, body: B) -> Result<Bytes, Answer>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let too_long = || {
         let why = format!("the body is longer than {} MiB: no event is", LONGEST >> 20);
         Answer::Wrong(StatusCode::PAYLOAD_TOO_LARGE, why)
@@ -221,14 +226,14 @@ async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Answer> {
     }
 }
 
-fn respond(place: Option<&Place>, answer: &Answer) -> Response<Full<Bytes>> {
+fn respond(answer: &Answer) -> Response<Full<Bytes>> {
     let text = answer.text();
-    let body = if text.is_empty() { Bytes::new() } else { format!("{text}\n").into() };
+    let body = if text.is_empty() { Bytes::new() } else { Bytes::from(format!("{text}\n")) };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = answer.status();
     let headers = response.headers_mut();
     if !text.is_empty() {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.form()));
     }
     if let Some(pause) = answer.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(pause.as_secs()));
@@ -236,12 +241,8 @@ fn respond(place: Option<&Place>, answer: &Answer) -> Response<Full<Bytes>> {
     if answer.status() == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(ALLOW, HeaderValue::from_static("POST"));
     }
-    if let (Answer::Accepted, Some(place)) = (answer, place) {
-        let of = &place.pipeline;
-        let url = format!("{}/{}", Pipeline::url_path(&(), Some(&of.namespace)), of.name);
-        if let Ok(url) = HeaderValue::try_from(url) {
-            headers.insert(LOCATION, url);
-        }
+    if let Some(place) = answer.location().and_then(|place| HeaderValue::try_from(place).ok()) {
+        headers.insert(LOCATION, place);
     }
     response
 }

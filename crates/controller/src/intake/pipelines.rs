@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
-use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
+use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
 
 use super::{PipelineKey, key_of, named, version_of, went_back};
-use crate::engine::{Engine, Entry};
+use crate::engine::{Engine, Entry, Told};
 use crate::record::writer::{StatusOf, spell};
 use crate::translate;
 use crate::watch::stream::Seen;
@@ -49,16 +50,21 @@ impl Engine {
         }
         self.readable::<ApiPipeline>(&key);
         let version = version_of(&object.metadata);
-        let status = object.status.take().unwrap_or_default();
+        let mut status = object.status.take().unwrap_or_default();
+        let told = Told::of(&mut status);
+        let heard = self.hear(&key, &told);
         // Its status is this replica's to write, and what is being written comes back, late.
         let ours = self.shards.permit(&key).is_some();
         let writing = self.writer.is_writing(&StatusOf::Pipeline(key.clone()));
         let Some(entry) =
             self.pipelines.get_mut(&key).filter(|e| e.object.metadata.uid == object.metadata.uid)
         else {
-            return self.new_pipeline(key, object, &status, version);
+            return self.new_pipeline(key, object, told, &status, version);
         };
         if version <= entry.version {
+            if heard {
+                self.touch(&key);
+            }
             return;
         }
         let as_it_was = status == entry.stands();
@@ -82,18 +88,40 @@ impl Engine {
             self.displace(&key, &before);
             self.place(&key);
         }
-        if edited || overwritten {
+        if edited || overwritten || heard {
             self.touch(&key);
         }
     }
 
-    fn new_pipeline(&mut self, key: PipelineKey, object: ApiPipeline, status: &PipelineStatus, version: u64) {
+    /// Takes in what calls have left, which a watch tells in its order, however late it is with what was
+    /// written here. Says whether there is something new.
+    fn hear(&mut self, key: &PipelineKey, told: &Told) -> bool {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.told != *told) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut entry.told, told.clone());
+        if before.forge_called != told.forge_called {
+            let records = self.promotions.get(key).into_iter().flatten();
+            records.for_each(|(name, _)| self.polling.hasten(name, Instant::now()));
+        }
+        true
+    }
+
+    fn new_pipeline(
+        &mut self,
+        key: PipelineKey,
+        object: ApiPipeline,
+        told: Told,
+        status: &PipelineStatus,
+        version: u64,
+    ) {
         if self.pipelines.contains_key(&key) {
             self.forget(&key);
         }
         let entry = Entry {
             model: translate::pipeline(&object),
             object: Arc::new(object),
+            told,
             evidence: translate::evidence(Some(status)),
             status: spell(status).ok(),
             version,
@@ -112,7 +140,7 @@ impl Engine {
     fn place(&mut self, key: &PipelineKey) {
         let Some(object) = self.pipelines.get(key).map(|e| e.object.clone()) else { return };
         self.directory.put(key.clone(), object.clone());
-        for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
+        for target in read_of(&object) {
             let cluster = translate::cluster_of(target, &key.namespace);
             let places = self.places.entry(cluster).or_default();
             places.entry(target.namespace.clone()).or_default().insert(key.clone());
@@ -122,7 +150,7 @@ impl Engine {
 
     /// Forgets where a pipeline had its targets.
     fn displace(&mut self, key: &PipelineKey, object: &ApiPipeline) {
-        for target in object.spec.environments.iter().flat_map(|e| &e.targets) {
+        for target in read_of(object) {
             let cluster = translate::cluster_of(target, &key.namespace);
             let Some(places) = self.places.get_mut(&cluster) else { continue };
             if let Some(pipelines) = places.get_mut(&target.namespace) {
@@ -151,4 +179,10 @@ impl Engine {
     pub(crate) fn stop(&self, key: &PipelineKey) {
         self.under_way.iter().filter(|((of, _), _)| of == key).for_each(|(_, permit)| permit.revoke());
     }
+}
+
+/// The targets of a pipeline that are read: those that only report are on clusters that nobody reaches.
+fn read_of(object: &ApiPipeline) -> impl Iterator<Item = &Target> {
+    let targets = object.spec.environments.iter().flat_map(|e| &e.targets);
+    targets.filter(|target| target.observe == Observe::Watch)
 }

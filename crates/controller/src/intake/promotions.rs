@@ -62,12 +62,19 @@ impl Engine {
         let (key, name) = (pipeline_of(&object), object.name_any());
         self.readable::<ApiPromotion>(&named(&object.metadata));
         let mut version = version_of(&object.metadata);
+        let said = object.status.as_mut().and_then(|status| status.callback.take());
         let ours = self.shards.permit(&key).is_some();
         let writing = self.writer.is_writing(&StatusOf::Promotion(key.clone(), name.clone()));
         let records = self.promotions.entry(key.clone()).or_default();
         let first = ours && records.get(&name).is_some_and(|r| r.first);
-        if let Some(known) = records.get(&name).filter(|known| known.stored) {
+        if let Some(known) = records.get_mut(&name).filter(|known| known.stored) {
+            // What the other side has said is never ours to write: a watch tells it in its order.
+            let heard = known.said != said;
+            known.said.clone_from(&said);
             if version <= known.version {
+                if heard {
+                    self.touch(&key);
+                }
                 return;
             }
             let as_it_was = object.status == known.object.status;
@@ -77,13 +84,14 @@ impl Engine {
                 version = known.version;
             }
             if as_it_was && known.object.spec == object.spec {
-                if let Some(known) = records.get_mut(&name) {
-                    known.version = version;
+                known.version = version;
+                if heard {
+                    self.touch(&key);
                 }
                 return;
             }
         }
-        records.insert(name, Record { object: Arc::new(object), stored: true, first, version });
+        records.insert(name, Record { object: Arc::new(object), stored: true, said, first, version });
         self.touch(&key);
     }
 }

@@ -5,5 +5,6 @@ pub mod early;
 pub mod facts;
 pub mod health;
 pub mod index;
+pub mod reported;
 pub mod target;
 pub mod trim;

@@ -178,7 +178,7 @@ pub fn git_repository(object: &Source) -> Fact {
 
 /// Tag and digest of an OCI revision: `6.1.8@sha256:...`, `sha256:...`, and what Flux wrote before
 /// 0.40: a digest without its algorithm, alone or after a tag and a slash.
-fn artifact(revision: &str) -> (Option<String>, Option<String>) {
+pub(super) fn artifact(revision: &str) -> (Option<String>, Option<String>) {
     let is_sum = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if let Some((tag, digest)) = revision.rsplit_once('@') {
         return (Some(tag.into()), Some(digest.into()));

@@ -23,6 +23,12 @@ const STILL_OPEN: &str = "; its change request is still open: ";
 /// The longest message of a record, in bytes.
 const LONGEST: usize = 4000;
 
+/// A name as a label's value: that is 63 characters at most, a pipeline's name may be longer.
+pub fn label(text: &str) -> String {
+    let cut: String = text.chars().take(63).collect();
+    cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
+}
+
 /// The object that records an intent.
 pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
     let owner = OwnerReference {
@@ -32,11 +38,6 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
         uid: pipeline.uid().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
-    };
-    // A label's value is 63 characters at most, a pipeline's name may be longer.
-    let label = |text: &str| {
-        let cut: String = text.chars().take(63).collect();
-        cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_string()
     };
     let evidence = intent.proven_by.iter().map(|(environment, target, at)| Evidence {
         environment: environment.clone(),
@@ -68,6 +69,7 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
             sequence: intent.sequence,
             replaces: intent.replaces.clone(),
             evidence: evidence.collect(),
+            trigger: None,
             approval: None,
             retry: None,
         },

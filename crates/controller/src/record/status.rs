@@ -13,6 +13,7 @@ use sluice_core::evidence::Evidence;
 use sluice_core::model::{Environment, Phase, Pipeline};
 use sluice_core::world::{Health, Member, Target, World};
 
+use crate::observe::reported::{self, Reports};
 use crate::translate;
 
 /// All that a status is composed from.
@@ -28,6 +29,8 @@ pub struct Facts<'a> {
     /// Targets, by environment, that are shown as they were: they have not been heard of since the
     /// start.
     pub unheard: &'a BTreeSet<(String, String)>,
+    /// What the members of targets that cannot be read have reported.
+    pub reports: &'a Reports,
     /// What they have proven.
     pub evidence: &'a Evidence,
     /// What was decided.
@@ -52,6 +55,8 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
         conditions,
         summary: Some(summary(facts, &environments)),
         environments,
+        reports: Reports::new(),
+        forge_called: None,
     }
 }
 
@@ -100,6 +105,9 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
             Some(earlier) => earlier.clone(),
             None => target_status(facts, name, target, &shown, earlier),
         };
+        if target.observe == api::Observe::Push {
+            status.reported = reported::time(facts.object, &environment.name, target, name, facts.reports);
+        }
         status.verified = translate::verified(proofs);
         status.promotion = None;
         if environment.policy.as_ref().is_some_and(|policy| policy.per_target) {
@@ -194,6 +202,7 @@ fn target_status(
         .filter(|r| *r != api::ClusterAppRef::default()),
         health: translate::api_health(health),
         since: Some(since),
+        reported: None,
         ready: health == Health::Ready,
         revision: shown.revision(&facts.pipeline.tracks).map(|r| r.to_string()),
         error: if quiet { String::new() } else { shown.complaint() },

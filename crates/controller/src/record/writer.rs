@@ -16,10 +16,13 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use sluice_api::pipeline::PipelineStatus;
+use sluice_api::promotion::PromotionStatus;
 use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
 use sluice_delivery::Permit;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::engine::Told;
 use crate::intake::{Input, PipelineKey, version_of};
 
 /// The object whose status is written.
@@ -213,7 +216,7 @@ impl Write {
     async fn put<K>(mut self, client: Client, namespace: &str, name: &str, found: fn(K) -> Found) -> Written
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + HasStatus<Status: DeserializeOwned + PartialEq>
+            + HasStatus<Status: DeserializeOwned + Ours>
             + DeserializeOwned
             + Clone
             + Debug,
@@ -243,10 +246,30 @@ impl Write {
     }
 
     /// Whether this is a status that may stand as far as this replica knows.
-    fn expects<S: DeserializeOwned + PartialEq>(&self, stands: Option<&S>) -> bool {
-        let expected = self.may_stand.iter().chain([&self.status]);
-        let same = |text: &Spelled| serde_json::from_str::<S>(text.get()).ok().as_ref() == stands;
-        stands.is_none() || expected.into_iter().any(same)
+    fn expects<S: DeserializeOwned + Ours>(&self, stands: Option<&S>) -> bool {
+        let Some(stands) = stands.map(Ours::ours) else { return true };
+        let mut expected = self.may_stand.iter().chain([&self.status]);
+        expected.any(|text| serde_json::from_str::<S>(text.get()).is_ok_and(|status| status == stands))
+    }
+}
+
+/// A status of which calls, whichever replica takes them, write a part.
+trait Ours: PartialEq {
+    /// What the loop writes of it.
+    fn ours(&self) -> Self;
+}
+
+impl Ours for PipelineStatus {
+    fn ours(&self) -> Self {
+        let mut status = self.clone();
+        let _ = Told::of(&mut status);
+        status
+    }
+}
+
+impl Ours for PromotionStatus {
+    fn ours(&self) -> Self {
+        PromotionStatus { callback: None, ..self.clone() }
     }
 }
 

@@ -1,8 +1,7 @@
-use http::StatusCode;
 use serde_json::json;
 use sluice_api::Pipeline;
-use sluice_controller::hook::answer::{Answer, is_open, judge, secrets};
 use sluice_controller::hook::event::Event;
+use sluice_controller::hook::promotion::{Verdict, is_open, judge, secrets};
 
 use crate::{all_bodies, bodies};
 
@@ -32,14 +31,14 @@ fn a_success_of_a_member_is_accepted_and_what_is_wrong_is_said() {
     let helm = event("hr-chart-upgrade-succeeded.json");
     let kustomize = event("ks-git-success.json");
     for app in [Some("HelmRelease"), None] {
-        assert_eq!(judge(&of(app), "dev", &helm), Answer::Accepted);
+        assert_eq!(judge(&of(app), "dev", &helm), Verdict::Look);
     }
     for app in [Some("Kustomization"), None] {
-        assert_eq!(judge(&of(app), "dev", &kustomize), Answer::Accepted);
+        assert_eq!(judge(&of(app), "dev", &kustomize), Verdict::Look);
     }
     let wrong =
         |pipeline: &Pipeline, environment: &str, event: &Event| match judge(pipeline, environment, event) {
-            Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why) => why,
+            Verdict::Wrong(why) => why,
             other => panic!("{other:?}"),
         };
     let why = wrong(&of(None), "qa", &helm);
@@ -53,7 +52,7 @@ fn a_success_of_a_member_is_accepted_and_what_is_wrong_is_said() {
     assert!(wrong(&of(None), "dev", &bare).contains("no revision in its metadata"));
     let mut foreign = helm;
     foreign.involved_object.api_version = "example.com/v1".into();
-    assert_eq!(judge(&of(None), "dev", &foreign), Answer::NothingToDo);
+    assert_eq!(judge(&of(None), "dev", &foreign), Verdict::Nothing);
 }
 
 /// Failure, progress, rollback, drift, pruning, dependencies and sources: answered well, and nothing
@@ -64,8 +63,8 @@ fn nothing_but_success_starts_anything() {
     for (file, body, _) in bodies("captured").into_iter().chain(bodies("composed")) {
         let event: Event = serde_json::from_slice(&body).unwrap();
         match judge(&of(None), "dev", &event) {
-            Answer::Accepted => accepted.push(file),
-            Answer::NothingToDo => {}
+            Verdict::Look => accepted.push(file),
+            Verdict::Nothing => {}
             other => panic!("{file}: {other:?}"),
         }
     }

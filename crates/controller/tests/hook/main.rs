@@ -4,10 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
 mod answers;
+mod callbacks;
 mod events;
 mod limits;
+mod push;
+mod reports;
+mod router;
 mod server;
 mod signatures;
+mod triggers;
 
 use std::path::PathBuf;
 

@@ -40,6 +40,19 @@ spec:
 ---
 apiVersion: pipelines.weave.works/v1alpha1
 kind: Pipeline
+metadata: {name: push, namespace: apps}
+spec:
+  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}
+  promotion: {strategy: {notification: {}, secretRef: {name: hook}, allowUnsigned: true}}
+  environments:
+  - {name: dev, targets: [{namespace: podinfo, observe: Push, clusterRef: {kind: GitopsCluster, name: eu}}]}
+  - name: prod
+    targets:
+    - {namespace: podinfo, name: us, observe: Push, clusterRef: {kind: GitopsCluster, name: us}}
+    - {namespace: podinfo, name: ap, observe: Push, clusterRef: {kind: GitopsCluster, name: ap}}
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
 metadata: {name: keyless, namespace: apps}
 spec:
   promotion: {strategy: {commit: {url: https://git.example.com/fleet.git}}}
@@ -47,9 +60,10 @@ spec:
 ";
 const DEV: &str = "/promotion/apps/podinfo/dev";
 
-struct Served {
-    cluster: Cluster,
+pub(crate) struct Served {
+    pub(crate) cluster: Cluster,
     at: SocketAddr,
+    hook: HookOptions,
     metrics: SocketAddr,
     task: JoinHandle<()>,
     scratch: Scratch,
@@ -61,7 +75,7 @@ impl Drop for Served {
     }
 }
 
-fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
+pub(crate) fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build()?.block_on(test)
 }
@@ -71,7 +85,7 @@ async fn free_port() -> Result<SocketAddr> {
 }
 
 /// A controller with a hook server, once it knows the pipelines.
-async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
+pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
     let plane = ControlPlane::start().await?;
     let cluster = plane.cluster("hub").await?;
     cluster.install_sluice_crds().await?;
@@ -88,6 +102,19 @@ async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
         pipeline_rate: 0,
     };
     change(&mut hook, scratch.path());
+    let task = begin(&cluster, hook.clone(), metrics, scratch.folder("cache")?).await?;
+    let served = Served { cluster, at, hook, metrics, task, scratch };
+    served.is_ready().await?;
+    Ok(served)
+}
+
+/// Begins a controller.
+async fn begin(
+    cluster: &Cluster,
+    hook: HookOptions,
+    metrics: SocketAddr,
+    cache_dir: PathBuf,
+) -> Result<JoinHandle<()>> {
     let options = Options {
         election: None,
         watch_namespace: None,
@@ -96,28 +123,19 @@ async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
         metrics_addr: Some(metrics),
         health_addr: None,
         hook: Some(hook),
-        cache_dir: scratch.folder("cache")?,
+        hook_url: Some("https://sluice.example.com/".into()),
+        cache_dir,
         poll_interval: Duration::from_secs(30),
         history_limit: 20,
         delivery_timeout: Duration::from_secs(60),
         git_author: sluice_controller::DEFAULT_AUTHOR.into(),
         events_addr: None,
-        webhooks: sluice_controller::Allowed::default(),
+        webhooks: sluice_controller::Allowed { http: true, private: true },
     };
     let client = cluster.client().await?;
-    let task = tokio::spawn(async move {
-        sluice_controller::run(options, client, std::future::pending()).await.unwrap()
-    });
-    let served = Served { cluster, at, metrics, task, scratch };
-    eventually(Duration::from_secs(30), async || {
-        let text = served.metrics().await?;
-        let turned =
-            text.lines().any(|line| line.starts_with("sluice_turns_total ") && !line.ends_with(" 0"));
-        TcpStream::connect(served.at).await?;
-        turned.then_some(()).context("the pipelines are not known yet")
-    })
-    .await?;
-    Ok(served)
+    Ok(tokio::spawn(
+        async move { sluice_controller::run(options, client, std::future::pending()).await.unwrap() },
+    ))
 }
 
 async fn set_keys(cluster: &Cluster, keys: &serde_json::Value) -> Result<()> {
@@ -134,29 +152,50 @@ fn body(file: &str) -> (Vec<u8>, String) {
     (found.1, found.2)
 }
 
-fn sign(key: &str, body: &[u8]) -> String {
+pub(crate) fn sign(key: &str, body: &[u8]) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()), body);
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256={hex}")
 }
 
 impl Served {
+    /// Waits until it knows the pipelines.
+    async fn is_ready(&self) -> Result<()> {
+        eventually(Duration::from_secs(30), async || {
+            let text = self.metrics().await?;
+            let turned =
+                text.lines().any(|line| line.starts_with("sluice_turns_total ") && !line.ends_with(" 0"));
+            TcpStream::connect(self.at).await?;
+            turned.then_some(()).context("the pipelines are not known yet")
+        })
+        .await
+    }
+
+    /// Ends the controller, and begins another in its place.
+    pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+        let cache = self.scratch.folder("cache-of-another")?;
+        self.task = begin(&self.cluster, self.hook.clone(), self.metrics, cache).await?;
+        self.is_ready().await
+    }
+
     async fn metrics(&self) -> Result<String> {
         Ok(reqwest::get(format!("http://{}/metrics", self.metrics)).await?.text().await?)
     }
 
     async fn count(&self, result: &str) -> Result<u64> {
-        let start = format!("sluice_hook_calls_total{{result=\"{result}\"}} ");
+        let start = format!("sluice_hook_calls_total{{endpoint=\"promotion\",result=\"{result}\"}} ");
         let text = self.metrics().await?;
         Ok(text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or(0))
     }
 
-    fn post(&self, path: &str, body: &[u8], signature: Option<&str>) -> RequestBuilder {
+    pub(crate) fn post(&self, path: &str, body: &[u8], signature: Option<&str>) -> RequestBuilder {
         let request = Http::new().post(format!("http://{}{path}", self.at)).body(body.to_vec());
         signature.into_iter().fold(request, |request, s| request.header("x-signature", s))
     }
 
-    async fn status(&self, path: &str, body: &[u8], signature: Option<&str>) -> Result<u16> {
+    pub(crate) async fn status(&self, path: &str, body: &[u8], signature: Option<&str>) -> Result<u16> {
         Ok(self.post(path, body, signature).send().await?.status().as_u16())
     }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::pipeline::{Health as Shown, Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
+use sluice_controller::observe::reported::Reports;
 use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{Decision, Note};
@@ -94,6 +95,7 @@ impl Scene {
             pipeline: &pipeline,
             world: &self.world,
             unheard: &BTreeSet::new(),
+            reports: &Reports::new(),
             evidence: &self.evidence,
             decision: &self.decision,
             promotions: &self.promotions.iter().collect::<Vec<_>>(),

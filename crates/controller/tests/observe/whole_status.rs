@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::index::Index;
+use sluice_controller::observe::reported::Reports;
 use sluice_controller::observe::target::{Question, observe};
 use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
@@ -103,6 +104,7 @@ fn compose_after(
         pipeline: &pipeline,
         world,
         unheard,
+        reports: &Reports::new(),
         evidence: &evidence,
         decision: &decision,
         promotions,

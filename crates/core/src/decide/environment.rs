@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Action, Decision, Facts, Intent, Move, Note, gates};
+use super::{Action, Decision, Facts, Intent, Move, Note, gates, triggered};
 use crate::evidence::{Candidate, Shortfall};
-use crate::model::{Environment, Phase, Policy, Promotion, promotion_name};
+use crate::model::{Environment, Phase, Policy, Promotion, Said, promotion_name};
 use crate::revision::{Facet, Revision};
 use crate::world::{Health, Target};
 
@@ -15,7 +15,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     let settled: Vec<bool> =
         promotions.iter().map(|p| settle(facts, environment, &promotions, p, decision)).collect();
     let open =
-        promotions.iter().zip(&settled).find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
+        promotions.iter().zip(&settled).rev().find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
     let Some(policy) = &environment.policy else {
         if let Some(open) = open {
             cancel(facts, open, "the pipeline says no longer how to promote here".into(), decision);
@@ -28,8 +28,12 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     if let Some(open) = open.filter(followed) {
         decision.actions.push(Action::Follow { promotion: open.name.clone(), may_merge: false });
     }
-    if facts.pipeline.suspended || environment.after.is_empty() {
+    if facts.pipeline.suspended {
         return;
+    }
+    if environment.after.is_empty() {
+        let all: Vec<(&Promotion, bool)> = promotions.into_iter().zip(settled).collect();
+        return triggered::decide(facts, environment, policy, &all, decision);
     }
     let candidate = facts.evidence.candidate(facts.pipeline, environment, policy.min_ready);
     let upcoming = facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, candidate.as_ref());
@@ -37,7 +41,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         note(decision, environment, "WaitingForTargets", waiting_for(facts, &short));
     }
     let Some(candidate) = candidate.and_then(|c| fit(facts, environment, c, decision)) else { return };
-    promotions.iter().for_each(|p| decline(facts, environment, p, &candidate, decision));
+    promotions.iter().for_each(|p| refuse_retry(facts, environment, p, &candidate, decision));
     match open {
         // What was proven may be forgotten, when its status was lost: an older revision takes no place.
         Some(open) if open.revision == candidate.revision || open.arrival > candidate.arrival => {
@@ -48,7 +52,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
 }
 
 /// Ends a promotion that is not wanted any more.
-fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
+pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
     if !facts.pipeline.suspended {
         decision.record(promotion, Phase::Cancelled, "NotWanted", message);
     }
@@ -71,6 +75,11 @@ fn settle(
     if runs_now && facts.evidence.has_settled(environment, &promotion.revision) {
         let message = format!("{} runs {}, healthily", environment.name, promotion.revision);
         decision.record(promotion, Phase::Succeeded, "Succeeded", message);
+        return true;
+    }
+    if let Some(said) = promotion.said.as_ref().filter(|_| !late)
+        && heed(promotion, said, decision)
+    {
         return true;
     }
     if promotion.phase != Phase::Delivered {
@@ -100,6 +109,32 @@ fn settle(
     }
 }
 
+/// Takes those who were called at their word: what they have was delivered, and what they say has failed
+/// has failed. What they call done still has to be seen. Says whether the promotion is somewhere else.
+fn heed(promotion: &Promotion, said: &Said, decision: &mut Decision) -> bool {
+    let (reason, words, theirs) = match said {
+        Said::Accepted(theirs) => ("Accepted", "the other side has taken it", theirs),
+        Said::Done(theirs) => ("Done", "the other side says that it is done", theirs),
+        Said::Failed(theirs) => ("CallbackFailed", "the other side says that it has failed", theirs),
+    };
+    let words = if theirs.is_empty() { words.into() } else { format!("{words}: {theirs}") };
+    if promotion.phase.is_open() {
+        // The call has arrived, whatever came of its answer.
+        let message = format!("{words}; waits for the targets to run it");
+        decision.record(promotion, Phase::Delivered, reason, message);
+        return true;
+    }
+    if let (Said::Failed(_), Phase::Delivered) = (said, promotion.phase) {
+        decision.record(promotion, Phase::Failed, reason, words);
+        return true;
+    }
+    let message = format!("{words}; waits for the targets to run it");
+    if promotion.phase == Phase::Delivered && promotion.message != message {
+        decision.record(promotion, Phase::Delivered, reason, message);
+    }
+    false
+}
+
 /// The targets that keep a promotion from success, each with its own words.
 fn complaint(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> String {
     let mut said = Vec::new();
@@ -127,21 +162,7 @@ fn fit(
     candidate: Candidate,
     decision: &mut Decision,
 ) -> Option<Candidate> {
-    let shown: Vec<&Target> =
-        environment.targets.iter().filter_map(|t| facts.world.target(&environment.name, t)).collect();
-    let readable: Vec<&&Target> = shown.iter().filter(|t| t.error.is_none()).collect();
-    if readable.is_empty() {
-        let why = shown.first().and_then(|t| t.error.clone()).unwrap_or_default();
-        let message = format!("{} waits: no target can be read: {why}", candidate.revision);
-        note(decision, environment, "TargetNotReadable", message);
-        return None;
-    }
-    let workloads: BTreeSet<(&str, &str)> = readable.iter().flat_map(|t| t.workloads()).collect();
-    if workloads.is_empty() {
-        let message = format!("{} waits: no target has a workload of this pipeline yet", candidate.revision);
-        note(decision, environment, "NoWorkloads", message);
-        return None;
-    }
+    let workloads = workloads(facts, environment, &candidate.revision, decision)?;
     let revision = candidate.revision.restricted_to(&workloads);
     if revision.is_none() {
         let message = format!(
@@ -154,15 +175,39 @@ fn fit(
     Some(Candidate { revision: revision?, ..candidate })
 }
 
-/// Tells a person who asked for another try of what has ended why there will be none.
-fn decline(
+/// The workloads of an environment by kind and name, or why there are none that a revision could go to.
+pub(super) fn workloads<'a>(
+    facts: Facts<'a>,
+    environment: &Environment,
+    revision: &Revision,
+    decision: &mut Decision,
+) -> Option<BTreeSet<(&'a str, &'a str)>> {
+    let shown: Vec<&'a Target> =
+        environment.targets.iter().filter_map(|t| facts.world.target(&environment.name, t)).collect();
+    let readable: Vec<&'a Target> = shown.iter().copied().filter(|t| t.error.is_none()).collect();
+    if readable.is_empty() {
+        let why = shown.first().and_then(|t| t.error.clone()).unwrap_or_default();
+        let message = format!("{revision} waits: no target can be read: {why}");
+        note(decision, environment, "TargetNotReadable", message);
+        return None;
+    }
+    let workloads: BTreeSet<(&'a str, &'a str)> = readable.iter().flat_map(|t| t.workloads()).collect();
+    if workloads.is_empty() {
+        let message = format!("{revision} waits: no target has a workload of this pipeline yet");
+        note(decision, environment, "NoWorkloads", message);
+        return None;
+    }
+    Some(workloads)
+}
+
+/// Declines another try of what has ended and is not wanted here.
+fn refuse_retry(
     facts: Facts<'_>,
     environment: &Environment,
     ended: &Promotion,
     candidate: &Candidate,
     decision: &mut Decision,
 ) {
-    let Some(token) = ended.retry.as_ref().filter(|_| ended.phase.has_ended()) else { return };
     let why = if runs(facts, environment, &ended.revision) {
         format!("{} runs {} already", environment.name, ended.revision)
     } else if ended.revision != candidate.revision || ended.run != candidate.run {
@@ -170,13 +215,19 @@ fn decline(
     } else {
         return;
     };
+    decline(ended, &why, decision);
+}
+
+/// Tells a person who asked for another try of what has ended why there will be none.
+pub(super) fn decline(ended: &Promotion, why: &str, decision: &mut Decision) {
+    let Some(token) = ended.retry.as_ref().filter(|_| ended.phase.has_ended()) else { return };
     let message = format!("not tried again: {why}");
     let to = Move { answers: Some(token.clone()), ..Move::of(ended, ended.phase, "NotRetried", message) };
     decision.actions.push(Action::Move(to));
 }
 
 /// Takes the open promotion of the current candidate one step further.
-fn proceed(
+pub(super) fn proceed(
     facts: Facts<'_>,
     environment: &Environment,
     policy: &Policy,
@@ -273,13 +324,14 @@ fn wanted(
     if runs(facts, environment, revision) {
         return None;
     }
-    let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);
-    if let Some(earlier) = earlier {
-        return take_up(facts, environment, earlier, decision);
-    }
+    // First of all: what is refused and was taken up again would be cancelled again, without end.
     if let Some(refused) = refusal(facts, environment, policy, revision) {
         decision.notes.insert(environment.name.clone(), refused);
         return None;
+    }
+    let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);
+    if let Some(earlier) = earlier {
+        return take_up(facts, environment, earlier, decision);
     }
     if let Some(message) = arriving(facts, environment, revision) {
         note(decision, environment, "TargetNotSettled", message);
@@ -302,7 +354,7 @@ fn wanted(
 }
 
 /// An ended promotion goes on when a person asks for it, or when only circumstances had ended it.
-fn take_up(
+pub(super) fn take_up(
     facts: Facts<'_>,
     environment: &Environment,
     earlier: &Promotion,
@@ -343,7 +395,7 @@ fn take_up(
 
 /// Whether all targets run the revision, healthily or not. Of one that cannot be read, the last
 /// that it proved counts.
-fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> bool {
+pub(super) fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> bool {
     environment.targets.iter().all(|name| {
         let shown = facts.world.target(&environment.name, name).filter(|t| t.error.is_none());
         match shown {
@@ -371,7 +423,7 @@ fn arriving(facts: Facts<'_>, environment: &Environment, revision: &Revision) ->
 }
 
 /// Why this environment can be promoted into by nobody until its owner changes something.
-fn refusal(
+pub(super) fn refusal(
     facts: Facts<'_>,
     environment: &Environment,
     policy: &Policy,

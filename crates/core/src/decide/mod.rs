@@ -4,6 +4,7 @@
 
 mod environment;
 mod gates;
+mod triggered;
 
 use std::collections::BTreeMap;
 

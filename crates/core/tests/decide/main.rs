@@ -8,6 +8,7 @@
     reason = "a test says what is wrong by failing"
 )]
 
+mod asked;
 mod merging;
 mod properties;
 mod sim;

@@ -191,6 +191,7 @@ impl Sim {
                     run: intent.run,
                     arrival: intent.arrival,
                     sequence: intent.sequence,
+                    trigger: None,
                     phase: Phase::Pending,
                     approved: false,
                     gates: Vec::new(),
@@ -198,6 +199,7 @@ impl Sim {
                     next_attempt: None,
                     delivered: None,
                     request: None,
+                    said: None,
                     message: String::new(),
                 });
             }
@@ -271,6 +273,32 @@ impl Sim {
                 self.effects.push(Effect::Opened(environment.clone(), version));
             }
         }
+    }
+
+    /// Somebody outside asks for a version in an environment, by a key.
+    pub fn trigger(&mut self, environment: &str, version: &str, key: &str) {
+        let of = self.promotions.iter().filter(|p| p.environment == environment);
+        let sequence = of.map(|p| p.sequence).max().unwrap_or(0) + 1;
+        self.promotions.push(Promotion {
+            name: format!("{environment}-{key}"),
+            environment: environment.into(),
+            revision: revision(version),
+            run: 0,
+            arrival: 0,
+            sequence,
+            target: None,
+            trigger: Some(key.into()),
+            phase: Phase::Pending,
+            approved: false,
+            gates: Vec::new(),
+            retry: None,
+            next_attempt: None,
+            delivered: None,
+            request: None,
+            said: None,
+            message: String::new(),
+        });
+        self.settle();
     }
 
     /// A person merges the environment's change request.

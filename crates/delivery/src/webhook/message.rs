@@ -26,7 +26,8 @@ struct Message<'a> {
     attempt: u32,
     created_at: String,
     sent_at: String,
-    callback: &'static str,
+    callback: &'a str,
+    callback_token: &'a str,
 }
 
 #[derive(Serialize)]
@@ -98,7 +99,8 @@ pub(super) fn bytes(order: &Order, about: &About, now: Timestamp) -> Result<Vec<
         attempt: about.attempt,
         created_at: seconds(order.created),
         sent_at: seconds(now),
-        callback: "",
+        callback: order.credentials.callback.as_ref().map_or("", |(url, _)| url),
+        callback_token: order.credentials.callback.as_ref().map_or("", |(_, token)| token),
     };
     serde_json::to_vec(&message)
 }

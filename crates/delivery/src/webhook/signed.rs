@@ -99,6 +99,9 @@ pub(super) fn secrets(credentials: &Credentials) -> Vec<String> {
         add(&String::from_utf8_lossy(key));
         add(&base64::engine::general_purpose::STANDARD.encode(key));
     }
+    if let Some((_, token)) = &credentials.callback {
+        add(token);
+    }
     if let Some((user, password)) = credentials.basic() {
         add(password);
         add(&base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")));

@@ -94,7 +94,7 @@ async fn the_call_is_this_to_the_last_byte() {
             r#""revision":{"text":"6.1.8","facets":{"HelmRelease/podinfo:chart":"6.1.8"}},"#,
             r#""replaces":"6.1.5","#,
             r#""evidence":[{"environment":"staging","target":"staging","at":"2026-11-21T09:58:00Z"}],"#,
-            r#""attempt":1,"createdAt":"2026-11-21T10:00:00Z",,"callback":""}"#
+            r#""attempt":1,"createdAt":"2026-11-21T10:00:00Z",,"callback":"","callbackToken":""}"#
         )
     );
     let sent: jiff::Timestamp = sent.parse().unwrap();

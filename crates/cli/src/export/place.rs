@@ -1,0 +1,49 @@
+//! What every export begins with: the pipeline, those of its environments that are asked for, and where
+//! a target is.
+
+use kube::api::{Api, ResourceExt};
+use sluice_api::Pipeline;
+use sluice_api::pipeline::{Environment, Target};
+
+use crate::approve::PATIENCE;
+use crate::connect::{Connect, Connection};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::find;
+use crate::suggest::instead;
+
+/// The pipeline of this name, and the way to it.
+pub(super) async fn pipeline(connect: &Connect, name: &str) -> Outcome<(Connection, Pipeline)> {
+    let connection = connect.open(Some(PATIENCE))?;
+    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
+    match api.get_opt(name).await {
+        Ok(Some(pipeline)) => Ok((connection, pipeline)),
+        Ok(None) => Err(find::missing::<Pipeline>(&connection, name, false).await),
+        Err(error) => Err(connection.explain(error)),
+    }
+}
+
+/// All environments, or the one of this name.
+pub(super) fn wanted<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<Vec<&'a Environment>> {
+    let all = &pipeline.spec.environments;
+    let Some(name) = name else { return Ok(all.iter().collect()) };
+    let found: Vec<_> = all.iter().filter(|e| e.name == name).collect();
+    if found.is_empty() {
+        let known: Vec<String> = all.iter().map(|e| e.name.clone()).collect();
+        let why = format!("pipeline {} has no environment {name}", pipeline.name_any());
+        return Err(Failure::new(Exit::NotFound, why).hinted(instead(
+            name,
+            &known,
+            "environments",
+            "in that pipeline",
+        )));
+    }
+    Ok(found)
+}
+
+/// The cluster of a target, for people.
+pub(super) fn cluster_of(target: &Target, home: &str) -> String {
+    match &target.cluster_ref {
+        Some(cluster) => format!("cluster {}/{}", cluster.namespace.as_deref().unwrap_or(home), cluster.name),
+        None => "the hub".into(),
+    }
+}

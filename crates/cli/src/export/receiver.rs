@@ -1,0 +1,150 @@
+//! `sluice export receiver`: the objects with which a forge has Flux on each cluster of a pipeline look
+//! as soon as something was merged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use kube::api::ResourceExt;
+use serde_json::{Value, json};
+use sluice_api::Pipeline;
+use sluice_api::pipeline::Environment;
+
+use super::address;
+use super::place::{cluster_of, pipeline, wanted};
+use crate::connect::Connect;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::sign::Io;
+
+/// Arguments of `sluice export receiver`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # For every cluster of a pipeline; commit each part where that cluster's Flux reads it
+  sluice export receiver podinfo -n apps
+
+  # Where the clusters read another source than that of flux bootstrap
+  sluice export receiver podinfo -n apps --source fleet.apps")]
+pub struct Receiver {
+    /// The pipeline
+    pipeline: String,
+    /// Only for this environment
+    #[arg(short, long, value_name = "NAME")]
+    environment: Option<String>,
+    /// The GitRepository that the clusters read, with its namespace
+    #[arg(long, value_name = "NAME.NAMESPACE", default_value = "flux-system.flux-system", value_parser = source)]
+    source: Source,
+    /// Name of the objects
+    #[arg(long, value_name = "NAME", default_value = "sluice")]
+    name: String,
+    /// Where notification-controller's webhook-receiver is reached from the forge
+    #[arg(long, value_name = "URL", value_parser = address, default_value = "https://<the cluster's webhook-receiver>")]
+    address: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A GitRepository.
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    namespace: String,
+}
+
+fn source(text: &str) -> Result<Source, String> {
+    match text.rsplit_once('.') {
+        Some((name, namespace)) if !name.is_empty() && !namespace.is_empty() => {
+            Ok(Source { name: name.into(), namespace: namespace.into() })
+        }
+        _ => Err("write its name and namespace, such as flux-system.flux-system".into()),
+    }
+}
+
+pub(crate) async fn run(args: &Receiver, io: &mut Io<'_>) -> Outcome {
+    let (_, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
+    let home = pipeline.namespace().unwrap_or_default();
+    // A cluster has one Receiver for a repository, whatever else is there.
+    let mut places: BTreeMap<(Repository, String), BTreeSet<&str>> = BTreeMap::new();
+    for environment in wanted(&pipeline, args.environment.as_deref())? {
+        let Some(repository) = repository(&pipeline, environment) else { continue };
+        for target in &environment.targets {
+            let place = (repository.clone(), cluster_of(target, &home));
+            places.entry(place).or_default().insert(&environment.name);
+        }
+    }
+    if places.is_empty() {
+        let why = format!("pipeline {} promotes into no repository there", pipeline.name_any());
+        let hint =
+            "a Receiver is for the strategies pull-request and commit: others push nothing to a repository";
+        return Err(Failure::new(Exit::Error, why).hinted(hint));
+    }
+    for ((repository, cluster), environments) in places {
+        let environments = environments.into_iter().collect::<Vec<_>>().join(", ");
+        io.out.write_all(objects(args, &repository, &cluster, &environments).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Where a forge has a repository.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Repository {
+    url: String,
+    branch: String,
+    forge: Option<String>,
+}
+
+fn repository(pipeline: &Pipeline, environment: &Environment) -> Option<Repository> {
+    let strategy = pipeline.spec.policy(environment)?.strategy.as_ref()?;
+    let proposed = strategy.pull_request.as_ref().map(|s| Repository {
+        url: s.url.clone(),
+        branch: s.base_branch.clone(),
+        forge: Some(s.forge.clone()),
+    });
+    let committed = strategy.commit.as_ref();
+    proposed.or_else(|| {
+        committed.map(|s| Repository { url: s.url.clone(), branch: s.branch.clone(), forge: None })
+    })
+}
+
+/// The type of Receiver for a forge and the events it takes, and what a push is called there. Source:
+/// fluxcd.io/flux/components/notification/receivers: `github` is also for Gitea and Forgejo, `bitbucket`
+/// for Bitbucket Server and Data Center; `generic` is for all others, and its path is the secret.
+fn kind(forge: Option<&str>) -> (&'static str, Value, &'static str) {
+    match forge {
+        Some("github" | "gitea" | "forgejo") => {
+            ("github", json!(["ping", "push"]), "push events, as application/json")
+        }
+        Some("gitlab") => ("gitlab", json!(["Push Hook"]), "push events"),
+        Some("bitbucket-server") => {
+            ("bitbucket", json!(["repo:refs_changed", "diagnostics:ping"]), "repository push")
+        }
+        Some("azure-devops") => ("generic", json!([]), "code pushed"),
+        _ => ("generic", json!([]), "pushes"),
+    }
+}
+
+/// Receiver and Secret for one cluster, and what to register.
+fn objects(args: &Receiver, repository: &Repository, cluster: &str, environments: &str) -> String {
+    let (kind, events, pushes) = kind(repository.forge.as_deref());
+    let object = format!("{}-{}", args.name, args.pipeline);
+    let Source { name: source, namespace } = &args.source;
+    let metadata = json!({"name": object, "namespace": namespace});
+    let secret = if kind == "generic" { "none: the path is the secret" } else { "the token of the Secret" };
+    let events = if events == json!([]) { String::new() } else { format!("  events: {events}\n") };
+    format!(
+        "# Environment {environments}, for {cluster}. Register at {url} (branch {branch}):\n\
+         #   address  {address} followed by what this prints:\n\
+         #            kubectl -n {namespace} get receiver {object} -o jsonpath='{{.status.webhookPath}}'\n\
+         #   events   {pushes}\n#   secret   {secret}\n\
+         apiVersion: notification.toolkit.fluxcd.io/v1\nkind: Receiver\nmetadata: {metadata}\nspec:\n  \
+         type: {kind}\n{events}  secretRef: {{\"name\": {name}}}\n  resources:\n  \
+         - {resource}\n---\n\
+         # Encrypt it before you commit it, or make it by hand.\n\
+         apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  \
+         token: \"a token of this cluster's own, such as openssl rand -hex 32 makes\"\n---\n",
+        url = repository.url,
+        branch = repository.branch,
+        address = args.address,
+        name = json!(object),
+        resource =
+            json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": source}),
+    )
+}

@@ -1,0 +1,57 @@
+//! Where the other side of a webhook may report what became of a promotion, and the token that lets it.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt};
+use sluice_api::pipeline::Strategy;
+use sluice_api::promotion::Promotion;
+
+use super::ActError;
+use crate::hook::callback::{Subject, mint};
+use crate::intake::PipelineKey;
+use crate::watch::connect;
+
+/// What is needed to let the other side call back.
+pub(super) struct Offer {
+    url: String,
+    secret: String,
+}
+
+impl Offer {
+    /// Of a webhook whose pipeline has a key, where the hook server's address is known.
+    pub(super) fn of(url: Option<&str>, strategy: &Strategy) -> Option<Self> {
+        let secret = strategy.webhook.as_ref().and(strategy.secret_ref.as_ref())?;
+        Some(Self { url: url?.into(), secret: secret.name.clone() })
+    }
+
+    /// The address to call and the token to show there. None where the pipeline's Secret has no key: its
+    /// owner wants no calls.
+    ///
+    /// # Errors
+    /// When the Secret cannot be read now.
+    pub(super) async fn made(
+        self,
+        client: &Client,
+        key: &PipelineKey,
+        promotion: &Promotion,
+    ) -> Result<Option<(String, String)>, ActError> {
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
+        let data = match secrets.get(&self.secret).await {
+            Ok(secret) => connect::data(secret),
+            Err(kube::Error::Api(e)) if matches!(e.code, 403 | 404) => return Ok(None),
+            Err(error) => {
+                return Err(ActError::Secret(format!(
+                    "Secret {} in namespace {} cannot be read: {error}",
+                    self.secret, key.namespace
+                )));
+            }
+        };
+        let Some(hmac_key) = data.get("hmac-key").filter(|key| !key.trim_ascii().is_empty()) else {
+            return Ok(None);
+        };
+        let (name, uid) = (promotion.name_any(), promotion.uid().unwrap_or_default());
+        let round = promotion.status.as_ref().map_or(0, |s| s.round);
+        let token = mint(hmac_key, Subject { pipeline: key, promotion: &name }, &uid, round);
+        let base = self.url.trim_end_matches('/');
+        Ok(Some((format!("{base}/callback/{}/{}/{name}", key.namespace, key.name), token)))
+    }
+}

@@ -1,0 +1,159 @@
+//! Events of Flux: who may send them, what they mean for an environment, and what is done about them.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
+use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
+
+use super::answer::Answer;
+use super::event::{Event, InvolvedObject, Meaning};
+use super::keys::Unavailable;
+use super::report;
+use super::server::{Call, Hook};
+use super::store::Stands;
+
+impl Hook {
+    /// A call that tells of an event in an environment.
+    pub(super) async fn event(&self, call: Call<'_>, environment: &str) -> Result<Answer, Unavailable> {
+        let secrets = call.pipeline.map(|p| secrets(p, environment)).unwrap_or_default();
+        let open = call.pipeline.is_some_and(|p| is_open(p, environment));
+        let signed = self.is_signed(&call, &secrets).await;
+        // Where everybody may call, it takes no key to have Sluice look.
+        let signed = if open { signed.unwrap_or(false) } else { signed? };
+        let Some(pipeline) = call.pipeline.filter(|_| signed || open) else { return Ok(Answer::Refused) };
+        if let Err(answer) = self.take(&call.place.pipeline) {
+            return Ok(answer);
+        }
+        let event: Event = match serde_json::from_slice(call.body) {
+            Ok(event) => event,
+            Err(error) => {
+                let why = format!("the body is not an event of Flux: {error}");
+                return Ok(Answer::Wrong(StatusCode::BAD_REQUEST, why));
+            }
+        };
+        let wrong = |why: String| Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why);
+        match judge(pipeline, environment, &event) {
+            Verdict::Look => Ok(self.look(&call.place.pipeline)),
+            Verdict::Nothing => Ok(Answer::NothingToDo),
+            Verdict::Wrong(why) => Ok(wrong(why)),
+            // What nobody has signed proves nothing.
+            Verdict::Report if !signed => Ok(Answer::Refused),
+            Verdict::Report => {
+                if let Err(why) = report::check(pipeline, environment, &event, Timestamp::now()) {
+                    return Ok(wrong(why));
+                }
+                Ok(match self.store.report(&call.place.pipeline, environment, &event).await? {
+                    Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
+                    Stands::AsBefore | Stands::Refused(_) => Answer::NothingToDo,
+                    Stands::Gone => Answer::Refused,
+                })
+            }
+        }
+    }
+}
+
+/// The Secrets whose keys calls about an environment may be signed with: that of the environment, and
+/// those of the environments that come after it. Each once.
+pub fn secrets<'a>(pipeline: &'a Pipeline, environment: &'a str) -> Vec<&'a str> {
+    let mut names: Vec<&str> = policies(pipeline, environment)
+        .filter_map(|p| p.strategy.as_ref()?.secret_ref.as_ref())
+        .map(|s| s.name.as_str())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Whether calls about an environment need no signature.
+pub fn is_open(pipeline: &Pipeline, environment: &str) -> bool {
+    policies(pipeline, environment).any(|p| p.strategy.as_ref().is_some_and(|s| s.allow_unsigned))
+}
+
+fn policies<'a>(pipeline: &'a Pipeline, environment: &'a str) -> impl Iterator<Item = &'a PromotionPolicy> {
+    let spec = &pipeline.spec;
+    let concerned = spec.environments.iter().enumerate();
+    let concerned =
+        concerned.filter(move |(at, e)| e.name == environment || spec.after(*at).contains(&environment));
+    concerned.filter_map(move |(_, e)| spec.policy(e))
+}
+
+/// What follows from an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The pipeline is to be looked at.
+    Look,
+    /// It reports of a target that cannot be read.
+    Report,
+    /// Nothing.
+    Nothing,
+    /// It is not as it should be: what to send instead.
+    Wrong(String),
+}
+
+/// What an event means for an environment of a pipeline.
+pub fn judge(pipeline: &Pipeline, environment: &str, event: &Event) -> Verdict {
+    let name = pipeline.metadata.name.as_deref().unwrap_or_default();
+    let Some(of) = pipeline.spec.environments.iter().find(|e| e.name == environment) else {
+        let known: Vec<_> = pipeline.spec.environments.iter().map(|e| e.name.as_str()).collect();
+        return Verdict::Wrong(format!(
+            "pipeline {name} has no environment {environment}: call with one of {}",
+            known.join(", ")
+        ));
+    };
+    let object = &event.involved_object;
+    if !is_flux(object) {
+        return Verdict::Nothing;
+    }
+    if !report::keys(pipeline, environment, event).is_empty() {
+        return if event.meaning() == Meaning::Nothing { Verdict::Nothing } else { Verdict::Report };
+    }
+    let (read, told): (Vec<&Target>, Vec<&Target>) =
+        of.targets.iter().partition(|target| target.observe == Observe::Watch);
+    if !read.iter().any(|target| is_member(pipeline, target, event)) {
+        let elsewhere = told.iter().filter(|target| is_member(pipeline, target, event));
+        let clusters: BTreeSet<&str> =
+            elsewhere.filter_map(|t| t.cluster_ref.as_ref()).map(|c| c.name.as_str()).collect();
+        if !clusters.is_empty() {
+            return Verdict::Wrong(format!(
+                "the event does not say that it is from the cluster of a target: let the Alert's eventMetadata name \
+                 cluster: {} (sluice export alert writes it)",
+                clusters.into_iter().collect::<Vec<_>>().join(" or ")
+            ));
+        }
+        return Verdict::Wrong(format!(
+            "{} {}/{} is not part of environment {environment} of pipeline {name}: let the Alert's eventSources \
+             name its HelmRelease or Kustomization, in the namespace of one of its targets",
+            object.kind, object.namespace, object.name
+        ));
+    }
+    if event.meaning() != Meaning::Deployed {
+        return Verdict::Nothing;
+    }
+    if event.revision().is_none() {
+        return Verdict::Wrong(
+            "the event has no revision in its metadata: only events of Flux's own controllers are taken"
+                .into(),
+        );
+    }
+    Verdict::Look
+}
+
+/// Whether an event's object may be a member of a target. Where the pipeline names no member, labels
+/// decide, and an event shows none.
+fn is_member(pipeline: &Pipeline, target: &Target, event: &Event) -> bool {
+    let object = &event.involved_object;
+    let app = pipeline.spec.app_ref.iter().any(|a| a.kind == object.kind && a.name == object.name);
+    let named = target.workloads.iter().any(|w| w.kind == object.kind && w.name == object.name);
+    let by_label = pipeline.spec.app_ref.is_none() && target.workloads.is_empty();
+    target.namespace == object.namespace && (app || named || by_label)
+}
+
+/// Whether an object is of a kind that members have; a source's news, for one, are none of ours.
+fn is_flux(object: &InvolvedObject) -> bool {
+    matches!(
+        (object.kind.as_str(), object.group()),
+        ("HelmRelease", HELM_GROUP) | ("Kustomization", KUSTOMIZE_GROUP)
+    )
+}

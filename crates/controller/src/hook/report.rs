@@ -1,0 +1,164 @@
+//! What a signed event proves about a target that cannot be read. Pure: the event and what stands go
+//! in, what shall stand comes out. Events may come late, twice and again long after; order is theirs
+//! to tell, by their time and the version of the object that they speak of.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::pipeline::{Health, Observe, Pipeline, Report, Target};
+
+use super::event::{Event, Meaning};
+use crate::observe::reported::{self, Reports};
+use crate::translate;
+
+/// How far ahead of ours the clock of a cluster may be.
+const AHEAD: SignedDuration = SignedDuration::from_mins(1);
+/// How long ago something may have happened that is news: Flux gives an event up within two minutes,
+/// and clocks differ. What is older is a call that somebody kept.
+const OLD: SignedDuration = SignedDuration::from_mins(60);
+/// The highest version that is told from others: what the API server keeps as it is.
+const MOST: u64 = (1 << 53) - 1;
+/// The longest message that is kept, in bytes.
+const LONGEST: usize = 1000;
+
+/// The reports that an event is for: those of its object in each target with `observe: Push` that has
+/// its namespace and its cluster.
+pub fn keys(pipeline: &Pipeline, environment: &str, event: &Event) -> BTreeSet<String> {
+    let object = &event.involved_object;
+    let member = (object.kind.as_str(), object.name.as_str());
+    let mut keys = BTreeSet::new();
+    for of in pipeline.spec.environments.iter().filter(|e| e.name == environment) {
+        for (target, name) in of.targets.iter().zip(of.target_names()) {
+            let its = target.observe == Observe::Push
+                && target.namespace == object.namespace
+                && is_from(pipeline, target, event)
+                && reported::members(pipeline.spec.app_ref.as_ref(), target).contains(&member);
+            if its {
+                keys.insert(reported::key(environment, &name, member));
+            }
+        }
+    }
+    keys
+}
+
+/// Whether an event says that it is from the cluster of a target, by its name or namespace and name.
+fn is_from(pipeline: &Pipeline, target: &Target, event: &Event) -> bool {
+    let Some((said, cluster)) = event.metadata("cluster").zip(target.cluster_ref.as_ref()) else {
+        return false;
+    };
+    let home = pipeline.metadata.namespace.as_deref();
+    match said.split_once('/') {
+        Some((namespace, name)) => {
+            cluster.name == name && cluster.namespace.as_deref().or(home) == Some(namespace)
+        }
+        None => cluster.name == said,
+    }
+}
+
+/// Why an event is no evidence whatever it says: what to mend.
+///
+/// # Errors
+/// It has no time, one that is not ours, or it says itself that it is about something else.
+pub fn check(pipeline: &Pipeline, environment: &str, event: &Event, now: Timestamp) -> Result<(), String> {
+    let (namespace, name) = (pipeline.metadata.namespace.as_deref(), pipeline.metadata.name.as_deref());
+    let own = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+    for (key, wanted) in [("pipeline", own.as_str()), ("environment", environment)] {
+        if let Some(said) = event.metadata(key).filter(|said| *said != wanted) {
+            return Err(format!(
+                "the event says that it is for {key} {said}, and was sent to {wanted}: correct the Provider's address \
+                 or the Alert's eventMetadata (sluice export alert writes both)"
+            ));
+        }
+    }
+    let Some(at) = event.timestamp else {
+        return Err("the event has no timestamp: only events of Flux's own controllers are taken".into());
+    };
+    let age = now.duration_since(at);
+    if age < -AHEAD {
+        return Err(format!("the event is of {at}, and here it is {now}: correct the clock of its cluster"));
+    }
+    if age > OLD {
+        return Err(format!(
+            "the event is of {at}, more than an hour ago, and proves nothing about now: if the clock of its cluster \
+             is right, flux reconcile makes a new one"
+        ));
+    }
+    if event.meaning() == Meaning::Deployed && event.revision().is_none() {
+        return Err(
+            "the event has no revision in its metadata: only events of Flux's own controllers are taken"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// What stands after an event; `None` where it is of before what stands, repeats it, or says nothing
+/// of how the object is. What failed keeps the revision that ran before.
+pub fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
+    let meaning = event.meaning();
+    let at = event.timestamp?;
+    let version = event.involved_object.resource_version.parse::<u64>().unwrap_or_default().min(MOST);
+    let blank = Report::default();
+    let last = before.unwrap_or(&blank);
+    let tested = event.is_of_tests();
+    // Two releases in a row without a word of their tests: they are not tested any more.
+    let untested = meaning == Meaning::Deployed && last.health == Health::Progressing;
+    let tests = tested || (last.tests && !untested);
+    let health = match meaning {
+        Meaning::Nothing => return None,
+        Meaning::Failed => Health::Failed,
+        Meaning::Deployed if tests && event.involved_object.kind == "HelmRelease" && !tested => {
+            Health::Progressing
+        }
+        Meaning::Deployed => Health::Ready,
+    };
+    // Of two words of one moment about one version, the last in the course of a release counts:
+    // it is released, its tests succeed, something fails.
+    let weight = |health: Health| match health {
+        Health::Progressing => 1,
+        Health::Ready => 2,
+        _ => 3,
+    };
+    let order = |at: Timestamp, version: u64, weight: u8| (at.as_second(), version, weight);
+    let stands = before.and_then(|b| Some(order(b.time.parse().ok()?, b.version, weight(b.health))));
+    if stands.is_some_and(|stands| order(at, version, weight(health)) <= stands) {
+        return None;
+    }
+    let mut message = match health {
+        Health::Ready => String::new(),
+        Health::Progressing => {
+            "it is released; the word that its tests have succeeded is still to come".into()
+        }
+        _ => event.message.clone(),
+    };
+    crate::record::cut(&mut message, LONGEST);
+    let said = |key: &str, otherwise: &str| match meaning {
+        Meaning::Deployed => event.metadata(key).unwrap_or_default().to_string(),
+        _ => otherwise.to_string(),
+    };
+    Some(Report {
+        time: translate::time(at),
+        version,
+        health,
+        reason: event.reason.clone(),
+        message,
+        revision: said("revision", &last.revision),
+        app: said("app-version", &last.app),
+        digest: said("oci-digest", &last.digest),
+        tests,
+    })
+}
+
+/// The names of reports that no target of the pipeline has any more.
+pub fn stale(pipeline: &Pipeline, reports: &Reports) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    for environment in &pipeline.spec.environments {
+        for (target, name) in environment.targets.iter().zip(environment.target_names()) {
+            if target.observe == Observe::Push {
+                let members = reported::members(pipeline.spec.app_ref.as_ref(), target);
+                known.extend(members.into_iter().map(|m| reported::key(&environment.name, &name, m)));
+            }
+        }
+    }
+    reports.keys().filter(|key| !known.contains(*key)).cloned().collect()
+}

@@ -1,0 +1,226 @@
+//! What a call leaves on the API server. Any replica takes any call: it reads the object as it stands
+//! now, changes a part of the status that nobody else writes, and only if nobody was faster. The replica
+//! that looks after the pipeline learns of it by its watch, and a restart by its list.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_api::{Pipeline, Promotion};
+
+use super::event::Event;
+use super::keys::Unavailable;
+use super::report;
+use super::trigger::{self, Request};
+use crate::intake::PipelineKey;
+use crate::record::promotion::{self, PIPELINE_LABEL};
+
+/// Whom the parts belong to that calls write: not to the loop, which writes all others.
+const MANAGER: &str = "sluice-hook";
+/// How often a write is tried that somebody was faster than.
+const TRIES: usize = 8;
+/// How long reading and writing may take. Flux gives a call 15 seconds by default, tries and pauses
+/// included.
+const DEADLINE: Duration = Duration::from_secs(3);
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// It stands now.
+    Written,
+    /// There was nothing to change.
+    AsBefore,
+    /// The object is not there.
+    Gone,
+    /// It may not be changed so: why.
+    Refused(String),
+}
+
+/// What is to be changed in a status.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// This is merged into it.
+    Write(Value),
+    /// Nothing.
+    Nothing,
+    /// It may not be changed so: why.
+    Refused(String),
+}
+
+/// What became of what was asked for.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// This is its record; it is new, or was there before.
+    Recorded(Box<Promotion>, bool),
+    /// The key has asked for this revision before.
+    Otherwise(String),
+    /// It is no revision of this pipeline: what to write instead.
+    Unfit(String),
+    /// There is no such pipeline.
+    Gone,
+}
+
+/// The way to the API server.
+#[derive(Clone)]
+pub struct Store {
+    pub(super) client: Client,
+}
+
+impl Store {
+    /// One that writes with this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Keeps what an event reports of targets that cannot be read, if it is newer than what stands.
+    ///
+    /// # Errors
+    /// When it cannot be kept now.
+    pub async fn report(
+        &self,
+        pipeline: &PipelineKey,
+        environment: &str,
+        event: &Event,
+    ) -> Result<Stands, Unavailable> {
+        let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
+        self.amend(&api, &pipeline.name, |object: &Pipeline| {
+            let stand = object.status.as_ref().map(|s| &s.reports);
+            let mut reports = serde_json::Map::new();
+            for key in report::keys(object, environment, event) {
+                if let Some(after) = report::after(stand.and_then(|s| s.get(&key)), event) {
+                    reports.insert(key, json!(after));
+                }
+            }
+            if reports.is_empty() {
+                return Change::Nothing;
+            }
+            let stale = stand.map(|s| report::stale(object, s)).unwrap_or_default();
+            reports.extend(stale.into_iter().map(|key| (key, Value::Null)));
+            Change::Write(json!({"reports": reports}))
+        })
+        .await
+    }
+
+    /// Keeps that a forge has called, which has the change requests looked at.
+    ///
+    /// # Errors
+    /// When it cannot be kept now.
+    pub async fn forge_called(&self, pipeline: &PipelineKey) -> Result<Stands, Unavailable> {
+        let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
+        // Two calls in one second are two.
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
+        self.amend(&api, &pipeline.name, |_: &Pipeline| Change::Write(json!({"forgeCalled": now}))).await
+    }
+
+    /// Keeps what the other side of a webhook says of a promotion.
+    ///
+    /// # Errors
+    /// When it cannot be kept now.
+    pub async fn said(
+        &self,
+        namespace: &str,
+        promotion: &str,
+        change: impl Fn(&Promotion) -> Change,
+    ) -> Result<Stands, Unavailable> {
+        let api: Api<Promotion> = Api::namespaced(self.client.clone(), namespace);
+        self.amend(&api, promotion, change).await
+    }
+
+    /// Records what is asked for, unless it is recorded already. The record stands before anything is
+    /// done about it.
+    ///
+    /// # Errors
+    /// When it cannot be recorded now.
+    pub async fn trigger(&self, pipeline: &PipelineKey, request: &Request) -> Result<Asked, Unavailable> {
+        match tokio::time::timeout(DEADLINE, self.ask(pipeline, request)).await {
+            Ok(Ok(Some(asked))) => Ok(asked),
+            Ok(Err(error)) => {
+                tracing::warn!(%pipeline, %error, "cannot record what a call asks for");
+                Err(Unavailable)
+            }
+            Ok(Ok(None)) | Err(_) => Err(Unavailable),
+        }
+    }
+
+    async fn ask(&self, key: &PipelineKey, request: &Request) -> kube::Result<Option<Asked>> {
+        let pipelines: Api<Pipeline> = Api::namespaced(self.client.clone(), &key.namespace);
+        let promotions: Api<Promotion> = Api::namespaced(self.client.clone(), &key.namespace);
+        let Some(pipeline) = pipelines.get_opt(&key.name).await? else { return Ok(Some(Asked::Gone)) };
+        let fits = trigger::shape(&pipeline).and_then(|shape| trigger::fit(&shape, request));
+        let revision = match fits {
+            Ok(revision) => revision,
+            Err(why) => return Ok(Some(Asked::Unfit(why))),
+        };
+        let label = format!("{PIPELINE_LABEL}={}", promotion::label(&key.name));
+        let of_pipeline = ListParams::default().labels(&label);
+        let name = trigger::name(&pipeline, &request.idempotency_key);
+        for _ in 0..TRIES {
+            if let Some(before) = promotions.get_opt(&name).await? {
+                let same = before.spec.facets == revision.to_strings();
+                return Ok(Some(if same {
+                    Asked::Recorded(Box::new(before), false)
+                } else {
+                    Asked::Otherwise(before.spec.revision)
+                }));
+            }
+            let all = promotions.list(&of_pipeline).await?.items;
+            let now = Timestamp::now();
+            let record = trigger::record(&pipeline, &request.idempotency_key, revision.clone(), &all, now);
+            let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+            match promotions.create(&params, &record).await {
+                Ok(created) => return Ok(Some(Asked::Recorded(Box::new(created), true))),
+                // The same was asked for at the same time.
+                Err(kube::Error::Api(e)) if e.code == 409 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Merges into the status of an object what `change` makes of the object as it stands.
+    async fn amend<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        change: impl Fn(&K) -> Change,
+    ) -> Result<Stands, Unavailable>
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let trying = async {
+            for _ in 0..TRIES {
+                let Some(object) = api.get_opt(name).await? else { return Ok(Some(Stands::Gone)) };
+                let status = match change(&object) {
+                    Change::Write(status) => status,
+                    Change::Nothing => return Ok(Some(Stands::AsBefore)),
+                    Change::Refused(why) => return Ok(Some(Stands::Refused(why))),
+                };
+                let metadata =
+                    json!({"uid": object.meta().uid, "resourceVersion": object.meta().resource_version});
+                let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+                let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+                match api.patch_status(name, &params, &patch).await {
+                    Ok(_) => return Ok(Some(Stands::Written)),
+                    // Somebody was faster: what they wrote counts for what follows.
+                    Err(kube::Error::Api(e)) if e.code == 409 => {}
+                    Err(kube::Error::Api(e)) if e.code == 404 => return Ok(Some(Stands::Gone)),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(None)
+        };
+        match tokio::time::timeout(DEADLINE, trying).await {
+            Ok(Ok(Some(stands))) => Ok(stands),
+            Ok(Err(error)) => {
+                tracing::warn!(kind = %std::any::type_name::<K>(), name, %error, "cannot keep what a call says");
+                Err(Unavailable)
+            }
+            Ok(Ok(None)) | Err(_) => Err(Unavailable),
+        }
+    }
+}

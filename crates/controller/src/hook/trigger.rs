@@ -1,0 +1,295 @@
+//! A CI system asks for a revision in the first environment of a pipeline. What it asks for, whether it
+//! fits the pipeline, and under which name it is recorded: the same key asks for the same thing once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::StatusCode;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde::Deserialize;
+use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::{Promotion, Trigger};
+use sluice_core::Revision;
+use sluice_core::decide::Intent;
+use sluice_core::model::{Track, trigger_name};
+use sluice_core::revision::{Facet, FacetKey};
+use sluice_core::world::is_tracked;
+
+use super::answer::{Answer, Recorded};
+use super::keys::Unavailable;
+use super::server::{Call, Hook};
+use super::store::Asked;
+use crate::observe::reported;
+use crate::record::promotion;
+use crate::translate;
+
+/// What is asked for: `revision`, where one facet makes a revision of the pipeline, else each facet by
+/// its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Request {
+    /// Tells this asking from every other: the same again is the same promotion.
+    pub idempotency_key: String,
+    /// The pipeline that it is meant for, as namespace and name; a call that names another is refused.
+    pub pipeline: Option<String>,
+    /// The value of the one facet.
+    pub revision: Option<String>,
+    /// A chart's version.
+    pub chart: Option<String>,
+    /// A chart's appVersion.
+    pub app: Option<String>,
+    /// The tag of an OCI artifact.
+    pub tag: Option<String>,
+    /// The digest of an OCI artifact.
+    pub digest: Option<String>,
+    /// A source's revision as Flux writes it.
+    pub source: Option<String>,
+    /// Tags of images, by repository.
+    pub images: BTreeMap<String, String>,
+}
+
+impl Hook {
+    /// A call that asks for a revision in the first environment. It takes that environment's own key.
+    pub(super) async fn trigger(&self, call: Call<'_>) -> Result<Answer, Unavailable> {
+        let secret = call.pipeline.and_then(secret);
+        let secrets: Vec<&str> = secret.into_iter().collect();
+        let signed = self.is_signed(&call, &secrets).await?;
+        let Some(pipeline) = call.pipeline.filter(|_| signed) else { return Ok(Answer::Refused) };
+        if let Err(answer) = self.take(&call.place.pipeline) {
+            return Ok(answer);
+        }
+        let wrong = |why: String| Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why);
+        let request: Request = match serde_json::from_slice(call.body) {
+            Ok(request) => request,
+            Err(error) if error.is_data() => {
+                return Ok(wrong(format!("the body is not as it should be: {error}")));
+            }
+            Err(error) => {
+                let why = format!("the body is no JSON: {error}: write {EXAMPLE}");
+                return Ok(Answer::Wrong(StatusCode::BAD_REQUEST, why));
+            }
+        };
+        let header = call.headers.get("idempotency-key").map(|value| value.as_bytes());
+        if let Err(why) = check(pipeline, &request, header) {
+            return Ok(wrong(why));
+        }
+        Ok(match self.store.trigger(&call.place.pipeline, &request).await? {
+            Asked::Recorded(promotion, new) => recorded(&promotion, new),
+            Asked::Otherwise(before) => Answer::Wrong(
+                StatusCode::CONFLICT,
+                format!(
+                    "key {} has asked for {before} before, which is another revision: ask for this one by another key",
+                    request.idempotency_key
+                ),
+            ),
+            Asked::Unfit(why) => wrong(why),
+            Asked::Gone => Answer::Refused,
+        })
+    }
+}
+
+/// What to send.
+const EXAMPLE: &str = r#"{"revision": "1.2.3", "idempotencyKey": "build-4711"}"#;
+
+/// The Secret whose key such calls are signed with: that of the first environment, and of no other.
+pub fn secret(pipeline: &Pipeline) -> Option<&str> {
+    let first = pipeline.spec.environments.first()?;
+    let strategy = pipeline.spec.policy(first)?.strategy.as_ref()?;
+    strategy.secret_ref.as_ref().map(|secret| secret.name.as_str())
+}
+
+fn recorded(promotion: &Promotion, new: bool) -> Answer {
+    let phase = promotion.status.as_ref().map(|s| s.phase).unwrap_or_default();
+    Answer::Recorded(Box::new(Recorded {
+        new,
+        namespace: promotion.namespace().unwrap_or_default(),
+        name: promotion.name_any(),
+        pipeline: promotion.spec.pipeline.clone(),
+        environment: promotion.spec.environment.clone(),
+        revision: promotion.spec.revision.clone(),
+        phase: format!("{phase:?}"),
+    }))
+}
+
+/// Whether the request says for which pipeline and by which key it asks.
+///
+/// # Errors
+/// What to write instead.
+pub fn check(pipeline: &Pipeline, request: &Request, header: Option<&[u8]>) -> Result<(), String> {
+    let own = format!("{}/{}", pipeline.namespace().unwrap_or_default(), pipeline.name_any());
+    if let Some(other) = request.pipeline.as_ref().filter(|said| **said != own) {
+        return Err(format!("it asks for a revision in pipeline {other}, and was sent to {own}"));
+    }
+    let key = request.idempotency_key.as_str();
+    let good = !key.is_empty() && key.len() <= 128 && key.bytes().all(|b| b.is_ascii_graphic());
+    if !good {
+        return Err(format!(
+            "idempotencyKey is up to 128 letters, digits and signs without spaces, such as the number of a build; it \
+             stands in the body, which is signed, as the header Idempotency-Key is not: write {EXAMPLE}"
+        ));
+    }
+    match header {
+        Some(said) if said != key.as_bytes() => Err(format!(
+            "the header Idempotency-Key is not {key}, as the body says: what the body says is signed; leave the \
+             header out, or send the same"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The facets that make a revision in the first environment: those that were last proven there, else
+/// those that follow from what the pipeline names.
+///
+/// # Errors
+/// What to write into the pipeline, when neither tells.
+pub fn shape(pipeline: &Pipeline) -> Result<BTreeSet<FacetKey>, String> {
+    let model = translate::pipeline(pipeline);
+    let Some((first, known)) = pipeline.spec.environments.first().zip(model.environments.first()) else {
+        return Err("the pipeline has no environment".into());
+    };
+    if known.policy.as_ref().is_some_and(|policy| policy.per_target) {
+        return Err("each target of the first environment has its own change request, which a call cannot ask for: take \
+                    per: Target out of its pull-request"
+            .into());
+    }
+    let evidence = translate::evidence(pipeline.status.as_ref());
+    let proofs = known.targets.iter().filter_map(|target| evidence.of(&known.name, target).last());
+    let proven = proofs.filter(|p| is_tracked(&model, &p.revision)).max_by_key(|p| p.arrival);
+    if let Some(proof) = proven {
+        return Ok(proof.revision.facets().map(|(key, _)| key.clone()).collect());
+    }
+    let members = first.targets.iter().flat_map(|t| reported::members(pipeline.spec.app_ref.as_ref(), t));
+    let mut keys = BTreeSet::new();
+    for (kind, name) in members {
+        for facet in facets(kind, &model.tracks)? {
+            keys.insert(FacetKey { kind: kind.into(), name: name.into(), facet });
+        }
+    }
+    if keys.is_empty() { Err(UNKNOWN.into()) } else { Ok(keys) }
+}
+
+/// Why no revision fits yet.
+const UNKNOWN: &str = "it is not known yet what a revision of this pipeline is made of: nothing has been healthy in its \
+                       first environment; wait for that, or name the application in spec.appRef and what makes its \
+                       revision in spec.tracks";
+
+fn facets(kind: &str, tracks: &[Track]) -> Result<Vec<Facet>, String> {
+    let is_release = kind == "HelmRelease";
+    if tracks.is_empty() {
+        return if is_release { Ok(vec![Facet::Chart]) } else { Err(UNKNOWN.into()) };
+    }
+    let mut facets = Vec::new();
+    for track in tracks {
+        match track {
+            Track::Images => return Err(UNKNOWN.into()),
+            Track::Facet(Facet::Chart | Facet::App) if !is_release => {}
+            Track::Facet(Facet::Tag | Facet::Source) if is_release => {}
+            Track::Facet(facet) => facets.push(facet.clone()),
+        }
+    }
+    Ok(facets)
+}
+
+/// The revision that is asked for, if it has each facet of the shape, and no other.
+///
+/// # Errors
+/// What to write instead.
+pub fn fit(shape: &BTreeSet<FacetKey>, request: &Request) -> Result<Revision, String> {
+    let wanted: BTreeSet<&Facet> = shape.iter().map(|key| &key.facet).collect();
+    let given = given(request);
+    let write =
+        || format!("write {}", wanted.iter().map(|facet| spelled(facet)).collect::<Vec<_>>().join(" and "));
+    let values: BTreeMap<&Facet, &str> = match (&request.revision, given.is_empty()) {
+        (Some(revision), true) if wanted.len() == 1 => {
+            wanted.iter().map(|facet| (*facet, revision.as_str())).collect()
+        }
+        (Some(_), true) => return Err(format!("a revision of this pipeline has several parts: {}", write())),
+        (Some(_), false) => return Err(format!("revision stands alone: leave it out, and {}", write())),
+        (None, _) => given.iter().map(|(facet, value)| (facet, *value)).collect(),
+    };
+    let asked: BTreeSet<&Facet> = values.keys().copied().collect();
+    if asked != wanted {
+        return Err(format!("a revision of this pipeline is another set of values: {}", write()));
+    }
+    for (facet, value) in &values {
+        check_value(facet, value)?;
+    }
+    let facets = shape.iter().map(|key| (key.clone(), values[&key.facet].to_string())).collect();
+    Revision::new(facets).ok_or_else(|| UNKNOWN.into())
+}
+
+fn given(request: &Request) -> BTreeMap<Facet, &str> {
+    let mut given = BTreeMap::new();
+    for (facet, value) in [
+        (Facet::Chart, &request.chart),
+        (Facet::App, &request.app),
+        (Facet::Tag, &request.tag),
+        (Facet::Digest, &request.digest),
+        (Facet::Source, &request.source),
+    ] {
+        if let Some(value) = value {
+            given.insert(facet, value.as_str());
+        }
+    }
+    given.extend(
+        request.images.iter().map(|(repository, tag)| (Facet::Image(repository.clone()), tag.as_str())),
+    );
+    given
+}
+
+/// A field as it is written.
+fn spelled(facet: &Facet) -> String {
+    match facet {
+        Facet::Image(repository) => format!(r#""images": {{"{repository}": "..."}}"#),
+        facet => format!(r#""{facet}": "...""#),
+    }
+}
+
+fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"._-+/@:".contains(&b);
+    if value.is_empty() || value.len() > 256 || !value.bytes().all(good) {
+        return Err(format!(
+            "the value of {facet} is up to 256 letters, digits and the signs . _ - + / @ : such as 1.2.3 or \
+             main@sha1:1eabc9a4"
+        ));
+    }
+    if *facet == Facet::Chart && value.contains('+') {
+        let bare = value.split('+').next().unwrap_or_default();
+        return Err(format!("a chart is known by its version without what follows the +: write {bare}"));
+    }
+    Ok(())
+}
+
+/// The name of the record: the same key for the same environment of the same pipeline has the same.
+pub fn name(pipeline: &Pipeline, key: &str) -> String {
+    let environment = pipeline.spec.environments.first().map_or("", |e| e.name.as_str());
+    trigger_name(&translate::pipeline(pipeline), environment, key)
+}
+
+/// The record of what is asked for, after all that is recorded for the environment.
+pub fn record(
+    pipeline: &Pipeline,
+    key: &str,
+    revision: Revision,
+    all: &[Promotion],
+    now: Timestamp,
+) -> Promotion {
+    let environment = pipeline.spec.environments.first().map(|e| e.name.clone()).unwrap_or_default();
+    let of =
+        all.iter().filter(|p| p.spec.pipeline == pipeline.name_any() && p.spec.environment == environment);
+    let shown = pipeline.status.as_ref().and_then(|s| s.environments.get(&environment));
+    let intent = Intent {
+        name: name(pipeline, key),
+        sequence: of.map(|p| p.spec.sequence).max().unwrap_or(0) + 1,
+        environment,
+        target: None,
+        revision,
+        run: 0,
+        arrival: 0,
+        replaces: shown.and_then(|e| e.revision.clone()).unwrap_or_default(),
+        proven_by: Vec::new(),
+    };
+    let mut object = promotion::object(pipeline, &intent);
+    object.spec.trigger = Some(Trigger { key: key.into(), at: translate::time(now) });
+    object
+}

@@ -1,0 +1,287 @@
+//! Tokens of call-backs, the ways in which forges show a key, and both on a real API server.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use axum::Router;
+use base64::Engine;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use ring::hmac;
+use serde_json::{Value, json};
+use sluice_api::Pipeline;
+use sluice_api::promotion::{Phase, Promotion};
+use sluice_controller::hook::callback::{Claim, Subject, Word, after, is_minted, mint, read};
+use sluice_controller::hook::forge::Proof;
+use sluice_controller::hook::store::Change;
+use sluice_controller::intake::PipelineKey;
+use sluice_testkit::eventually;
+
+use crate::push::event;
+use crate::server::{Served, run, serve, sign};
+
+#[test]
+fn a_token_is_good_for_one_round_of_one_promotion() {
+    let key = |namespace: &str, name: &str| PipelineKey { namespace: namespace.into(), name: name.into() };
+    let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
+    let subject = Subject { pipeline: &own, promotion: "podinfo-prod-1" };
+    let token = mint(b"key", subject, "7f1c-2a52", 3);
+    let (claim, tag) = read(&token).unwrap();
+    assert_eq!(claim, Claim { uid: "7f1c-2a52", round: 3 });
+    assert!(is_minted(subject, claim, tag, &[b"new", b"key"]), "either key is good while it is rotated");
+    for (subject, claim, keys) in [
+        (subject, claim, &[&b"new"[..]][..]),
+        (subject, claim, &[]),
+        (subject, Claim { round: 4, ..claim }, &[b"key"]),
+        (subject, Claim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
+        (Subject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
+        (Subject { pipeline: &other, ..subject }, claim, &[b"key"]),
+    ] {
+        assert!(!is_minted(subject, claim, tag, keys), "{subject:?} {claim:?}");
+    }
+    for wrong in ["", ".", "a.1", "a.1.b.c", ".1.b", "a.01.b", "a.-1.b", "a.+1.b", "a.4294967296.b"] {
+        assert!(read(wrong).is_none(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_later_state_takes_the_place_of_an_earlier_one() {
+    let promotion = |phase: &str, said: Value| -> Promotion {
+        serde_json::from_value(
+            json!({"apiVersion": "v1", "kind": "Promotion", "metadata": {"name": "p", "uid": "u"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}},
+            "status": {"phase": phase, "round": 2, "callback": said}}),
+        )
+        .unwrap()
+    };
+    let claim = Claim { uid: "u", round: 2 };
+    let word = |state: &str| serde_json::from_value::<Word>(json!({"state": state})).unwrap();
+    let before = |state: &str, round: u32| json!({"round": round, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
+    for (phase, said, next, written) in [
+        ("Delivered", Value::Null, "accepted", true),
+        ("Pending", Value::Null, "failed", true),
+        ("Delivered", before("accepted", 2), "done", true),
+        ("Delivered", before("done", 2), "failed", true),
+        ("Delivered", before("accepted", 2), "accepted", false),
+        ("Delivered", before("done", 2), "accepted", false),
+        ("Delivered", before("failed", 2), "done", false),
+        ("Delivered", before("failed", 1), "accepted", true),
+    ] {
+        let change = after(&promotion(phase, said.clone()), claim, &word(next), Timestamp::now());
+        assert_eq!(matches!(change, Change::Write(_)), written, "{phase} {said} {next}: {change:?}");
+        assert!(written || change == Change::Nothing);
+    }
+    for (object, claim) in [
+        (promotion("Succeeded", Value::Null), claim),
+        (promotion("Delivered", Value::Null), Claim { round: 1, ..claim }),
+        (promotion("Delivered", Value::Null), Claim { uid: "v", ..claim }),
+    ] {
+        assert!(matches!(after(&object, claim, &word("done"), Timestamp::now()), Change::Refused(_)));
+    }
+}
+
+fn headers(all: &[(&str, &str)]) -> HeaderMap {
+    let one = |(name, value): &(&str, &str)| {
+        (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
+    };
+    all.iter().map(one).collect()
+}
+
+/// By each forge's own rule: what it signs, and with which header.
+fn shown_by_forges(body: &[u8], key: &str) -> Vec<(&'static str, String)> {
+    let signed = sign(key, body);
+    let bare = signed.strip_prefix("sha256=").unwrap().to_string();
+    let basic = base64::engine::general_purpose::STANDARD.encode(format!("anyone:{key}"));
+    vec![
+        ("x-hub-signature-256", signed.clone()),
+        ("x-hub-signature", signed),
+        ("x-gitea-signature", bare.clone()),
+        ("x-forgejo-signature", bare),
+        ("x-gitlab-token", key.into()),
+        ("authorization", format!("Basic {basic}")),
+    ]
+}
+
+#[test]
+fn each_forge_shows_the_key_in_its_own_way_and_no_other_counts() {
+    let body = br#"{"action": "closed"}"#;
+    for (name, value) in shown_by_forges(body, "key") {
+        let proof = Proof::of(&headers(&[(name, &value)])).unwrap();
+        assert!(proof.is_good(body, &[b"other", b"key\n"]), "{name}");
+        assert!(!proof.is_good(body, &[b"other", b"", b" "]), "{name}");
+        assert!(!proof.is_good(body, &[]), "{name}");
+        if matches!(proof, Proof::Signature(_)) {
+            assert!(!proof.is_good(b"another body", &[b"key"]), "{name}");
+        }
+    }
+    let sha1 = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"key"), body);
+    let sha1: String = sha1.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+    for (name, value) in [
+        ("x-hub-signature", format!("sha1={sha1}")),
+        ("x-gitlab-token", String::new()),
+        ("x-gitea-signature", String::new()),
+        ("authorization", "Basic Og==".into()),
+    ] {
+        let proof = Proof::of(&headers(&[(name, &value)])).unwrap();
+        assert!(!proof.is_good(body, &[b"key", b""]), "{name}: {value}");
+    }
+    for (name, value) in
+        [("authorization", "Bearer key"), ("authorization", "Basic key"), ("x-signature", "key")]
+    {
+        assert_eq!(Proof::of(&headers(&[(name, value)])), None, "{name}: {value}");
+    }
+}
+
+#[test]
+fn a_forge_has_change_requests_looked_at() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let pipelines: Api<Pipeline> = Api::namespaced(served.cluster.client().await?, "apps");
+        served.cluster.apply_yaml(PROPOSING).await?;
+        let body = br#"{"eventType": "git.pullrequest.merged"}"#;
+        let post =
+            |path: &str, name: &str, value: &str| served.post(path, body, None).header(name, value).send();
+        // It is known to the hook server a moment after it was made.
+        eventually(Duration::from_secs(30), async || {
+            let answer = post("/forge/apps/proposing", "x-gitlab-token", "test-hmac-key").await?;
+            ensure!(answer.status() == 202, "{answer:?}");
+            Ok(())
+        })
+        .await?;
+        let called = async || {
+            Ok::<_, anyhow::Error>(pipelines.get("proposing").await?.status.and_then(|s| s.forge_called))
+        };
+        let mut last = called().await?;
+        for (name, value) in shown_by_forges(body, "test-hmac-key") {
+            let answer = post("/forge/apps/proposing", name, &value).await?;
+            ensure!(answer.status() == 202, "{name}: {answer:?}");
+            let now = called().await?;
+            ensure!(now.is_some() && now != last, "{name}: not kept");
+            last = now;
+        }
+        for (path, name, value) in [
+            ("/forge/apps/proposing", "x-gitlab-token", "other"),
+            ("/forge/apps/none", "x-gitlab-token", "test-hmac-key"),
+            // Nothing is proposed there.
+            ("/forge/apps/podinfo", "x-gitlab-token", "test-hmac-key"),
+            ("/forge/apps/proposing", "x-signature", &sign("test-hmac-key", body)),
+        ] {
+            ensure!(post(path, name, value).await?.status() == 401, "{path} {name}");
+        }
+        let push = served.post("/forge/apps/proposing", body, None).header("x-github-event", "push");
+        let push = push.header("x-gitlab-token", "test-hmac-key").send().await?;
+        ensure!(push.status() == 204 && called().await? == last, "{push:?}");
+        Ok(())
+    })
+}
+
+const PROPOSING: &str = "
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: proposing, namespace: apps}
+spec:
+  promotion:
+    strategy:
+      pull-request: {type: gitlab, url: 'https://gitlab.example.com/org/fleet.git', secretRef: {name: forge}}
+      secretRef: {name: hook}
+  environments: [{name: dev, targets: [{namespace: podinfo}]}]
+";
+
+fn called(url: &str) -> String {
+    format!(
+        "
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {{name: push, namespace: apps}}
+spec:
+  appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}}
+  promotion: {{strategy: {{webhook: {{url: '{url}'}}, secretRef: {{name: hook}}}}}}
+  environments:
+  - {{name: dev, targets: [{{namespace: podinfo, observe: Push, clusterRef: {{kind: GitopsCluster, name: eu}}}}]}}
+  - {{name: prod, targets: [{{namespace: podinfo, observe: Push, clusterRef: {{kind: GitopsCluster, name: us}}}}]}}
+"
+    )
+}
+
+/// Somebody who is called, and keeps what is said.
+async fn receiver() -> Result<(String, Arc<Mutex<Vec<Value>>>)> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let keeps = heard.clone();
+    let app = Router::new().fallback(move |body: String| {
+        keeps.lock().unwrap().push(serde_json::from_str(&body).unwrap());
+        async { "" }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/promote", listener.local_addr()?);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok((url, heard))
+}
+
+impl Served {
+    async fn calls_back(&self, message: &Value, token: &str, body: &Value) -> Result<u16> {
+        let url = message["callback"].as_str().context("no callback")?;
+        let path = url.strip_prefix("https://sluice.example.com").context("not at --hook-url")?;
+        let call = self.post(path, body.to_string().as_bytes(), None);
+        Ok(call.header("authorization", format!("Bearer {token}")).send().await?.status().as_u16())
+    }
+}
+
+#[test]
+fn who_was_called_reports_what_became_of_it() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let (url, heard) = receiver().await?;
+        served.cluster.apply_yaml(&called(&url)).await?;
+        ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.8", 60)).await? == 202);
+        let heard = async |count: usize| {
+            eventually(Duration::from_secs(30), async || {
+                let all = heard.lock().unwrap().clone();
+                ensure!(all.len() == count, "{all:?}");
+                all.last().cloned().context("nothing was said")
+            })
+            .await
+        };
+        let message = heard(1).await?;
+        let token = message["callbackToken"].as_str().context("no token")?.to_string();
+        let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+        let name = message["promotion"]["name"].as_str().context("no name")?;
+        let becomes = async |phase: Phase, words: &str| {
+            eventually(Duration::from_secs(30), async || {
+                let status = promotions.get(name).await?.status.unwrap_or_default();
+                ensure!(status.phase == phase && status.message.contains(words), "{status:?}");
+                Ok(())
+            })
+            .await
+        };
+        becomes(Phase::Delivered, "").await?;
+        let done = json!({"state": "done"});
+        for wrong in ["", "x", &token.replace(".0.", ".1."), &token[..token.len() - 1], "test-hmac-key"] {
+            ensure!(served.calls_back(&message, wrong, &done).await? == 401, "{wrong}");
+        }
+        ensure!(served.calls_back(&message, &token, &json!({"state": "maybe"})).await? == 422);
+        let accepted = json!({"state": "accepted", "message": "job 7"});
+        ensure!(served.calls_back(&message, &token, &accepted).await? == 202);
+        becomes(Phase::Delivered, "has taken it: job 7").await?;
+        ensure!(served.calls_back(&message, &token, &accepted).await? == 204);
+        ensure!(served.calls_back(&message, &token, &done).await? == 202);
+        becomes(Phase::Delivered, "says that it is done").await?;
+        ensure!(
+            served.calls_back(&message, &token, &json!({"state": "failed", "message": "disk full"})).await?
+                == 202
+        );
+        becomes(Phase::Failed, "has failed: disk full").await?;
+        ensure!(served.calls_back(&message, &token, &done).await? == 204);
+
+        // Another try is another round, with a token of its own.
+        let retry = Patch::Merge(json!({"spec": {"retry": "now"}}));
+        promotions.patch(name, &PatchParams::default(), &retry).await?;
+        let again = heard(2).await?;
+        ensure!(again["callbackToken"] != message["callbackToken"] && again["id"] != message["id"]);
+        becomes(Phase::Delivered, "").await?;
+        ensure!(served.calls_back(&message, &token, &done).await? == 409);
+        ensure!(served.says("prod", &event("us", "UpgradeSucceeded", "6.1.8", 10)).await? == 202);
+        becomes(Phase::Succeeded, "").await
+    })
+}

@@ -1,0 +1,174 @@
+//! Targets that cannot be read, on a real API server: what Flux reports of them by signed events moves
+//! revisions on, outlives a restart, and stands whichever replica took it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::Api;
+use serde_json::{Value, json};
+use sluice_api::pipeline::{Health, Pipeline};
+use sluice_api::promotion::{Phase, Promotion};
+use sluice_controller::hook::event::Event;
+use sluice_controller::hook::store::{Stands, Store};
+use sluice_controller::intake::PipelineKey;
+use sluice_testkit::eventually;
+
+use crate::server::{Served, run, serve, sign};
+
+/// What Flux on a cluster says of its release so many seconds ago.
+pub(crate) fn event(cluster: &str, reason: &str, revision: &str, ago: i64) -> Value {
+    let at = Timestamp::now() - SignedDuration::from_secs(ago);
+    json!({
+        "involvedObject": {"kind": "HelmRelease", "namespace": "podinfo", "name": "podinfo",
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "resourceVersion": "7"},
+        "severity": if reason.ends_with("Failed") { "error" } else { "info" },
+        "timestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "message": format!("{reason} {revision}"), "reason": reason,
+        "metadata": {"revision": revision, "cluster": cluster}})
+}
+
+impl Served {
+    pub(crate) async fn says(&self, environment: &str, event: &Value) -> Result<u16> {
+        let body = event.to_string();
+        let signature = sign("test-hmac-key", body.as_bytes());
+        self.status(&format!("/promotion/apps/push/{environment}"), body.as_bytes(), Some(&signature)).await
+    }
+
+    async fn pipeline(&self) -> Result<Pipeline> {
+        let api: Api<Pipeline> = Api::namespaced(self.cluster.client().await?, "apps");
+        Ok(api.get("push").await?)
+    }
+
+    /// Waits until a target shows this health and revision.
+    async fn shows(&self, environment: &str, health: Health, revision: Option<&str>) -> Result<()> {
+        eventually(Duration::from_secs(30), async || {
+            let status = self.pipeline().await?.status.context("no status")?;
+            let target = status.environments.get(environment).and_then(|e| e.targets.first()).cloned();
+            let target = target.context("no target")?;
+            ensure!(target.health == health && target.revision.as_deref() == revision, "{target:?}");
+            ensure!(target.reported.is_some(), "no time: {target:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[test]
+fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
+    run(async {
+        let mut served = serve(|_, _| {}).await?;
+        let success = event("eu", "UpgradeSucceeded", "6.1.8", 60);
+        // Everybody may have Sluice look; what nobody signed proves nothing.
+        let unsigned = success.to_string();
+        ensure!(served.status("/promotion/apps/push/dev", unsigned.as_bytes(), None).await? == 401);
+        for (wrong, status) in [
+            (event("eu", "UpgradeSucceeded", "6.1.8", -120), 422),
+            (event("eu", "UpgradeSucceeded", "6.1.8", 4000), 422),
+            (event("xx", "UpgradeSucceeded", "6.1.8", 60), 422),
+            (event("eu", "DriftCorrected", "6.1.8", 60), 204),
+        ] {
+            ensure!(served.says("dev", &wrong).await? == status, "{wrong}");
+        }
+        ensure!(served.pipeline().await?.status.is_none_or(|s| s.reports.is_empty()));
+
+        ensure!(served.says("dev", &success).await? == 202);
+        // It stands by the time of the answer.
+        let reports = served.pipeline().await?.status.context("no status")?.reports;
+        ensure!(reports["dev/eu-podinfo/HelmRelease/podinfo"].revision == "6.1.8", "{reports:?}");
+        served.shows("dev", Health::Ready, Some("6.1.8")).await?;
+        let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+        eventually(Duration::from_secs(30), async || {
+            let all = promotions.list(&Default::default()).await?.items;
+            let phases: Vec<_> =
+                all.iter().map(|p| (p.spec.revision.clone(), p.status.clone().map(|s| s.phase))).collect();
+            ensure!(phases == [("6.1.8".to_string(), Some(Phase::Delivered))], "{phases:?}");
+            Ok(())
+        })
+        .await?;
+
+        // It goes back, and an old word does not change that: not now, and not after a restart.
+        ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.7", 30)).await? == 202);
+        ensure!(served.says("dev", &success).await? == 204);
+        served.shows("dev", Health::Ready, Some("6.1.7")).await?;
+        served.restart().await?;
+        ensure!(served.says("dev", &success).await? == 204);
+        served.shows("dev", Health::Ready, Some("6.1.7")).await?;
+
+        ensure!(served.says("dev", &event("eu", "UpgradeFailed", "6.1.9", 20)).await? == 202);
+        served.shows("dev", Health::Failed, Some("6.1.7")).await?;
+
+        // Both targets of prod report: the promotion has arrived.
+        for cluster in ["us", "ap"] {
+            ensure!(served.says("prod", &event(cluster, "InstallSucceeded", "6.1.7", 10)).await? == 202);
+        }
+        eventually(Duration::from_secs(30), async || {
+            let all = promotions.list(&Default::default()).await?.items;
+            let mut phases: Vec<_> =
+                all.into_iter().map(|p| (p.spec.revision, p.status.map(|s| s.phase))).collect();
+            phases.sort();
+            let wanted = [("6.1.7", Phase::Succeeded), ("6.1.8", Phase::Superseded)];
+            ensure!(phases == wanted.map(|(r, p)| (r.to_string(), Some(p))), "{phases:?}");
+            Ok(())
+        })
+        .await?;
+
+        served.cluster.stop();
+        eventually(Duration::from_secs(30), async || {
+            let body = event("eu", "UpgradeSucceeded", "6.2.0", 0).to_string();
+            let signature = sign("test-hmac-key", body.as_bytes());
+            let answer =
+                served.post("/promotion/apps/push/dev", body.as_bytes(), Some(&signature)).send().await?;
+            ensure!(answer.status() == 503 && answer.headers()["retry-after"] == "3", "{answer:?}");
+            Ok(())
+        })
+        .await
+    })
+}
+
+#[test]
+fn reports_stand_whichever_replica_took_them() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let key = PipelineKey { namespace: "apps".into(), name: "push".into() };
+        let mut replicas = tokio::task::JoinSet::new();
+        for replica in 0..4i64 {
+            let store = Store::new(served.cluster.client().await?);
+            let key = key.clone();
+            replicas.spawn(async move {
+                for nth in 0..5 {
+                    // Each has its share of the same story, in an order of its own.
+                    let ago = 100 - (nth * 7 + replica * 3) % 20;
+                    for cluster in ["us", "ap"] {
+                        let event: Event = serde_json::from_value(event(
+                            cluster,
+                            "UpgradeSucceeded",
+                            &format!("1.0.{ago}"),
+                            ago,
+                        ))?;
+                        // One that cannot be kept now is sent again.
+                        eventually(Duration::from_secs(30), async || {
+                            store.report(&key, "prod", &event).await.map_err(|e| anyhow::anyhow!("{e:?}"))
+                        })
+                        .await?;
+                    }
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = replicas.join_next().await {
+            ended??;
+        }
+        let newest = (0..4i64).flat_map(|r| (0..5).map(move |n| 100 - (n * 7 + r * 3) % 20)).min().unwrap();
+        let reports = served.pipeline().await?.status.context("no status")?.reports;
+        for target in ["us", "ap"] {
+            let report = &reports[&format!("prod/{target}/HelmRelease/podinfo")];
+            ensure!(report.revision == format!("1.0.{newest}"), "{target}: {reports:?}");
+        }
+        let unknown = PipelineKey { name: "none".into(), ..key };
+        let event: Event = serde_json::from_value(event("us", "UpgradeSucceeded", "1", 0))?;
+        let stands = Store::new(served.cluster.client().await?).report(&unknown, "prod", &event).await;
+        ensure!(matches!(stands, Ok(Stands::Gone)));
+        Ok(())
+    })
+}

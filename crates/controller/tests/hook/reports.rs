@@ -1,0 +1,245 @@
+//! What signed events prove of targets that cannot be read: which count, in which order, and what the
+//! target then shows.
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_api::Pipeline;
+use sluice_api::pipeline::Health;
+use sluice_controller::hook::event::Event;
+use sluice_controller::hook::promotion::{Verdict, judge};
+use sluice_controller::hook::report::{after, check, keys, stale};
+use sluice_controller::observe::reported::{self, Reports};
+use sluice_core::revision::Facet;
+use sluice_core::world::{self, Target};
+
+const NOW: &str = "2026-11-21T12:00:00Z";
+
+fn pipeline(kind: &str, tracks: &[&str]) -> Pipeline {
+    let group = if kind == "HelmRelease" { "helm" } else { "kustomize" };
+    let push = |cluster: &str| {
+        json!({"namespace": "podinfo", "observe": "Push", "name": cluster,
+        "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": "fleet"}})
+    };
+    let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "apps"},
+        "spec": {
+            "appRef": {"apiVersion": format!("{group}.toolkit.fluxcd.io/v1"), "kind": kind, "name": "podinfo"},
+            "tracks": tracks,
+            "environments": [
+                {"name": "dev", "targets": [{"namespace": "podinfo"}]},
+                {"name": "prod", "targets": [push("eu"), push("us")]}]}});
+    serde_json::from_value(object).unwrap()
+}
+
+/// An event at so many seconds past twelve, about a version of the object.
+fn event(reason: &str, revision: &str, second: i64, version: u64) -> Event {
+    let kind = if reason.starts_with("Reconciliation") { "Kustomization" } else { "HelmRelease" };
+    let group = if kind == "HelmRelease" { "helm" } else { "kustomize" };
+    let at = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second);
+    serde_json::from_value(json!({
+        "involvedObject": {"kind": kind, "namespace": "podinfo", "name": "podinfo",
+            "apiVersion": format!("{group}.toolkit.fluxcd.io/v1"), "resourceVersion": version.to_string()},
+        "severity": if reason.ends_with("Failed") { "error" } else { "info" },
+        "timestamp": at, "message": format!("{reason} {revision}"), "reason": reason,
+        "metadata": {"revision": revision, "app-version": format!("app-{revision}"), "cluster": "eu"}}))
+    .unwrap()
+}
+
+fn says(mut event: Event, key: &str, value: &str) -> Event {
+    event.metadata.insert(key.into(), value.into());
+    event
+}
+
+#[test]
+fn an_event_counts_for_the_target_whose_object_namespace_and_cluster_it_names() {
+    let of = pipeline("HelmRelease", &[]);
+    let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
+    let only = |event: &Event| keys(&of, "prod", event).into_iter().collect::<Vec<_>>();
+    assert_eq!(only(&good), ["prod/eu/HelmRelease/podinfo"]);
+    assert_eq!(only(&says(good.clone(), "cluster", "fleet/us")), ["prod/us/HelmRelease/podinfo"]);
+    assert_eq!(judge(&of, "prod", &good), Verdict::Report);
+    assert_eq!(judge(&of, "prod", &event("UpgradeFailed", "6.1.8", 0, 1)), Verdict::Report);
+    assert_eq!(judge(&of, "prod", &event("DriftCorrected", "6.1.8", 0, 1)), Verdict::Nothing);
+    // A target that is read takes the same event for a hint.
+    assert_eq!(judge(&of, "dev", &good), Verdict::Look);
+    let wrong = |event: &Event| match judge(&of, "prod", event) {
+        Verdict::Wrong(why) => why,
+        other => panic!("{other:?}"),
+    };
+    for cluster in ["", "ap", "other/eu", "eu/", "fleet/ap"] {
+        let why = wrong(&says(good.clone(), "cluster", cluster));
+        assert!(why.contains("eventMetadata name cluster: eu or us"), "{cluster}: {why}");
+    }
+    let mut elsewhere = good.clone();
+    elsewhere.involved_object.namespace = "other".into();
+    assert!(wrong(&elsewhere).contains("is not part of environment prod"));
+    let mut another = good;
+    another.involved_object.name = "other".into();
+    assert!(wrong(&another).contains("is not part of environment prod"));
+}
+
+#[test]
+fn what_is_of_another_time_or_place_proves_nothing() {
+    let of = pipeline("HelmRelease", &[]);
+    let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
+    let at = |seconds: i64| {
+        let now = NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds);
+        check(&of, "prod", &good, now)
+    };
+    // Its time is good from a minute before it to an hour after it.
+    for (seconds, wanted) in
+        [(-61, "correct the clock"), (-60, ""), (0, ""), (3600, ""), (3601, "more than an hour ago")]
+    {
+        match at(seconds) {
+            Ok(()) => assert_eq!(wanted, "", "{seconds}"),
+            Err(why) => assert!(!wanted.is_empty() && why.contains(wanted), "{seconds}: {why}"),
+        }
+    }
+    let now = NOW.parse().unwrap();
+    let refused = |event: &Event| check(&of, "prod", event, now).unwrap_err();
+    assert!(refused(&says(good.clone(), "pipeline", "apps/other")).contains("for pipeline apps/other"));
+    assert!(refused(&says(good.clone(), "environment", "dev")).contains("for environment dev"));
+    check(&of, "prod", &says(says(good.clone(), "pipeline", "apps/podinfo"), "environment", "prod"), now)
+        .unwrap();
+    assert!(refused(&says(good.clone(), "revision", "")).contains("no revision"));
+    assert!(refused(&Event { timestamp: None, ..good }).contains("no timestamp"));
+}
+
+#[test]
+fn an_old_success_does_not_bring_back_what_was_left() {
+    let first = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
+    assert_eq!(
+        (first.health, first.revision.as_str(), first.app.as_str()),
+        (Health::Ready, "6.1.8", "app-6.1.8")
+    );
+    let back = after(Some(&first), &event("UpgradeSucceeded", "6.1.7", 60, 20)).unwrap();
+    assert_eq!(back.revision, "6.1.7");
+    for late in [
+        event("UpgradeSucceeded", "6.1.8", 0, 10),
+        event("UpgradeSucceeded", "6.1.8", 59, 99),
+        event("UpgradeFailed", "6.1.8", 30, 15),
+        event("UpgradeSucceeded", "6.1.7", 60, 20),
+        event("UpgradeSucceeded", "6.1.8", 60, 19),
+    ] {
+        assert_eq!(after(Some(&back), &late), None, "{late:?}");
+    }
+    // In one second, what speaks of the later version is later; of one version, what failed.
+    assert!(after(Some(&back), &event("UpgradeSucceeded", "6.1.9", 60, 21)).is_some());
+    assert!(after(Some(&back), &event("UpgradeFailed", "6.1.9", 60, 20)).is_some());
+    assert_eq!(after(Some(&back), &event("DriftCorrected", "6.1.9", 90, 30)), None);
+}
+
+#[test]
+fn what_failed_keeps_what_ran_and_says_why() {
+    let ran = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
+    let failed = after(Some(&ran), &event("UpgradeFailed", "6.1.9", 10, 11)).unwrap();
+    assert_eq!((failed.health, failed.revision.as_str()), (Health::Failed, "6.1.8"));
+    assert_eq!((failed.message.as_str(), failed.reason.as_str()), ("UpgradeFailed 6.1.9", "UpgradeFailed"));
+    // A rollback is no success, and nothing of the failure is left after one.
+    assert_eq!(after(Some(&failed), &event("RollbackSucceeded", "6.1.8", 12, 12)), None);
+    let well = after(Some(&failed), &event("UpgradeSucceeded", "6.1.9", 20, 13)).unwrap();
+    assert_eq!((well.health, well.message.as_str(), well.revision.as_str()), (Health::Ready, "", "6.1.9"));
+}
+
+#[test]
+fn a_release_that_is_tested_is_ready_when_its_tests_have_succeeded() {
+    let tested = after(None, &event("TestSucceeded", "6.1.8", 0, 10)).unwrap();
+    assert_eq!(tested.health, Health::Ready);
+    let released = after(Some(&tested), &event("UpgradeSucceeded", "6.1.9", 10, 11)).unwrap();
+    assert_eq!((released.health, released.revision.as_str()), (Health::Progressing, "6.1.9"));
+    let good = after(Some(&released), &event("TestSucceeded", "6.1.9", 10, 11)).unwrap();
+    assert_eq!(good.health, Health::Ready);
+    let bad = after(Some(&released), &event("TestFailed", "6.1.9", 10, 11)).unwrap();
+    assert_eq!(bad.health, Health::Failed);
+    // Whoever takes the tests out again is not waited for twice.
+    let untested = after(Some(&released), &event("UpgradeSucceeded", "6.2.0", 20, 12)).unwrap();
+    assert_eq!((untested.health, untested.tests), (Health::Ready, false));
+}
+
+fn shown(of: &Pipeline, reports: &Reports) -> Target {
+    reported::observe(of, "prod", &of.spec.environments[1].targets[0], "eu", reports)
+}
+
+fn reports(of: &Pipeline, event: &Event) -> Reports {
+    keys(of, "prod", event).into_iter().map(|key| (key, after(None, event).unwrap())).collect()
+}
+
+#[test]
+fn a_target_shows_what_was_reported_of_it() {
+    let of = pipeline("HelmRelease", &[]);
+    let quiet = shown(&of, &Reports::new());
+    assert_eq!((quiet.health(), quiet.workloads().len()), (world::Health::Unknown, 1));
+    assert!(
+        quiet.error.is_none() && quiet.complaint().contains("sluice export alert"),
+        "{}",
+        quiet.complaint()
+    );
+    let of_digest = says(event("UpgradeSucceeded", "6.1.8+0cc9a8446c95", 0, 1), "oci-digest", "sha256:0cc9");
+    let all = reports(&of, &of_digest);
+    let target = shown(&of, &all);
+    assert_eq!(target.proves(&[]).unwrap().to_string(), "6.1.8");
+    let facets = &target.members[0].facets;
+    assert_eq!(facets[&Facet::App], "app-6.1.8+0cc9a8446c95");
+    assert_eq!(facets[&Facet::Digest], "sha256:0cc9");
+    assert_eq!(
+        reported::time(&of, "prod", &of.spec.environments[1].targets[0], "eu", &all).as_deref(),
+        Some(NOW)
+    );
+    assert_eq!(reported::time(&of, "prod", &of.spec.environments[1].targets[1], "us", &all), None);
+    let failed = shown(&of, &reports(&of, &event("UpgradeFailed", "6.1.9", 0, 1)));
+    assert_eq!((failed.health(), failed.revision(&[])), (world::Health::Failed, None));
+
+    let git = event("ReconciliationSucceeded", "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", 0, 1);
+    let of = pipeline("Kustomization", &[]);
+    let target = shown(&of, &reports(&of, &git));
+    assert_eq!(target.health(), world::Health::Unknown);
+    assert!(target.complaint().contains("spec.tracks: [source]"), "{}", target.complaint());
+    let of = pipeline("Kustomization", &["source"]);
+    let target = shown(&of, &reports(&of, &git));
+    let tracks = ["source".parse().unwrap()];
+    assert_eq!(target.proves(&tracks).unwrap().to_string(), git.revision().unwrap());
+    let digest = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
+    let of = pipeline("Kustomization", &[]);
+    let oci = event("ReconciliationSucceeded", &format!("6.7.1@sha256:{digest}"), 0, 1);
+    assert_eq!(shown(&of, &reports(&of, &oci)).proves(&[]).unwrap().to_string(), "6.7.1");
+}
+
+#[test]
+fn reports_of_targets_that_are_gone_go_with_the_next_one() {
+    let of = pipeline("HelmRelease", &[]);
+    let report = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 1)).unwrap();
+    let names =
+        ["prod/eu/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo", "dev/podinfo/HelmRelease/podinfo"];
+    let all: Reports = names.iter().map(|name| (name.to_string(), report.clone())).collect();
+    assert_eq!(stale(&of, &all), ["dev/podinfo/HelmRelease/podinfo", "prod/ap/HelmRelease/podinfo"]);
+    // Every field is written, so that a merge leaves nothing of the report before.
+    let Value::Object(written) = json!(sluice_api::pipeline::Report::default()) else { panic!() };
+    assert_eq!(written.len(), 9);
+}
+
+proptest! {
+    /// Whatever order events come in, however often, what stands is the last of them.
+    #[test]
+    fn order_and_repetition_change_nothing(
+        mut drawn in prop::collection::vec((0..4usize, 0..3i64, 0..3u64), 1..8),
+        seed in prop::collection::vec(any::<prop::sample::Index>(), 0..24),
+    ) {
+        let reasons = ["UpgradeSucceeded", "InstallSucceeded", "UpgradeFailed", "InstallFailed"];
+        drawn.sort_unstable();
+        drawn.dedup_by_key(|(of, second, version)| (*of / 2, *second, *version));
+        let make = |(of, second, version): (usize, i64, u64)| {
+            event(reasons[of], &format!("1.{second}.{version}"), second, version)
+        };
+        let weight = |of: usize| of / 2;
+        let mut ordered = drawn.clone();
+        ordered.sort_by_key(|(of, second, version)| (*second, *version, weight(*of)));
+        let fold = |events: &mut dyn Iterator<Item = Event>| {
+            events.fold(None, |stands, event| after(stands.as_ref(), &event).or(stands))
+        };
+        let straight = fold(&mut ordered.iter().copied().map(make)).unwrap();
+        let mixed = seed.iter().map(|index| *index.get(&drawn)).chain(ordered.last().copied());
+        let mixed = fold(&mut mixed.map(make)).unwrap();
+        prop_assert_eq!((straight.time, straight.version, straight.health), (mixed.time, mixed.version, mixed.health));
+    }
+}

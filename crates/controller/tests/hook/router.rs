@@ -1,0 +1,185 @@
+//! Whatever is called, in whatever way: nothing panics, nothing is taken without a key, and no answer
+//! tells a key or which pipelines there are.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::{StatusCode, Uri};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use kube::{Client, Config};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use serde_json::json;
+use sluice_api::Pipeline;
+use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
+use sluice_controller::intake::PipelineKey;
+use sluice_controller::metrics::Metrics;
+use sluice_testkit::Scratch;
+
+const KEY: &str = "a-key-that-nobody-guesses";
+
+/// A hook server that knows one pipeline, whose Secret can be read and nothing else; what else is asked
+/// of its API server is counted.
+async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
+    let beyond = Arc::new(AtomicUsize::new(0));
+    let counted = beyond.clone();
+    let answer = move |uri: Uri| {
+        let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/hook";
+        counted.fetch_add(usize::from(!is_secret), Ordering::SeqCst);
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"},
+            "data": {"hmac-key": base64(KEY)}});
+        let status = if is_secret { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+        async move { (status, [("content-type", "application/json")], secret.to_string()) }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    let client = Client::try_from(Config::new(url)).unwrap();
+    let directory = Arc::new(Directory::default());
+    let pipeline: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"secretRef": {"name": "hook"}, "pull-request":
+                {"type": "github", "url": "https://github.com/a/b", "secretRef": {"name": "forge"}}}},
+            "environments": [{"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
+                "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]}]}}))
+    .unwrap();
+    directory.put(PipelineKey { namespace: "apps".into(), name: "podinfo".into() }, Arc::new(pipeline));
+    directory.complete();
+    let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
+    let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
+    let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
+    std::mem::forget(heard);
+    let options = HookOptions {
+        address: "127.0.0.1:0".parse().unwrap(),
+        certificate: None,
+        proxies: Proxies::default(),
+        peer_rate: 0,
+        pipeline_rate: 0,
+    };
+    (Hook::new(&options, client, directory, metrics, tell), beyond)
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+/// A call, before it is sent.
+#[derive(Clone, Debug)]
+struct Drawn {
+    method: &'static str,
+    path: String,
+    headers: Vec<(&'static str, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        6 => prop::sample::select(vec!["promotion", "trigger", "callback", "forge", "apps", "podinfo", "dev"]),
+        1 => prop::sample::select(vec!["", ".", "..", "%2e", "PROMOTION", "a?b", "0", "none"]),
+    ];
+    let known = prop::sample::select(vec![
+        "/promotion/apps/podinfo/dev",
+        "/trigger/apps/podinfo",
+        "/callback/apps/podinfo/podinfo-dev-0123456789",
+        "/forge/apps/podinfo",
+    ]);
+    prop_oneof![
+        3 => known.prop_map(String::from),
+        1 => prop::collection::vec(part, 0..6).prop_map(|parts| format!("/{}", parts.join("/"))),
+    ]
+}
+
+fn header() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
+    let name = prop::sample::select(vec![
+        "x-signature",
+        "x-hub-signature-256",
+        "x-hub-signature",
+        "x-gitea-signature",
+        "x-forgejo-signature",
+        "x-gitlab-token",
+        "authorization",
+        "idempotency-key",
+        "x-github-event",
+        "x-forwarded-for",
+        "content-length",
+    ]);
+    let value = prop_oneof![
+        prop::collection::vec(prop_oneof![Just(b'\t'), 32u8..=126, 128u8..=255], 0..60),
+        "sha(1|256|384|512)=[0-9a-f]{0,128}".prop_map(String::into_bytes),
+        "Bearer [a-z0-9-]{0,36}\\.[0-9]{0,11}\\.[0-9a-f]{0,64}".prop_map(String::into_bytes),
+        "Basic [A-Za-z0-9+/=]{0,40}".prop_map(String::into_bytes),
+    ];
+    (name, value)
+}
+
+fn body() -> impl Strategy<Value = Vec<u8>> {
+    let shaped = prop::sample::select(vec![
+        r#"{"involvedObject":{"kind":"HelmRelease","namespace":"podinfo","name":"podinfo","apiVersion":"helm.toolkit.fluxcd.io/v2"},"severity":"info","timestamp":"2026-11-21T10:00:00Z","reason":"UpgradeSucceeded","metadata":{"revision":"1","cluster":"eu"}}"#,
+        r#"{"revision": "1.2.3", "idempotencyKey": "a"}"#,
+        r#"{"state": "done"}"#,
+        "{}",
+        "[[[[[[[[",
+    ]);
+    prop_oneof![2 => shaped.prop_map(|s| s.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..80)]
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let method =
+        prop_oneof![9 => Just("POST"), 1 => prop::sample::select(vec!["GET", "PUT", "HEAD", "PATCH"])];
+    (method, path(), prop::collection::vec(header(), 0..4), body())
+        .prop_map(|(method, path, headers, body)| Drawn { method, path, headers, body })
+}
+
+type Said = (u16, BTreeMap<String, Vec<u8>>, String);
+
+async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
+    let mut request = Request::builder().method(call.method).uri(path);
+    for (name, value) in &call.headers {
+        request = request.header(*name, value.as_slice());
+    }
+    // What is no URI or header does not get through HTTP either.
+    let request = request.body(Full::new(Bytes::from(call.body.clone()))).ok()?;
+    let answer = hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
+    let (head, body) = answer.into_parts();
+    let headers = head.headers.iter().map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect();
+    let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    Some((head.status.as_u16(), headers, text))
+}
+
+#[test]
+fn no_call_without_a_key_is_taken_or_tells_anything() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let scratch = Scratch::new("router").unwrap();
+    let (hook, beyond) = runtime.block_on(hook(&scratch));
+    let taken = AtomicUsize::new(0);
+    // Batches: a case of its own for each call would cost more than the call.
+    let mut runner = TestRunner::new(Cases::with_cases(2000));
+    let batch = prop::collection::vec(drawn(), 50);
+    let ended = runner.run(&batch, |calls| {
+        runtime.block_on(async {
+            for call in &calls {
+                let Some(said) = answer(&hook, call, &call.path).await else { continue };
+                taken.fetch_add(1, Ordering::Relaxed);
+                prop_assert!(matches!(said.0, 400 | 401 | 404 | 405 | 408 | 413), "{:?}: {:?}", call, said);
+                prop_assert!(!said.2.contains(KEY) && !said.2.contains("hook"), "{:?}: {:?}", call, said);
+                // The same call about a pipeline that is not there.
+                let other = call.path.replace("podinfo", "missing");
+                let unknown = answer(&hook, call, &other).await;
+                prop_assert_eq!(Some(said), unknown, "{:?}", call);
+            }
+            Ok(())
+        })
+    });
+    ended.unwrap();
+    assert_eq!(beyond.load(Ordering::SeqCst), 0, "something was read for a call that nobody signed");
+    assert!(taken.load(Ordering::Relaxed) > 90_000, "{taken:?} calls were made");
+}

@@ -1,0 +1,204 @@
+//! A CI system asks for a revision: what fits a pipeline, what the same key means, and what comes of it
+//! on a real API server.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::api::Api;
+use serde_json::{Value, json};
+use sluice_api::Pipeline;
+use sluice_api::promotion::{Phase, Promotion};
+use sluice_controller::hook::trigger::{Request, check, fit, secret, shape};
+use sluice_testkit::eventually;
+
+use crate::server::{Served, run, serve, sign};
+
+fn pipeline(app: Option<&str>, tracks: Value, status: Value) -> Pipeline {
+    let app = app.map(|kind| json!({"apiVersion": "any", "kind": kind, "name": "podinfo"}));
+    let key = |name: &str| json!({"strategy": {"notification": {}, "secretRef": {"name": name}}});
+    let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u"},
+        "spec": {"appRef": app, "tracks": tracks, "promotion": key("all"), "environments": [
+            {"name": "dev", "targets": [{"namespace": "podinfo", "name": "d"}], "promotion": key("dev")},
+            {"name": "prod", "targets": [{"namespace": "podinfo"}]}]},
+        "status": status});
+    serde_json::from_value(object).unwrap()
+}
+
+fn proven(facets: Value) -> Value {
+    json!({"environments": {"dev": {"targets": [{"name": "d", "namespace": "podinfo", "verified": [
+        {"facets": facets, "arrival": 1, "at": "2026-11-21T10:00:00Z"}]}]}}})
+}
+
+fn asks(mut body: Value) -> Request {
+    body["idempotencyKey"] = json!("build-1");
+    serde_json::from_value(body).unwrap()
+}
+
+fn release(tracks: Value) -> Pipeline {
+    pipeline(Some("HelmRelease"), tracks, json!({}))
+}
+
+fn found(pipeline: &Pipeline, body: &Value) -> Result<String, String> {
+    shape(pipeline).and_then(|shape| fit(&shape, &asks(body.clone()))).map(|revision| revision.to_string())
+}
+
+#[test]
+fn a_revision_fits_what_the_pipeline_tracks() {
+    let image = "Kustomization/podinfo:image:ghcr.io/org/app";
+    let applied = |tracks, status| pipeline(Some("Kustomization"), tracks, status);
+    let one = json!({"revision": "2"});
+    let table = [
+        // What the pipeline names, before anything has run.
+        (release(json!([])), one.clone(), "2"),
+        (release(json!([])), json!({"chart": "6.1.9"}), "6.1.9"),
+        (release(json!(["chart", "app"])), json!({"chart": "1", "app": "2"}), "chart=1 app=2"),
+        (release(json!(["image:a/b"])), json!({"images": {"a/b": "7"}}), "7"),
+        (applied(json!(["tag"]), json!({})), one.clone(), "2"),
+        // What has run, where that says more.
+        (pipeline(None, json!([]), proven(json!({"HelmRelease/podinfo:chart": "1"}))), one.clone(), "2"),
+        (applied(json!([]), proven(json!({image: "1"}))), one, "2"),
+        (
+            applied(json!(["images"]), proven(json!({image: "1"}))),
+            json!({"images": {"ghcr.io/org/app": "2"}}),
+            "2",
+        ),
+    ];
+    for (pipeline, body, shown) in table {
+        assert_eq!(found(&pipeline, &body).as_deref(), Ok(shown), "{body}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_told_what_would() {
+    let one = json!({"revision": "2"});
+    let table = [
+        (pipeline(None, json!([]), json!({})), one.clone(), "not known yet"),
+        (pipeline(Some("Kustomization"), json!([]), json!({})), one, "spec.tracks"),
+        (
+            release(json!(["chart", "app"])),
+            json!({"revision": "1"}),
+            r#"several parts: write "chart": "..." and "app": "...""#,
+        ),
+        (release(json!([])), json!({"app": "1"}), r#"write "chart": "...""#),
+        (release(json!([])), json!({"chart": "1", "app": "1"}), r#"write "chart": "...""#),
+        (release(json!([])), json!({"chart": "1", "revision": "1"}), "revision stands alone"),
+        (release(json!([])), json!({}), r#"write "chart": "...""#),
+        (release(json!([])), json!({"chart": "1.2.3+4"}), "write 1.2.3"),
+        (release(json!([])), json!({"chart": ""}), "the value of chart is"),
+        (release(json!([])), json!({"chart": "1 # evil"}), "the value of chart is"),
+        (release(json!(["image:a/b"])), json!({"images": {"a/c": "7"}}), r#""images": {"a/b": "..."}"#),
+    ];
+    for (pipeline, body, part) in table {
+        let why = found(&pipeline, &body).unwrap_err();
+        assert!(why.contains(part), "{body}: {why}");
+    }
+}
+
+#[test]
+fn it_says_by_which_key_for_which_pipeline_and_signs_with_the_first_environments_own() {
+    let of = pipeline(Some("HelmRelease"), json!([]), json!({}));
+    assert_eq!(secret(&of), Some("dev"));
+    let good = asks(json!({"pipeline": "apps/podinfo"}));
+    check(&of, &good, None).unwrap();
+    check(&of, &good, Some(b"build-1")).unwrap();
+    assert!(check(&of, &good, Some(b"build-2")).unwrap_err().contains("what the body says is signed"));
+    assert!(
+        check(&of, &asks(json!({"pipeline": "apps/other"})), None)
+            .unwrap_err()
+            .contains("in pipeline apps/other")
+    );
+    for key in ["", " ", "a b", "é", &"k".repeat(129)] {
+        let request = Request { idempotency_key: key.into(), ..Request::default() };
+        assert!(
+            check(&of, &request, Some(key.as_bytes())).unwrap_err().contains("idempotencyKey is up to"),
+            "{key:?}"
+        );
+    }
+}
+
+impl Served {
+    async fn asks(&self, body: &Value) -> Result<(u16, Option<String>, String)> {
+        let body = body.to_string();
+        let signature = sign("test-hmac-key", body.as_bytes());
+        let answer = self.post("/trigger/apps/podinfo", body.as_bytes(), Some(&signature)).send().await?;
+        let place = answer.headers().get("location").map(|l| l.to_str().unwrap().to_string());
+        Ok((answer.status().as_u16(), place, answer.text().await?))
+    }
+}
+
+async fn refuses_what_is_wrong(served: &Served) -> Result<()> {
+    for (body, wanted, part) in [
+        (json!({"revision": "6.1.9"}), 422, "idempotencyKey"),
+        (json!({"revison": "6.1.9", "idempotencyKey": "b"}), 422, "unknown field `revison`"),
+        (json!({"app": "6.1.9", "idempotencyKey": "b"}), 422, "chart"),
+    ] {
+        let (status, _, text) = served.asks(&body).await?;
+        ensure!(status == wanted && text.contains(part), "{body}: {status}: {text}");
+    }
+    let signature = sign("test-hmac-key", b"{");
+    ensure!(served.status("/trigger/apps/podinfo", b"{", Some(&signature)).await? == 400);
+    Ok(())
+}
+
+#[test]
+fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Result<()> {
+    run(async {
+        let served = serve(|_, _| {}).await?;
+        let first = json!({"revision": "6.1.8", "idempotencyKey": "build-1"});
+        // Nobody asks without a signature, whatever the pipeline says of other calls.
+        for path in
+            ["/trigger/apps/podinfo", "/trigger/apps/open", "/trigger/apps/none", "/trigger/apps/keyless"]
+        {
+            ensure!(served.status(path, first.to_string().as_bytes(), None).await? == 401, "{path}");
+        }
+        let (status, place, text) = served.asks(&first).await?;
+        ensure!(status == 202, "{status}: {text}");
+        let said: Value = serde_json::from_str(&text)?;
+        let name = said["name"].as_str().unwrap_or_default().to_string();
+        ensure!(
+            place.as_deref()
+                == Some(&*format!("/apis/pipelines.weave.works/v1alpha1/namespaces/apps/promotions/{name}"))
+        );
+        ensure!(said["watch"] == format!("sluice get promotions {name} -n apps --watch"), "{said}");
+        let (status, again, _) = served.asks(&first).await?;
+        ensure!((status, &again) == (200, &place));
+        let (status, _, text) =
+            served.asks(&json!({"revision": "6.1.9", "idempotencyKey": "build-1"})).await?;
+        ensure!(status == 409 && text.contains("key build-1 has asked for 6.1.8 before"), "{status}: {text}");
+        refuses_what_is_wrong(&served).await?;
+
+        // Nothing of dev can be read here, so both wait; what was asked for last stays in hand.
+        let second = json!({"chart": "6.2.0", "idempotencyKey": "build-2", "pipeline": "apps/podinfo"});
+        let together = tokio::join!(served.asks(&second), served.asks(&second), served.asks(&second));
+        let mut all = [together.0?.0, together.1?.0, together.2?.0];
+        all.sort_unstable();
+        ensure!(all == [200, 200, 202], "{all:?}");
+        let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+        eventually(Duration::from_secs(30), async || {
+            let mut found: Vec<_> = promotions
+                .list(&Default::default())
+                .await?
+                .items
+                .into_iter()
+                .map(|p| (p.spec.revision, p.spec.environment, p.status.unwrap_or_default().phase))
+                .collect();
+            found.sort();
+            let wanted = [("6.1.8", "dev", Phase::Superseded), ("6.2.0", "dev", Phase::Pending)];
+            ensure!(found == wanted.map(|(r, e, p)| (r.into(), e.into(), p)), "{found:?}");
+            Ok(())
+        })
+        .await?;
+        let record = promotions.get(&name).await?;
+        ensure!(record.spec.trigger.is_some_and(|t| t.key == "build-1"), "no cause");
+
+        served.cluster.stop();
+        eventually(Duration::from_secs(30), async || {
+            let (status, ..) =
+                served.asks(&json!({"revision": "7.0.0", "idempotencyKey": "build-3"})).await?;
+            ensure!(status == 503, "{status}");
+            Ok(())
+        })
+        .await
+    })
+}
