@@ -238,7 +238,7 @@ mod tests {
             created: "2026-01-02T03:04:05Z".parse().unwrap(),
             retried: false,
             reopen: false,
-            permit: crate::order::Permit::default(),
+            permit: crate::permit::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
             credentials: crate::Credentials::default(),
         }

@@ -1,6 +1,8 @@
 //! Delivery by change request: one head branch an environment, made anew on top of the base each
 //! time, and one change request from it, which is updated in place and never joined by a second.
 
+use std::time::Duration;
+
 use crate::body;
 use crate::deliver::Inner;
 use crate::edit::edit;
@@ -12,11 +14,16 @@ use crate::order::{ChangeRequest, Delivered, ForgeKind, Order};
 
 /// How often it starts over because others changed the branch.
 const TRIES: u32 = 5;
+/// How often it looks for the change request of a branch that somebody else may have pushed just now.
+const LOOKS: u32 = 4;
+/// The pause between two of these looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(700);
 
 /// What the head branch holds now.
 enum Head {
-    /// The promotion's commit.
-    Ready { commit: String, existed: bool, draft: Draft },
+    /// The promotion's commit. Where it was there before this try pushed it, its change request may be
+    /// about to be opened by whoever did.
+    Ready { commit: String, existed: bool, found: bool, draft: Draft },
     /// The base has every value already.
     Needless { base: String, existed: bool },
 }
@@ -48,16 +55,20 @@ pub(crate) async fn deliver(
         result?
     };
     match head {
-        Head::Ready { commit, existed, draft } => {
-            order.permit.check()?;
-            let found = propose(&forge, order, &draft, existed).await?;
+        Head::Ready { commit, existed, found, draft } => {
+            let looks = match (found, existed || order.retried) {
+                (true, _) => LOOKS,
+                // No open change request comes from a branch that was not there.
+                (false, existed) => u32::from(existed),
+            };
+            let found = propose(&forge, order, &draft, looks).await?;
             let request = ChangeRequest { head_commit: commit, ..found.request };
             Ok(Delivered::Proposed { request, merged: matches!(found.state, State::Merged { .. }) })
         }
         Head::Needless { base: commit, existed } => {
             if existed && let Some(open) = forge.find_open(&branch, base).await? {
-                order.permit.check()?;
                 let why = "The branch that this goes to has these values already.";
+                order.permit.check()?;
                 close(&forge, open.request.number, why).await?;
             }
             Ok(Delivered::AlreadySet { commit })
@@ -153,7 +164,7 @@ async fn prepare(
             // The message names the promotion, and what its files held before. A base that has moved
             // elsewhere is no reason to push again, and to have it reviewed again.
             if head.id == commit || head.message.trim() == text.message.trim() {
-                return Ok(Head::Ready { commit: head.id.clone(), existed, draft });
+                return Ok(Head::Ready { commit: head.id.clone(), existed, found: true, draft });
             }
         }
         order.permit.check()?;
@@ -161,30 +172,36 @@ async fn prepare(
         let lease = Lease::Seen(fetched.head.as_ref().map(|h| h.id.as_str()));
         let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, lease).await?;
         fault::point("after-push");
-        if pushed == Pushed::Done {
-            return Ok(Head::Ready { commit, existed, draft });
+        if pushed != Pushed::Moved {
+            let found = pushed == Pushed::There;
+            return Ok(Head::Ready { commit, existed, found, draft });
         }
     }
     Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
 }
 
-/// Has the one open change request from the branch say what it should, or opens it.
-async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, existed: bool) -> Result<Found, ForgeError> {
-    // No open change request comes from a branch that was not there.
-    if (existed || order.retried)
-        && let Some(open) = forge.find_open(&draft.head, &draft.base).await?
-    {
-        return adopt(forge, open, draft).await;
+/// Has the one open change request from the branch say what it should, or opens it after so many looks
+/// in vain. Not every forge refuses a second one that is opened in the same moment (Gitea and Forgejo look
+/// first and insert then), but of two who push the same branch one is told that it was not the first.
+async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, looks: u32) -> Result<Found, DeliveryError> {
+    for look in 0..looks {
+        if look > 0 {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        if let Some(open) = forge.find_open(&draft.head, &draft.base).await? {
+            return adopt(forge, order, open, draft).await;
+        }
     }
+    order.permit.check()?;
     fault::point("before-open");
     let opened = match forge.open(draft).await {
         Err(error) if error.is_conflict() || error.may_have_happened() => {
             match forge.find_open(&draft.head, &draft.base).await {
-                Ok(Some(open)) => adopt(forge, open, draft).await,
-                _ => Err(error),
+                Ok(Some(open)) => adopt(forge, order, open, draft).await,
+                _ => Err(error.into()),
             }
         }
-        other => other,
+        other => other.map_err(DeliveryError::from),
     };
     fault::point("after-open");
     opened
@@ -202,6 +219,10 @@ pub(crate) async fn close(forge: &AnyForge, number: u64, why: &str) -> Result<()
     Ok(())
 }
 
-async fn adopt(forge: &AnyForge, open: Found, draft: &Draft) -> Result<Found, ForgeError> {
-    if draft.is_said_by(&open) { Ok(open) } else { forge.update(open.request.number, draft).await }
+async fn adopt(forge: &AnyForge, order: &Order, open: Found, draft: &Draft) -> Result<Found, DeliveryError> {
+    if draft.is_said_by(&open) {
+        return Ok(open);
+    }
+    order.permit.check()?;
+    Ok(forge.update(open.request.number, draft).await?)
 }

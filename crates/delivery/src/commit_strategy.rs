@@ -67,7 +67,7 @@ async fn commit(
         fault::point("before-push");
         let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, Lease::Nothing).await?;
         fault::point("after-push");
-        if pushed == Pushed::Done {
+        if pushed != Pushed::Moved {
             return Ok(Delivered::Committed { commit });
         }
     }

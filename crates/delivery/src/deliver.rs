@@ -170,7 +170,7 @@ impl Inner {
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
-        AnyForge::new(kind, &address, &order.credentials, &self.forges)
+        Ok(AnyForge::new(kind, &address, &order.credentials, &self.forges)?.under(&order.permit))
     }
 
     /// The order, with a token where its Secret has a GitHub App in place of one.

@@ -37,7 +37,7 @@ pub enum DeliveryError {
     Git(#[from] GitError),
     /// The forge.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Forge(ForgeError),
     /// The place that events are sent to.
     #[error(transparent)]
     Notification(#[from] NotificationError),
@@ -53,11 +53,22 @@ pub enum DeliveryError {
         source: std::io::Error,
     },
     /// The leave to do it was taken back on the way.
-    #[error("stopped on the way: the pipeline was suspended, or wants it no more")]
+    #[error(
+        "stopped on the way: the pipeline was suspended or wants it no more, or another replica acts for it"
+    )]
     Revoked,
     /// Everything together took too long.
     #[error("the delivery did not end within {0:?}")]
     Timeout(Duration),
+}
+
+impl From<ForgeError> for DeliveryError {
+    fn from(error: ForgeError) -> Self {
+        match error {
+            ForgeError::Revoked => DeliveryError::Revoked,
+            error => DeliveryError::Forge(error),
+        }
+    }
 }
 
 impl DeliveryError {

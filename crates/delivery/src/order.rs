@@ -1,13 +1,10 @@
 //! What is asked for and what came of it: plain values between the controller and this crate.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use jiff::Timestamp;
 use sluice_core::Revision;
 
 use crate::credentials::Credentials;
-use crate::error::DeliveryError;
+use crate::permit::Permit;
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
@@ -40,32 +37,6 @@ pub struct Order {
     pub strategy: Strategy,
     /// With which rights.
     pub credentials: Credentials,
-}
-
-/// Leave to do what others can see. It may be taken back while a delivery is under way; what has not
-/// been done by then is not done any more.
-#[derive(Clone, Debug)]
-pub struct Permit(Arc<AtomicBool>);
-
-impl Permit {
-    /// Takes it back, for everybody who holds it.
-    pub fn revoke(&self) {
-        self.0.store(false, Ordering::SeqCst);
-    }
-
-    /// Whether it still stands.
-    ///
-    /// # Errors
-    /// When it has been taken back.
-    pub fn check(&self) -> Result<(), DeliveryError> {
-        if self.0.load(Ordering::SeqCst) { Ok(()) } else { Err(DeliveryError::Revoked) }
-    }
-}
-
-impl Default for Permit {
-    fn default() -> Self {
-        Permit(Arc::new(AtomicBool::new(true)))
-    }
 }
 
 /// How a promotion is delivered.

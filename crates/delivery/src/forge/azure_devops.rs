@@ -23,7 +23,7 @@ const PAGE: u64 = 100;
 const CUT: usize = 400;
 
 pub(crate) struct AzureDevOps {
-    http: ForgeHttp,
+    pub(super) http: ForgeHttp,
     place: Place,
 }
 

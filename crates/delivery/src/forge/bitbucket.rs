@@ -20,7 +20,7 @@ use crate::order::{ChangeRequest, ForgeKind};
 const WHOLE: usize = 40;
 
 pub(crate) struct Bitbucket {
-    http: ForgeHttp,
+    pub(super) http: ForgeHttp,
     workspace: String,
     slug: String,
 }

@@ -21,7 +21,7 @@ const BRANCH: &str = "refs/heads/";
 const TRIES: u32 = 3;
 
 pub(crate) struct BitbucketServer {
-    http: ForgeHttp,
+    pub(super) http: ForgeHttp,
     /// The key of the project, `~user` for that of a user.
     project: String,
     slug: String,

@@ -37,6 +37,9 @@ pub enum ForgeError {
     #[error("waiting for the budget at {forge} until {}", until.strftime("%H:%M:%S UTC"))]
     RateLimited { forge: String, until: Timestamp },
 
+    #[error("stopped before the call: the leave to make it was taken back")]
+    Revoked,
+
     #[error("{forge}: cannot be reached: {says}")]
     Unreachable { forge: String, says: String },
 
@@ -74,6 +77,7 @@ impl ForgeError {
             ForgeError::Forbidden { .. } => "PermissionDenied",
             ForgeError::NoRepository { .. } => "RepositoryNotFound",
             ForgeError::RateLimited { .. } => "RateLimited",
+            ForgeError::Revoked => "Stopped",
             ForgeError::Unreachable { .. } => "Unreachable",
             ForgeError::Timeout { .. } => "Timeout",
             ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",

@@ -15,7 +15,7 @@ use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind};
 
-pub(crate) struct Gitea(Pulls);
+pub(crate) struct Gitea(pub(super) Pulls);
 
 impl Gitea {
     pub(crate) fn new(

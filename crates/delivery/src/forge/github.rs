@@ -14,7 +14,7 @@ use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind};
 
-pub(crate) struct GitHub(Pulls);
+pub(crate) struct GitHub(pub(super) Pulls);
 
 impl GitHub {
     pub(crate) fn new(

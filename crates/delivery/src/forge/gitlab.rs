@@ -19,7 +19,7 @@ use crate::order::{ChangeRequest, ForgeKind};
 const PAGE: usize = 100;
 
 pub(crate) struct GitLab {
-    http: ForgeHttp,
+    pub(super) http: ForgeHttp,
     /// Groups, subgroups and name: one part of a path, with its slashes escaped
     /// (docs.gitlab.com/api/rest, "Namespaced paths").
     project: String,

@@ -17,6 +17,7 @@ use crate::address::Address;
 use crate::credentials::{App, Credentials, basic};
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
+use crate::permit::Permit;
 use crate::stats::Counters;
 
 /// So many answers are remembered for conditional calls.
@@ -93,6 +94,8 @@ pub(super) struct ForgeHttp {
     budget: Arc<Budget>,
     /// What is remembered is so of this credential only.
     fingerprint: String,
+    /// Nothing is changed without it.
+    pub(super) permit: Permit,
     shared: Arc<Shared>,
 }
 
@@ -138,6 +141,7 @@ impl ForgeHttp {
             credentials,
             budget,
             fingerprint,
+            permit: Permit::default(),
             shared: shared.clone(),
         })
     }
@@ -269,6 +273,9 @@ impl ForgeHttp {
     ) -> Result<Reply, ForgeError> {
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
         let _turn = self.budget.turn(purpose).await.map_err(limited)?;
+        if !method.is_safe() && self.permit.check().is_err() {
+            return Err(ForgeError::Revoked);
+        }
         let label = label(&method);
         let mut request = self.client.request(method, url).headers(self.headers.clone());
         if let Some(body) = body {

@@ -22,6 +22,7 @@ use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind};
+use crate::permit::Permit;
 pub use error::ForgeError;
 pub(crate) use http::{Shared, retry_after};
 
@@ -132,6 +133,22 @@ impl AnyForge {
             }
             ForgeKind::AzureDevOps => AnyForge::AzureDevOps(azure_devops::AzureDevOps::new(a, c, s)?),
         })
+    }
+}
+
+impl AnyForge {
+    /// Has it change things only while a permit stands: also after a wait in the line.
+    pub(crate) fn under(mut self, permit: &Permit) -> Self {
+        let http = match &mut self {
+            AnyForge::GitHub(forge) => &mut forge.0.http,
+            AnyForge::Gitea(forge) => &mut forge.0.http,
+            AnyForge::GitLab(forge) => &mut forge.http,
+            AnyForge::Bitbucket(forge) => &mut forge.http,
+            AnyForge::BitbucketServer(forge) => &mut forge.http,
+            AnyForge::AzureDevOps(forge) => &mut forge.http,
+        };
+        http.permit = permit.clone();
+        self
     }
 }
 

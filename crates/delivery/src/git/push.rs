@@ -22,6 +22,8 @@ pub(crate) enum Lease<'a> {
 pub(crate) enum Pushed {
     /// The branch is at the commit.
     Done,
+    /// The branch was at that very commit already: somebody else was faster with the same.
+    There,
     /// Others have changed the branch.
     Moved,
 }
@@ -51,10 +53,11 @@ impl Cache {
 
 /// Reads the one line about our branch: `flag, tab, from:to, tab, summary`.
 fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, GitError> {
-    if output.success {
-        return Ok(Pushed::Done);
-    }
     let stdout = String::from_utf8_lossy(&output.stdout);
+    if output.success {
+        let there = stdout.lines().any(|line| line.starts_with("=\t"));
+        return Ok(if there { Pushed::There } else { Pushed::Done });
+    }
     let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
         return Err(error::read(repository, "push", &output.stderr));
     };
@@ -89,6 +92,17 @@ mod tests {
     fn read(line: &str, stderr: &str) -> Result<Pushed, GitError> {
         let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
         outcome("http://h/a/b", "x", &Output { success: false, stdout, stderr: stderr.into() })
+    }
+
+    #[test]
+    fn what_was_there_already_was_pushed_by_somebody_else() {
+        for (flag, wanted) in
+            [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::There)]
+        {
+            let stdout = format!("To http://h/a/b\n{flag}\tabc:refs/heads/x\t[summary]\nDone\n").into_bytes();
+            let output = Output { success: true, stdout, stderr: String::new() };
+            assert_eq!(outcome("http://h/a/b", "x", &output).unwrap(), wanted);
+        }
     }
 
     #[test]
