@@ -12,10 +12,12 @@ pub mod options;
 pub mod record;
 mod run;
 pub mod serve;
+pub mod shard;
 pub mod translate;
 mod turn;
 pub mod watch;
 
 pub use options::Options;
 pub use run::{RunError, run};
+pub use shard::{Election, Pace};
 pub use sluice_delivery::Allowed;

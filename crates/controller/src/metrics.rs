@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
 use crate::record::writer::Written;
+use crate::shard::ShardMetrics;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -77,6 +78,8 @@ pub struct Metrics {
     pause: Family<Purse, Gauge<f64, AtomicU64>>,
     queue: Family<Purse, Gauge>,
     due: Gauge,
+    /// Of shards and replicas.
+    pub shards: ShardMetrics,
     begun: Instant,
     last_tick: AtomicU64,
     ready: AtomicBool,
@@ -89,7 +92,7 @@ impl Metrics {
     /// All of them at zero, and those of delivery as it counts them.
     pub fn new(delivery: Delivery) -> Self {
         let mut registry = Registry::with_prefix("sluice");
-        let turns = Counter::default();
+        let (turns, due) = (Counter::default(), Gauge::default());
         let failures = Family::<Reason, Counter>::default();
         let phases = Family::<Phase, Counter>::default();
         let writes = Family::<Write, Counter>::default();
@@ -100,7 +103,6 @@ impl Metrics {
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
         let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
-        let due = Gauge::default();
         registry.register("turns", "Turns of pipelines", turns.clone());
         registry.register(
             "promotion_failures",
@@ -128,6 +130,7 @@ impl Metrics {
         registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
         Self {
+            shards: ShardMetrics::new(&mut registry),
             registry,
             turns,
             failures,
@@ -166,6 +169,8 @@ impl Metrics {
             Written::Stands(_) => "ok",
             Written::Gone => "gone",
             Written::Failed(_) => "failed",
+            Written::Overtaken(_) => "overtaken",
+            Written::Withheld => return,
         };
         self.writes.get_or_create(&Write { kind: kind.into(), result }).inc();
     }
@@ -222,9 +227,9 @@ impl Metrics {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the hub has been read.
+    /// Whether the hub has been read, and the Leases.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        self.ready.load(Ordering::Relaxed) && self.shards.is_ready()
     }
 
     /// Whether the loop has turned lately.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::hook::HookOptions;
 use crate::observe::facts::ClusterKey;
+use crate::shard::Election;
 
 /// How the controller shall run.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Options {
     pub delivery_timeout: Duration,
     /// Where the events of the notification strategy are sent to, beside the cluster's own events.
     pub events_addr: Option<String>,
+    /// How replicas share the pipelines; `None` where this is the only one, and has all.
+    pub election: Option<Election>,
     /// Where the webhook strategy may go.
     pub webhooks: sluice_delivery::Allowed,
 }

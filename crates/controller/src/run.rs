@@ -1,5 +1,6 @@
 //! Starts everything: the hub's watches, the servers and the loop.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +13,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
-use crate::hook::{self, Hook};
+use crate::hook::{self, Hook, HookOptions};
 use crate::intake::Input;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::serve;
+use crate::shard::{Keeper, Order, Shards};
 use crate::watch::cause::{self, Cause};
 use crate::watch::stream::{Guarded, Seen, follow};
 
@@ -32,17 +34,20 @@ pub enum RunError {
         /// Which.
         what: &'static str,
         /// Where.
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         /// Why.
         source: std::io::Error,
     },
 }
 
-/// Runs the controller until it is dropped or a server of its own fails.
+/// How long handing back the shards may take at the end. What is not handed back runs out by itself.
+const LEAVING: Duration = Duration::from_secs(3);
+
+/// Runs the controller until it is told to stop or a server of its own fails.
 ///
 /// # Errors
 /// When it cannot start. What fails later is tried again.
-pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
+pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) -> Result<(), RunError> {
     let delivery = Delivery::new(sluice_delivery::Options {
         deadline: options.delivery_timeout,
         events_addr: options.events_addr.clone(),
@@ -50,54 +55,87 @@ pub async fn run(options: Options, hub: Client) -> Result<(), RunError> {
         ..sluice_delivery::Options::new(options.cache_dir.clone())
     })?;
     let metrics = Arc::new(Metrics::new(delivery.clone()));
-    let (metrics_addr, health_addr) = (options.metrics_addr, options.health_addr);
+    let ports = (options.metrics_addr, options.health_addr);
     let namespace = options.watch_namespace.clone();
-    let hook = options.hook.clone();
-    let (engine, inputs) = Engine::new(options, hub.clone(), delivery, metrics.clone());
+    let (hook, election) = (options.hook.clone(), options.election.clone());
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let shards = match &election {
+        Some(election) => Shards::of_many(election.shards, orders.clone()),
+        None => Shards::all(),
+    };
+    let (engine, inputs) = Engine::new(options, hub.clone(), delivery, metrics.clone(), shards);
     let door = engine.door();
     let hook = hook.map(|options| {
         let hook = Hook::new(&options, hub.clone(), engine.directory(), metrics.clone(), door.clone());
         (options, hook)
     });
-    let served = async {
-        let numbers = async {
-            match metrics_addr {
-                Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| failed("metrics", at, e)),
-                None => std::future::pending().await,
-            }
-        };
-        let health = async {
-            match health_addr {
-                Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| failed("health", at, e)),
-                None => std::future::pending().await,
-            }
-        };
-        let hooks = async {
-            match hook {
-                Some((options, hook)) => {
-                    hook::serve(&options, hook).await.map_err(|e| failed("hooks", options.address, e))
-                }
-                None => std::future::pending().await,
-            }
-        };
-        tokio::try_join!(numbers, health, hooks).map(|_| ())
-    };
     // Tasks of their own: a list is read on one processor while the loop turns on another.
     let mut tasks = JoinSet::new();
     tasks.spawn(pipelines(hub.clone(), namespace.clone(), door.clone()));
     tasks.spawn(promotions(hub.clone(), namespace, door.clone()));
-    tasks.spawn(clusters(hub, door));
+    tasks.spawn(clusters(hub.clone(), door.clone()));
     tasks.spawn(engine.run(inputs));
+    let orders = match election {
+        Some(election) => {
+            tasks.spawn(Keeper::new(election, hub, metrics.clone(), door).run(inbox));
+            Some(orders)
+        }
+        None => {
+            metrics.shards.set_ready();
+            None
+        }
+    };
     tokio::select! {
-        result = served => result,
+        result = serve_all(ports, hook, metrics) => result,
         ended = tasks.join_next() => match ended {
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             _ => Ok(()),
         },
+        () = leave(stop, orders) => Ok(()),
     }
 }
 
-fn failed(what: &'static str, address: std::net::SocketAddr, source: std::io::Error) -> RunError {
+/// Runs the servers, where each is wanted, until one of them fails.
+async fn serve_all(
+    (metrics_addr, health_addr): (Option<SocketAddr>, Option<SocketAddr>),
+    hook: Option<(HookOptions, Hook)>,
+    metrics: Arc<Metrics>,
+) -> Result<(), RunError> {
+    let numbers = async {
+        match metrics_addr {
+            Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| failed("metrics", at, e)),
+            None => std::future::pending().await,
+        }
+    };
+    let health = async {
+        match health_addr {
+            Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| failed("health", at, e)),
+            None => std::future::pending().await,
+        }
+    };
+    let hooks = async {
+        match hook {
+            Some((options, hook)) => {
+                hook::serve(&options, hook).await.map_err(|e| failed("hooks", options.address, e))
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::try_join!(numbers, health, hooks).map(|_| ())
+}
+
+/// Once it is told to stop, has the shards handed back, and waits no longer than that may take: whoever
+/// keeps them ends when it is done.
+async fn leave(stop: impl Future<Output = ()>, orders: Option<mpsc::UnboundedSender<Order>>) {
+    stop.await;
+    if orders.is_some_and(|orders| orders.send(Order::Leave).is_ok()) {
+        tracing::info!("stopping: handing back the shards");
+        tokio::time::sleep(LEAVING).await;
+        tracing::warn!("not every shard could be handed back: others wait until their Leases run out");
+    }
+}
+
+fn failed(what: &'static str, address: SocketAddr, source: std::io::Error) -> RunError {
     RunError::Serve { what, address, source }
 }
 

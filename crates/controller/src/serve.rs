@@ -24,8 +24,9 @@ pub async fn health(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Resu
     let live = |State(m): State<Arc<Metrics>>| async move {
         answer(m.is_live(), "the loop has not turned for a minute")
     };
-    let ready =
-        |State(m): State<Arc<Metrics>>| async move { answer(m.is_ready(), "the hub has not been read yet") };
+    let ready = |State(m): State<Arc<Metrics>>| async move {
+        answer(m.is_ready(), "the hub or the Leases have not been read yet; the log says why")
+    };
     let router = Router::new().route("/healthz", get(live)).route("/readyz", get(ready)).with_state(metrics);
     serve(address, router, "health").await
 }

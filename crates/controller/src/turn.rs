@@ -14,7 +14,7 @@ use crate::intake::PipelineKey;
 use crate::observe::target::{self, NotYet, Question};
 use crate::record::pace::{self, Pace};
 use crate::record::status;
-use crate::record::writer::{StatusOf, spell};
+use crate::record::writer::{Basis, StatusOf, spell};
 use crate::translate;
 
 /// How long after the start a cluster may leave its first question unanswered before its targets
@@ -119,6 +119,7 @@ impl Engine {
         }
         let being_recorded = self.promotions.get(key).into_iter().flatten().any(|(_, r)| !r.stored);
         let busy = being_recorded || self.under_way.keys().any(|(pipeline, _)| pipeline == key);
+        let Some(permit) = self.shards.permit(key) else { return };
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let records: Vec<_> =
@@ -153,8 +154,9 @@ impl Engine {
         }
         match spell(&status) {
             Ok(spelled) => {
+                let basis = Basis { version: entry.version, stood: entry.status.take() };
                 (entry.status, entry.differs, entry.sent) = (Some(spelled.clone()), None, Some(clock));
-                self.writer.write(StatusOf::Pipeline(key.clone()), spelled);
+                self.writer.write(StatusOf::Pipeline(key.clone()), spelled, basis, permit);
             }
             Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
         }

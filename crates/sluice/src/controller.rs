@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
-use sluice_controller::{Allowed, Options};
+use sluice_controller::{Allowed, Election, Options, Pace};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -81,6 +81,34 @@ pub struct Flags {
     /// Pipeline then reaches what this controller reaches
     #[arg(long)]
     insecure_webhook_private_addresses: bool,
+    /// Share the pipelines with other replicas by Leases; false only where there is no other, ever
+    #[arg(
+        long,
+        alias = "enable-leader-election",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    leader_elect: bool,
+    /// Over how many shards to split the pipelines; the same for all replicas. One replica at a time
+    /// acts for a shard
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=256))]
+    shards: u32,
+    /// Namespace of the Leases; default is the pod's own, or that of the kubeconfig's context
+    #[arg(long, value_name = "NAMESPACE")]
+    leader_election_namespace: Option<String>,
+    /// How long a Lease that is not renewed is left to its holder; whole seconds
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    leader_election_lease_duration: Duration,
+    /// How long a holder acts after it last asked for a renewal that it got; less than the lease's duration
+    #[arg(long, default_value = "8s", value_parser = duration)]
+    leader_election_renew_deadline: Duration,
+    /// How often a Lease is renewed, and how long to wait after a failure; less than the renew deadline
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    leader_election_retry_period: Duration,
     /// How much to log
     #[arg(long, default_value = "info", value_enum)]
     log_level: Level,
@@ -166,6 +194,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let hub = hub(&flags).await?;
+    let election = election(&flags, hub.default_namespace())?;
     let cache_dir = match flags.cache_dir {
         Some(folder) => folder,
         None => std::env::temp_dir().join("sluice"),
@@ -189,17 +218,46 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         history_limit: flags.history_limit,
         delivery_timeout: flags.delivery_timeout,
         events_addr: flags.events_addr,
+        election,
         webhooks: Allowed {
             http: flags.insecure_webhook_http,
             private: flags.insecure_webhook_private_addresses,
         },
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
-    tokio::select! {
-        ended = sluice_controller::run(options, hub) => Ok(ended?),
-        _ = terminated.recv() => Ok(()),
-        _ = interrupted.recv() => Ok(()),
+    let stop = async {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+        }
+    };
+    Ok(sluice_controller::run(options, hub, stop).await?)
+}
+
+/// How replicas share the pipelines, as the flags say.
+fn election(flags: &Flags, default_namespace: &str) -> anyhow::Result<Option<Election>> {
+    if !flags.leader_elect {
+        anyhow::ensure!(flags.shards == 1, "--shards={} wants --leader-elect", flags.shards);
+        return Ok(None);
     }
+    let pace = Pace {
+        lease_duration: flags.leader_election_lease_duration,
+        renew_deadline: flags.leader_election_renew_deadline,
+        retry_period: flags.leader_election_retry_period,
+    };
+    anyhow::ensure!(
+        pace.lease_duration.subsec_nanos() == 0,
+        "--leader-election-lease-duration: write whole seconds, such as 10s: a Lease has no fractions"
+    );
+    anyhow::ensure!(
+        pace.retry_period < pace.renew_deadline && pace.renew_deadline < pace.lease_duration,
+        "write --leader-election-retry-period shorter than --leader-election-renew-deadline, and that shorter \
+         than --leader-election-lease-duration: in between a holder stops before another begins"
+    );
+    let namespace = flags.leader_election_namespace.as_deref().unwrap_or(default_namespace).to_string();
+    // Installations for different namespaces may be in one.
+    let name = flags.watch_namespace.as_ref().map_or("sluice".into(), |watched| format!("sluice.{watched}"));
+    Ok(Some(Election { shards: flags.shards, namespace, name, pace }))
 }
 
 async fn hub(flags: &Flags) -> anyhow::Result<Client> {

@@ -106,7 +106,7 @@ async fn every_file_of_the_readme_of_the_examples_is_there() -> Result<()> {
 }
 
 /// What the controller asks the hub for: group, resource, verb.
-const ASKS: [(&str, &str, &str); 12] = [
+const ASKS: [(&str, &str, &str); 15] = [
     ("pipelines.weave.works", "pipelines", "watch"),
     ("pipelines.weave.works", "promotions", "watch"),
     ("pipelines.weave.works", "promotions", "create"),
@@ -119,7 +119,13 @@ const ASKS: [(&str, &str, &str); 12] = [
     ("helm.toolkit.fluxcd.io", "helmreleases", "watch"),
     ("apps", "deployments", "watch"),
     ("", "namespaces", "list"),
+    (LEASES, "leases", "watch"),
+    (LEASES, "leases", "update"),
+    (LEASES, "leases", "delete"),
 ];
+
+/// The group of Leases, which are asked for in the controller's own namespace.
+const LEASES: &str = "coordination.k8s.io";
 
 /// What it must not be able to do.
 const REFUSED: [(&str, &str, &str); 6] = [
@@ -167,6 +173,7 @@ fn review(group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
         resource: Some(resource.to_owned()),
         subresource,
         verb: Some(verb.to_owned()),
+        namespace: (group == LEASES).then(|| "sluice-system".to_owned()),
         ..ResourceAttributes::default()
     };
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };

@@ -112,6 +112,14 @@ impl Leash {
         self.signal("CONT")
     }
 
+    /// Asks the server to end; [`Leash::ended`] tells when it has.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub fn terminate(&self) -> Result<()> {
+        self.signal("TERM")
+    }
+
     fn signal(&self, signal: &str) -> Result<()> {
         let pid = self.pid.to_string();
         let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "kill", signal, &pid]).status()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Strategy;
@@ -15,9 +15,9 @@ use sluice_delivery::{ChangeRequest, Delivered, Delivery, DeliveryError, Followe
 
 use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
-use crate::intake::{Input, PipelineKey};
+use crate::intake::{Input, PipelineKey, version_of};
 use crate::record::promotion::{self, Change};
-use crate::record::writer::{StatusOf, spell};
+use crate::record::writer::{Basis, StatusOf, spell};
 
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -56,15 +56,19 @@ impl Engine {
     /// Records an intent. It counts as started at once, but nothing is done about it before it
     /// stands on the server.
     fn start(&mut self, key: &PipelineKey, intent: &Intent) {
+        let Some(permit) = self.shards.permit(key) else { return };
         let Some(entry) = self.pipelines.get(key) else { return };
         let object = promotion::object(&entry.object, intent);
         let (client, tell, key, name) =
             (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
-        let record = Record { object: Arc::new(object.clone()), stored: false, first: true };
+        let record = Record { object: Arc::new(object.clone()), stored: false, first: true, version: 0 };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");
         tokio::spawn(async move {
             fault::point("before-intent");
+            if permit.check().is_err() {
+                return;
+            }
             let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
             let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
             let result = match api.create(&params, &object).await {
@@ -92,7 +96,8 @@ impl Engine {
                 self.metrics.wrote("Promotion");
                 let environment = object.spec.environment.clone();
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    *record = Record { object: Arc::new(*object), stored: true, first: true };
+                    let version = version_of(&object.metadata);
+                    *record = Record { object: Arc::new(*object), stored: true, first: true, version };
                 }
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.unrecorded.remove(&environment);
@@ -134,6 +139,7 @@ impl Engine {
 
     /// Changes the status of a record, here at once and on the server as soon as may be.
     fn change(&mut self, key: &PipelineKey, name: &str, change: &Change, now: Timestamp) {
+        let Some(permit) = self.shards.permit(key) else { return };
         let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) else { return };
         let before = record.object.status.clone().unwrap_or_default();
         let status = promotion::apply(&before, &record.object.spec, change, now);
@@ -143,6 +149,7 @@ impl Engine {
         if !record.stored {
             return;
         }
+        let basis = Basis { version: record.version, stood: spell(&before).ok() };
         let mut object = record.object.as_ref().clone();
         object.status = Some(status.clone());
         record.object = Arc::new(object);
@@ -157,7 +164,10 @@ impl Engine {
             }
         }
         match spell(&status) {
-            Ok(spelled) => self.writer.write(StatusOf::Promotion(key.clone(), name.into()), spelled),
+            Ok(spelled) => {
+                let object = StatusOf::Promotion(key.clone(), name.into());
+                self.writer.write(object, spelled, basis, permit);
+            }
             Err(error) => tracing::error!(promotion = name, %error, "cannot spell a status"),
         }
         if let Some(entry) = self.pipelines.get(key) {
@@ -168,14 +178,20 @@ impl Engine {
 
     /// Removes records of the past that nobody needs.
     pub(crate) fn prune(&mut self, key: &PipelineKey, names: &[String]) {
+        let Some(permit) = self.shards.permit(key) else { return };
         for name in names {
-            if let Some(records) = self.promotions.get_mut(key) {
-                records.remove(name);
-            }
+            let removed = self.promotions.get_mut(key).and_then(|records| records.remove(name));
+            // That very one, and not one of its name that somebody has made since.
+            let uid = removed.and_then(|record| record.object.uid());
+            let preconditions = Some(Preconditions { uid, resource_version: None });
+            let params = DeleteParams { preconditions, ..DeleteParams::default() };
+            let permit = permit.clone();
             let api: Api<ApiPromotion> = Api::namespaced(self.hub.clone(), &key.namespace);
             let name = name.clone();
             tokio::spawn(async move {
-                if let Err(error) = api.delete(&name, &DeleteParams::default()).await {
+                if permit.check().is_ok()
+                    && let Err(error) = api.delete(&name, &params).await
+                {
                     tracing::warn!(promotion = name, %error, "cannot remove an old promotion");
                 }
             });
@@ -185,6 +201,7 @@ impl Engine {
     /// The job for a promotion, when it may be acted on now: by the strategy that the pipeline names,
     /// or where the change request is that it has.
     fn job(&self, key: &PipelineKey, name: &str, on: On) -> Option<Job> {
+        let permit = self.shards.permit(key).filter(|_| self.shards.acts(key))?;
         let entry = self.pipelines.get(key)?;
         let record = self.promotions.get(key)?.get(name).filter(|r| r.stored)?;
         if self.under_way.contains_key(&(key.clone(), record.object.spec.place())) {
@@ -194,7 +211,8 @@ impl Engine {
             On::Environment => order::named(&entry.object, &record.object).cloned(),
             On::Request => order::of_request(&entry.object, &record.object),
         }?;
-        let (order, secret) = order::order(&entry.object, &record.object, &strategy, record.first)?;
+        let (mut order, secret) = order::order(&entry.object, &record.object, &strategy, record.first)?;
+        order.permit = permit;
         Some(Job { order, secret, strategy, object: record.object.clone() })
     }
 
@@ -288,7 +306,8 @@ impl Engine {
     {
         let Job { mut order, secret, strategy, object } = job;
         let (place, promotion) = (object.spec.place(), object.name_any());
-        self.under_way.insert((key.clone(), place.clone()), order.permit.clone());
+        let permit = order.permit.clone();
+        self.under_way.insert((key.clone(), place.clone()), permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
         tokio::spawn(async move {
@@ -296,11 +315,22 @@ impl Engine {
                 Ok(credentials) => {
                     order.credentials = credentials;
                     // A task of its own again: should it panic, that is told like any failure.
-                    let ended = tokio::spawn(effect(delivery, order)).await;
-                    ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string())))
+                    let mut effect = tokio::spawn(effect(delivery, order));
+                    tokio::select! {
+                        ended = &mut effect => {
+                            ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string())))
+                        }
+                        // What is on its way then is on its own; whoever acts next looks for it.
+                        () = permit.term().over() => {
+                            effect.abort();
+                            failed(DeliveryError::Revoked.into())
+                        }
+                    }
                 }
                 Err(error) => failed(error),
             };
+            // Others may have gone on since: what came of it is theirs to find.
+            let what = if permit.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
             let done = Done { pipeline: key, place, promotion, strategy, what };
             let _ = tell.send(Input::Done(Box::new(done)));
         });
@@ -342,6 +372,9 @@ impl Engine {
     pub(crate) fn done(&mut self, done: Done) {
         let key = done.pipeline;
         self.under_way.remove(&(key.clone(), done.place));
+        if self.shards.permit(&key).is_none() {
+            return;
+        }
         let now = Timestamp::now();
         let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
@@ -355,6 +388,7 @@ impl Engine {
         let change = match done.what {
             // Nothing has failed: the next decision says what is to be done instead.
             Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+            | Ended::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered, &done.strategy)),
             Ended::Follow(Ok(followed)) => self::followed(followed, open, &status.reason),

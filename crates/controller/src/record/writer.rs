@@ -1,21 +1,26 @@
 //! Writes statuses, one at a time for each object and the newest one last: a status that was
 //! overtaken while another was being written is never sent. What fails is tried again until it
-//! stands or its object is gone.
+//! stands or its object is gone. Each write names the version of the object that it was composed
+//! for: what somebody else has written since is never overwritten unseen, however late it arrives.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, HeaderValue};
 use kube::api::{Patch, PatchParams, ValidationDirective};
+use kube::core::object::HasStatus;
 use kube::core::{NamespaceResourceScope, Request};
-use kube::{Client, Resource};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
+use sluice_delivery::Permit;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::intake::{Input, PipelineKey};
+use crate::intake::{Input, PipelineKey, version_of};
 
 /// The object whose status is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,15 +39,44 @@ impl StatusOf {
             StatusOf::Promotion(..) => "Promotion",
         }
     }
+
+    /// The pipeline that it is about.
+    pub fn pipeline(&self) -> &PipelineKey {
+        match self {
+            StatusOf::Pipeline(key) | StatusOf::Promotion(key, _) => key,
+        }
+    }
+}
+
+/// What a status was composed for.
+#[derive(Clone, Debug, Default)]
+pub struct Basis {
+    /// The version of the object; 0 where that is not known, and then it is written over anything.
+    pub version: u64,
+    /// The status that stood there.
+    pub stood: Option<Spelled>,
+}
+
+/// An object as it stands.
+#[derive(Debug)]
+pub enum Found {
+    /// A pipeline.
+    Pipeline(Pipeline),
+    /// A promotion.
+    Promotion(Promotion),
 }
 
 /// How a write ended.
 #[derive(Debug)]
 pub enum Written {
-    /// It stands, under this resource version.
-    Stands(String),
+    /// It stands, under this version.
+    Stands(u64),
     /// The object is gone.
     Gone,
+    /// Somebody else has written its status since: so it stands.
+    Overtaken(Box<Found>),
+    /// It was not sent: the leave to write it was taken back.
+    Withheld,
     /// It failed and is to be tried again.
     Failed(kube::Error),
 }
@@ -70,6 +104,10 @@ struct Slot {
     next: Option<Spelled>,
     writing: Spelled,
     failures: u32,
+    version: u64,
+    /// The statuses that may stand there: the last one that is known to, and those whose fate is not.
+    may_stand: Vec<Spelled>,
+    permit: Permit,
 }
 
 /// How many statuses are written side by side: enough to keep an API server busy.
@@ -83,13 +121,26 @@ impl Writer {
     }
 
     /// Has a status written, in place of any earlier one that has not been sent yet.
-    pub fn write(&mut self, object: StatusOf, status: Spelled) {
+    pub fn write(&mut self, object: StatusOf, status: Spelled, basis: Basis, permit: Permit) {
         if let Some(slot) = self.slots.get_mut(&object) {
             slot.next = Some(status);
             return;
         }
-        self.send(&object, status.clone(), Duration::ZERO);
-        self.slots.insert(object, Slot { next: None, writing: status, failures: 0 });
+        let may_stand = basis.stood.into_iter().collect();
+        let slot =
+            Slot { next: None, writing: status, failures: 0, version: basis.version, may_stand, permit };
+        self.send(&object, &slot, Duration::ZERO);
+        self.slots.insert(object, slot);
+    }
+
+    /// The objects whose status is being written.
+    pub fn objects(&self) -> impl Iterator<Item = &StatusOf> {
+        self.slots.keys()
+    }
+
+    /// Leaves an object alone, whatever is still to be written of it.
+    pub fn forget(&mut self, object: &StatusOf) {
+        self.slots.remove(object);
     }
 
     /// Whether the status of an object is being written.
@@ -99,53 +150,103 @@ impl Writer {
 
     /// Takes note of how a write ended, and sends what has come up in the meantime.
     pub fn ended(&mut self, object: &StatusOf, how: &Written) {
-        let Some(slot) = self.slots.get_mut(object) else { return };
-        let (status, pause) = match how {
-            Written::Gone => (None, Duration::ZERO),
-            Written::Stands(_) => {
-                slot.failures = 0;
-                (slot.next.take(), Duration::ZERO)
+        let Some(mut slot) = self.slots.remove(object) else { return };
+        let pause = match how {
+            Written::Gone | Written::Overtaken(_) | Written::Withheld => return,
+            Written::Stands(version) => {
+                let Some(next) = slot.next.take() else { return };
+                (slot.version, slot.failures) = (*version, 0);
+                slot.may_stand = vec![std::mem::replace(&mut slot.writing, next)];
+                Duration::ZERO
             }
             Written::Failed(_) => {
                 slot.failures += 1;
-                let pause = Duration::from_millis(250 * 2u64.pow(slot.failures.min(8)));
-                (Some(slot.next.take().unwrap_or_else(|| slot.writing.clone())), pause.min(LONGEST_PAUSE))
+                if let Some(next) = slot.next.take() {
+                    slot.may_stand.push(std::mem::replace(&mut slot.writing, next));
+                }
+                Duration::from_millis(250 * 2u64.pow(slot.failures.min(8))).min(LONGEST_PAUSE)
             }
         };
-        match status {
-            Some(status) => {
-                slot.writing = status.clone();
-                self.send(object, status, pause);
-            }
-            None => {
-                self.slots.remove(object);
-            }
-        }
+        self.send(object, &slot, pause);
+        self.slots.insert(object.clone(), slot);
     }
 
-    fn send(&self, object: &StatusOf, status: Spelled, pause: Duration) {
+    fn send(&self, object: &StatusOf, slot: &Slot, pause: Duration) {
         let (client, tell, permits, object) =
             (self.client.clone(), self.tell.clone(), self.permits.clone(), object.clone());
+        let write = Write {
+            status: slot.writing.clone(),
+            version: slot.version,
+            may_stand: slot.may_stand.clone(),
+            permit: slot.permit.clone(),
+        };
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let _permit = permits.acquire().await;
             // Boxed: a task that waits for its permit takes no room for what comes after.
-            let result = match &object {
+            let how = match &object {
                 StatusOf::Pipeline(key) => {
-                    Box::pin(patch::<Pipeline>(client, &key.namespace, &key.name, &status)).await
+                    Box::pin(write.put(client, &key.namespace, &key.name, Found::Pipeline)).await
                 }
                 StatusOf::Promotion(key, name) => {
-                    Box::pin(patch::<Promotion>(client, &key.namespace, name, &status)).await
+                    Box::pin(write.put(client, &key.namespace, name, Found::Promotion)).await
                 }
-            };
-            let how = match result {
-                Ok(version) => Written::Stands(version),
-                Err(kube::Error::Api(e)) if e.code == 404 => Written::Gone,
-                Err(error) => Written::Failed(error),
             };
             // The receiver ends only with the process.
             let _ = tell.send(Input::Written(object, how));
         });
+    }
+}
+
+/// A write on its way.
+struct Write {
+    status: Spelled,
+    version: u64,
+    may_stand: Vec<Spelled>,
+    permit: Permit,
+}
+
+/// How often a write is sent anew because people have edited the object.
+const EDITED: u32 = 5;
+
+impl Write {
+    async fn put<K>(mut self, client: Client, namespace: &str, name: &str, found: fn(K) -> Found) -> Written
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + HasStatus<Status: DeserializeOwned + PartialEq>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        for _ in 0..EDITED {
+            if self.permit.check().is_err() {
+                return Written::Withheld;
+            }
+            match patch::<K>(client.clone(), namespace, name, self.version, &self.status).await {
+                Ok(version) => return Written::Stands(version),
+                Err(kube::Error::Api(e)) if e.code == 404 => return Written::Gone,
+                Err(kube::Error::Api(e)) if e.code == 409 => {}
+                Err(error) => return Written::Failed(error),
+            }
+            let api: Api<K> = Api::namespaced(client.clone(), namespace);
+            match api.get_opt(name).await {
+                Ok(None) => return Written::Gone,
+                // Its status is as it was: something else of it was edited.
+                Ok(Some(object)) if self.expects(object.status()) => {
+                    self.version = version_of(object.meta());
+                }
+                Ok(Some(object)) => return Written::Overtaken(Box::new(found(object))),
+                Err(error) => return Written::Failed(error),
+            }
+        }
+        Written::Failed(kube::Error::Service("the object is edited all the time".into()))
+    }
+
+    /// Whether this is a status that may stand as far as this replica knows.
+    fn expects<S: DeserializeOwned + PartialEq>(&self, stands: Option<&S>) -> bool {
+        let expected = self.may_stand.iter().chain([&self.status]);
+        let same = |text: &Spelled| serde_json::from_str::<S>(text.get()).ok().as_ref() == stands;
+        stands.is_none() || expected.into_iter().any(same)
     }
 }
 
@@ -163,9 +264,13 @@ struct Body<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Name<'a> {
     name: &'a str,
     namespace: &'a str,
+    /// Refused where the object is at another version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
 }
 
 /// What is read of the answer.
@@ -185,12 +290,19 @@ const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
 );
 
-async fn patch<K>(client: Client, namespace: &str, name: &str, status: &RawValue) -> kube::Result<String>
+async fn patch<K>(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    version: u64,
+    status: &RawValue,
+) -> kube::Result<u64>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let (api_version, kind) = (K::api_version(&()), K::kind(&()));
-    let metadata = Name { name, namespace };
+    let resource_version = (version > 0).then(|| version.to_string());
+    let metadata = Name { name, namespace, resource_version };
     let body = Body { api_version: &api_version, kind: &kind, metadata, status };
     // To look for fields that it does not know, the server would read the status a second time.
     let params = PatchParams {
@@ -203,7 +315,7 @@ where
         .map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
     match tokio::time::timeout(DEADLINE, client.request::<Stands>(request)).await {
-        Ok(result) => result.map(|object| object.metadata.resource_version),
+        Ok(result) => result.map(|object| object.metadata.resource_version.parse().unwrap_or(0)),
         Err(_) => Err(kube::Error::Service("the API server did not answer in time".into())),
     }
 }

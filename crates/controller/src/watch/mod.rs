@@ -5,6 +5,6 @@ pub mod cause;
 pub mod connect;
 pub mod fleet;
 pub mod guard;
-mod list;
+pub mod list;
 pub mod session;
 pub mod stream;

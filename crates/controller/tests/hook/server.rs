@@ -89,6 +89,7 @@ async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
     };
     change(&mut hook, scratch.path());
     let options = Options {
+        election: None,
         watch_namespace: None,
         no_cross_namespace_refs: false,
         insecure_kubeconfig_exec: false,
@@ -103,7 +104,9 @@ async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Result<Served> {
         webhooks: sluice_controller::Allowed::default(),
     };
     let client = cluster.client().await?;
-    let task = tokio::spawn(async move { sluice_controller::run(options, client).await.unwrap() });
+    let task = tokio::spawn(async move {
+        sluice_controller::run(options, client, std::future::pending()).await.unwrap()
+    });
     let served = Served { cluster, at, metrics, task, scratch };
     eventually(Duration::from_secs(30), async || {
         let text = served.metrics().await?;

@@ -23,11 +23,11 @@ const POINTS: [&str; 8] = [
     "after-outcome",
 ];
 
-fn marked(namespace: &str, pipeline: &str, version: &str) -> String {
+pub fn marked(namespace: &str, pipeline: &str, version: &str) -> String {
     format!("version: {version} # {{\"$promotion\": \"{namespace}:{pipeline}:prod\"}}\n")
 }
 
-fn pipeline(namespace: &str, name: &str, strategy: &str) -> String {
+pub fn pipeline(namespace: &str, name: &str, strategy: &str) -> String {
     format!(
         r#"
 apiVersion: pipelines.weave.works/v1alpha1

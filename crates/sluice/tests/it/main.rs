@@ -16,6 +16,7 @@ mod place;
 #[path = "../support/process.rs"]
 mod process;
 mod releases;
+mod replicas;
 mod rows;
 mod story;
 mod strategies;

@@ -13,6 +13,7 @@ pub struct Controller {
     hub: PathBuf,
     namespace: String,
     extra: Vec<String>,
+    host: Option<String>,
     scratch: Scratch,
     running: Option<Leash>,
 }
@@ -20,10 +21,21 @@ pub struct Controller {
 impl Controller {
     /// Starts one. Forges are polled every half second, unless the test says otherwise: it need not wait.
     pub fn start(hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
+        Controller::start_on(None, hub, namespace, extra)
+    }
+
+    /// One of several that share the pipelines: its name in the Leases begins with that of its host.
+    pub fn replica(host: &str, hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
+        let leases = format!("--leader-election-namespace={namespace}");
+        Controller::start_on(Some(host), hub, namespace, &[extra, &["--leader-elect", &leases]].concat())
+    }
+
+    fn start_on(host: Option<&str>, hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
         let mut controller = Controller {
             hub: hub.kubeconfig_path(),
             namespace: namespace.into(),
             extra: extra.iter().map(|s| s.to_string()).collect(),
+            host: host.map(String::from),
             scratch: Scratch::new("controller")?,
             running: None,
         };
@@ -45,6 +57,10 @@ impl Controller {
             "--hook-addr=0",
             "--log-encoding=console",
         ]);
+        // One that is killed and comes back would wait for its own Lease to run out.
+        if !self.extra.iter().any(|e| e.starts_with("--leader-elect")) {
+            command.arg("--leader-elect=false");
+        }
         command.args(["--watch-namespace", &self.namespace]);
         if !self.extra.iter().any(|e| e.starts_with("--poll-interval")) {
             command.arg("--poll-interval=500ms");
@@ -52,6 +68,9 @@ impl Controller {
         command.arg("--kubeconfig").arg(&self.hub).arg("--cache-dir").arg(self.scratch.path().join("cache"));
         // What one that is killed cannot remove goes with the test.
         command.args(&self.extra).env("TMPDIR", self.scratch.path());
+        if let Some(host) = &self.host {
+            command.env("HOSTNAME", host);
+        }
         match fault {
             Some(point) => command.env("SLUICE_FAULT_POINT", point),
             None => command.env_remove("SLUICE_FAULT_POINT"),
@@ -63,6 +82,25 @@ impl Controller {
     /// Ends it with SIGKILL.
     pub fn kill(&mut self) {
         self.running = None;
+    }
+
+    /// Stops it in the middle of whatever it does.
+    pub fn freeze(&self) -> Result<()> {
+        self.running()?.freeze()
+    }
+
+    /// Lets it go on where it was stopped.
+    pub fn thaw(&self) -> Result<()> {
+        self.running()?.thaw()
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) -> Result<()> {
+        self.running()?.terminate()
+    }
+
+    fn running(&self) -> Result<&Leash> {
+        self.running.as_ref().context("it does not run")
     }
 
     /// Starts it again, with its temporary files kept or wiped.
@@ -80,7 +118,7 @@ impl Controller {
         self.launch(Some(point))
     }
 
-    /// Waits until it has killed itself.
+    /// Waits until it has ended by itself.
     pub async fn dies(&mut self, deadline: Duration) -> Result<()> {
         let started = std::time::Instant::now();
         while started.elapsed() < deadline {
@@ -89,7 +127,7 @@ impl Controller {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        bail!("it did not reach its fault point: {}", self.tail())
+        bail!("it did not end: {}", self.tail())
     }
 
     /// The last lines of its log.

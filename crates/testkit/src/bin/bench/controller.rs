@@ -38,7 +38,8 @@ impl Controller {
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
         command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
-        command.args(["--poll-interval=2s", "--log-encoding=console"]);
+        // It is killed and started again, and waits for no Lease to run out.
+        command.args(["--poll-interval=2s", "--log-encoding=console", "--leader-elect=false"]);
         let begun = Instant::now();
         let leash = Leash::start("sluice", &command, &scratch.path().join("sluice.log"))?;
         let metrics = format!("http://{metrics}/metrics");

@@ -1,0 +1,181 @@
+//! What the loop does when a shard comes or goes.
+
+use std::time::{Duration, Instant};
+
+use sluice_delivery::Term;
+
+use super::held::{Stage, Tenure};
+use super::standing::{self, HELD, Known, Standing};
+use crate::engine::Engine;
+use crate::intake::{Input, PipelineKey};
+use crate::record::writer::StatusOf;
+use crate::translate;
+
+/// A shard comes or goes.
+#[derive(Clone, Debug)]
+pub enum Turnover {
+    /// It is this replica's, for a term.
+    Gained(u32, Term),
+    /// It is to be handed back as soon as nothing is under way for it.
+    Closing(u32),
+    /// It is this replica's no more.
+    Lost(u32),
+}
+
+/// How long what is under way may take to end when a shard is handed back: then it is cut off, and
+/// found by the next holder.
+const LINGER: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// Takes note of a shard that comes or goes.
+    pub(crate) fn turned_over(&mut self, news: Turnover) {
+        match news {
+            Turnover::Gained(shard, term) => {
+                self.shards.held.insert(shard, Tenure { term, stage: Stage::New });
+            }
+            Turnover::Closing(shard) => {
+                if let Some(tenure) = self.shards.held.get_mut(&shard) {
+                    tenure.stage = Stage::Closing(Instant::now() + LINGER);
+                }
+            }
+            Turnover::Lost(shard) => self.lost(shard),
+        }
+    }
+
+    /// Has read what the last holders of new shards have left, and hands back those that are to be.
+    pub(crate) fn settle_shards(&mut self, now: Instant) {
+        if self.listed == (true, true) {
+            self.read_standing();
+        }
+        let over: Vec<u32> = self
+            .shards
+            .held
+            .iter()
+            .filter_map(|(shard, tenure)| match tenure.stage {
+                Stage::Closing(until) if until <= now || !self.is_busy(*shard) => Some(*shard),
+                _ => None,
+            })
+            .collect();
+        for shard in over {
+            self.lost(shard);
+            self.shards.closed(shard);
+        }
+    }
+
+    /// Whether anything is under way for a shard.
+    fn is_busy(&self, shard: u32) -> bool {
+        let of = |key: &PipelineKey| self.shards.of(key) == shard;
+        let recording =
+            |(key, records): (&PipelineKey, &std::collections::BTreeMap<_, crate::engine::Record>)| {
+                of(key) && records.values().any(|record| !record.stored)
+            };
+        self.under_way.keys().any(|(key, _)| of(key))
+            || self.writer.objects().any(|object| of(object.pipeline()))
+            || self.promotions.iter().any(recording)
+    }
+
+    fn read_standing(&mut self) {
+        let new = self.shards.held.iter_mut().filter(|(_, tenure)| tenure.stage == Stage::New);
+        let new: Vec<(u32, Term)> = new
+            .map(|(shard, tenure)| {
+                tenure.stage = Stage::Reading;
+                (*shard, tenure.term.clone())
+            })
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        let known = self.known();
+        let (client, tell) = (self.hub.clone(), self.tell.clone());
+        let namespace = self.options.watch_namespace.clone();
+        tokio::spawn(async move {
+            if let Some(standing) = standing::read(client, namespace, known, new).await {
+                let _ = tell.send(Input::Standing(Box::new(standing)));
+            }
+        });
+    }
+
+    /// The versions of all that is known. What this replica writes itself it knows best.
+    fn known(&self) -> (Known, Known) {
+        let ours =
+            |key: &PipelineKey, version| if self.shards.permit(key).is_some() { HELD } else { version };
+        let pipelines = self.pipelines.iter().map(|(key, entry)| (key.clone(), ours(key, entry.version)));
+        let promotions = self.promotions.iter().flat_map(|(key, records)| {
+            records.iter().map(move |(name, record)| {
+                let named = PipelineKey { namespace: key.namespace.clone(), name: name.clone() };
+                (named, ours(key, record.version))
+            })
+        });
+        (pipelines.collect(), promotions.collect())
+    }
+
+    /// Takes in what the last holders of shards have left, and begins to act for them.
+    pub(crate) fn stands(&mut self, standing: Standing) {
+        standing.pipelines_gone.iter().for_each(|key| self.forget(key));
+        standing.promotions_gone.iter().for_each(|name| self.lose_promotion(name));
+        standing.pipelines.into_iter().for_each(|pipeline| self.put_pipeline(pipeline));
+        standing.promotions.into_iter().for_each(|promotion| self.put_promotion(promotion));
+        if std::mem::take(&mut self.moved) {
+            self.settle_fleet();
+        }
+        for (shard, term) in standing.shards {
+            // It may have been lost since, and may even have come back: then it is read anew.
+            let Some(tenure) = self.shards.held.get_mut(&shard).filter(|t| t.stage == Stage::Reading) else {
+                continue;
+            };
+            if term.runs() {
+                tenure.stage = Stage::Acting;
+                self.begin(shard);
+            }
+        }
+    }
+
+    fn begin(&mut self, shard: u32) {
+        let keys: Vec<PipelineKey> =
+            self.pipelines.keys().filter(|key| self.shards.of(key) == shard).cloned().collect();
+        tracing::info!(shard, pipelines = keys.len(), "acting for shard");
+        for key in &keys {
+            if let Some(entry) = self.pipelines.get_mut(key) {
+                // What happened while others acted has waited for nobody here.
+                entry.touched = None;
+            }
+            self.touch(key);
+        }
+        self.tell_unreadable(shard);
+    }
+
+    /// Stops acting for a shard. What is known of it is from now on what the server says.
+    fn lost(&mut self, shard: u32) {
+        let Some(tenure) = self.shards.held.remove(&shard) else { return };
+        tenure.term.end();
+        tracing::info!(shard, "acting for shard no more");
+        let of = |key: &PipelineKey| super::shard_of(key, self.shards.count()) == shard;
+        self.under_way.iter().filter(|((key, _), _)| of(key)).for_each(|(_, permit)| permit.revoke());
+        let unsure: Vec<StatusOf> = self.writer.objects().filter(|o| of(o.pipeline())).cloned().collect();
+        for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {
+            entry.evidence = translate::evidence(Some(&entry.stands()));
+            (entry.differs, entry.unrecorded_until) = (None, None);
+            entry.unrecorded.clear();
+        }
+        for (_, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {
+            records.retain(|_, record| record.stored);
+            records.values_mut().for_each(|record| record.first = false);
+        }
+        // Nobody knows whether what was being written stands.
+        for object in unsure {
+            self.writer.forget(&object);
+            match &object {
+                StatusOf::Pipeline(key) => {
+                    if let Some(entry) = self.pipelines.get_mut(key) {
+                        entry.version = 0;
+                    }
+                }
+                StatusOf::Promotion(key, name) => {
+                    if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
+                        record.version = 0;
+                    }
+                }
+            }
+        }
+    }
+}

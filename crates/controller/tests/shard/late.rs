@@ -1,0 +1,91 @@
+//! Statuses that are written late, against a real API server: over what people have edited they are
+//! written, over what another replica has written they are not.
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
+use sluice_controller::intake::{Input, PipelineKey};
+use sluice_controller::record::writer::{Basis, Found, StatusOf, Writer, Written, spell};
+use sluice_delivery::{Permit, Term};
+use sluice_testkit::ControlPlane;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+fn status(phase: Phase, message: &str) -> PromotionStatus {
+    PromotionStatus { phase, message: message.into(), ..PromotionStatus::default() }
+}
+
+/// Writes a status, and waits until that has ended.
+async fn write(
+    writer: &mut Writer,
+    ended: &mut UnboundedReceiver<Input>,
+    (version, stood): (u64, &PromotionStatus),
+    status: &PromotionStatus,
+    permit: Permit,
+) -> Result<Written> {
+    let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
+    let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
+    let basis = Basis { version, stood: Some(spell(stood)?) };
+    writer.write(object.clone(), spell(status)?, basis, permit);
+    match ended.recv().await.context("it ended")? {
+        Input::Written(of, how) if of == object => {
+            writer.ended(&object, &how);
+            Ok(how)
+        }
+        other => anyhow::bail!("{other:?}"),
+    }
+}
+
+async fn promotion(client: &Client) -> Result<Api<Promotion>> {
+    let api: Api<Promotion> = Api::namespaced(client.clone(), "default");
+    let object: Promotion = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": "podinfo-1"},
+        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {"chart": "1.1.0"}, "sequence": 1}
+    }))?;
+    api.create(&PostParams::default(), &object).await?;
+    Ok(api)
+}
+
+#[tokio::test]
+async fn a_late_status_is_written_over_an_edit_and_not_over_anothers() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let cluster = plane.cluster("late").await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    let api = promotion(&client).await?;
+    let (tell, mut ended) = unbounded_channel();
+    let (mut one, mut two) = (Writer::new(client.clone(), tell.clone()), Writer::new(client, tell));
+    let begun = status(Phase::Promoting, "begun");
+    let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
+
+    // A person approves in between: what the status was composed for stands as it did.
+    let approved = json!({"spec": {"approval": {"by": "ann", "at": "2026-11-21T10:00:00Z"}}});
+    api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;
+    let none = PromotionStatus::default();
+    let how = write(&mut one, &mut ended, (made, &none), &begun, Permit::default()).await?;
+    let Written::Stands(first) = how else { anyhow::bail!("{how:?}") };
+    ensure!(first > made && api.get("podinfo-1").await?.spec.approval.is_some());
+
+    // Another replica takes over and goes on; the write of the first one comes late.
+    let proposed = status(Phase::Proposed, "by the second");
+    let how = write(&mut two, &mut ended, (first, &begun), &proposed, Permit::default()).await?;
+    ensure!(matches!(how, Written::Stands(_)), "{how:?}");
+    let failed = status(Phase::Failed, "by the first");
+    let how = write(&mut one, &mut ended, (first, &begun), &failed, Permit::default()).await?;
+    let Written::Overtaken(found) = how else { anyhow::bail!("{how:?}") };
+    let Found::Promotion(found) = *found else { anyhow::bail!("{found:?}") };
+    ensure!(found.status.as_ref() == Some(&proposed), "{found:?}");
+    ensure!(api.get("podinfo-1").await?.status == Some(proposed.clone()));
+
+    // An answer that was lost: it stands already, and is no other's.
+    let how = write(&mut two, &mut ended, (first, &begun), &proposed, Permit::default()).await?;
+    ensure!(matches!(how, Written::Stands(_)), "{how:?}");
+
+    // Whose term is over writes nothing.
+    let over = Permit::within(Term::until(sluice_delivery::since_boot()));
+    let version: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
+    let how = write(&mut two, &mut ended, (version, &proposed), &failed, over).await?;
+    ensure!(matches!(how, Written::Withheld), "{how:?}");
+    Ok(())
+}
