@@ -99,6 +99,10 @@ fn look(schema: &JSONSchemaProps, value: &Value, path: &str, verdict: &mut Verdi
 }
 
 fn look_into(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, verdict: &mut Verdict) {
+    // Every object has them, and no definition lists them.
+    if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name) {
+        return;
+    }
     let path = step(path, name);
     let known = schema.properties.as_ref().and_then(|properties| properties.get(name));
     match (known, &schema.additional_properties) {
