@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Revision;
-use sluice_core::decide::{Action, Decision, Facts, decide};
+use sluice_core::decide::{Action, Decision, Facts, Intent, decide};
 use sluice_core::evidence::Evidence;
 use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Request};
 use sluice_core::revision::{Facet, FacetKey};
@@ -279,25 +279,19 @@ impl Sim {
     pub fn trigger(&mut self, environment: &str, version: &str, key: &str) {
         let of = self.promotions.iter().filter(|p| p.environment == environment);
         let sequence = of.map(|p| p.sequence).max().unwrap_or(0) + 1;
-        self.promotions.push(Promotion {
-            name: format!("{environment}-{key}"),
+        let name = format!("{environment}-{key}");
+        self.carry_out(Action::Start(Intent {
+            name: name.clone(),
             environment: environment.into(),
+            target: None,
             revision: revision(version),
             run: 0,
             arrival: 0,
             sequence,
-            target: None,
-            trigger: Some(key.into()),
-            phase: Phase::Pending,
-            approved: false,
-            gates: Vec::new(),
-            retry: None,
-            next_attempt: None,
-            delivered: None,
-            request: None,
-            said: None,
-            message: String::new(),
-        });
+            replaces: String::new(),
+            proven_by: Vec::new(),
+        }));
+        self.promotion(&name).trigger = Some(key.into());
         self.settle();
     }
 

@@ -23,6 +23,8 @@ mod place;
 mod process;
 mod trial;
 mod troubles;
+#[path = "../flux/verdict.rs"]
+mod verdict;
 
 use anyhow::Result;
 use std::time::Duration;

@@ -1,20 +1,18 @@
 //! The trial: teams with their pipelines, releases while it burns, and then the verdict, in numbers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use kube::api::ListParams;
-use sluice_api::Promotion;
 use sluice_api::promotion::Phase;
+use sluice_testkit::Shared;
 use sluice_testkit::fire::{Forge, Plan, draw};
-use sluice_testkit::{Shared, eventually};
 
-use crate::fleet::{By, ENVIRONMENTS, Fleet, Shape};
-use crate::place::{Place, revision};
+use crate::fleet::{By, Fleet, Shape};
+use crate::place::Place;
 use crate::troubles::{Scene, Trouble, meddle};
+use crate::verdict::{each_once, until_all_run};
 
 /// How long it may take until all is as it should be, when nothing burns any more: the longest pause
 /// after failures is five minutes.
@@ -90,7 +88,7 @@ async fn merge_for_ever(fleet: &Fleet) -> Result<()> {
 }
 
 async fn trial(size: Size, fleet: &Fleet, forge: &Forge, scene: &mut Scene) -> Result<()> {
-    until_all_run(fleet, "1.0.0").await?;
+    until_all_run(fleet, "1.0.0", calm()).await?;
     let mut minor = 0;
     for round in 1..=size.rounds {
         let seed = draw(size.seed, round);
@@ -113,7 +111,7 @@ async fn trial(size: Size, fleet: &Fleet, forge: &Forge, scene: &mut Scene) -> R
         minor += 1;
         let last = format!("1.{minor}.0");
         fleet.release(&last).await?;
-        until_all_run(fleet, &last).await?;
+        until_all_run(fleet, &last, calm()).await?;
         let promotions = verify(fleet, forge, &last).await?;
         let (counts, writes) = (scene.counts, touched.load(Ordering::Relaxed));
         println!(
@@ -126,51 +124,16 @@ async fn trial(size: Size, fleet: &Fleet, forge: &Forge, scene: &mut Scene) -> R
     Ok(())
 }
 
-async fn until_all_run(fleet: &Fleet, version: &str) -> Result<()> {
-    let started = Instant::now();
-    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
-        eventually(CALM.saturating_sub(started.elapsed()), || async {
-            let pipeline = fleet.place.pipelines().get(name).await?;
-            let runs = ENVIRONMENTS.map(|e| revision(&pipeline, e));
-            let summary = pipeline.status.unwrap_or_default().summary;
-            ensure!(runs.iter().all(|r| r == version), "{name} is not at {version}: {runs:?} {summary:?}");
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-fn phase(promotion: &Promotion) -> Phase {
-    promotion.status.clone().unwrap_or_default().phase
+/// What is left of [`CALM`] from now on.
+fn calm() -> impl Fn() -> Duration {
+    let begun = Instant::now();
+    move || CALM.saturating_sub(begun.elapsed())
 }
 
 /// Each revision went into each environment once; the last one everywhere. Returns how many promotions
 /// there are.
 async fn verify(fleet: &Fleet, forge: &Forge, last: &str) -> Result<usize> {
-    let all = eventually(CALM, || async {
-        let all = fleet.place.promotions().list(&ListParams::default()).await?.items;
-        let going = all.iter().find(|p| {
-            matches!(phase(p), Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered)
-        });
-        ensure!(going.is_none(), "a promotion has not ended: {going:#?}");
-        ensure!(fleet.open_pulls().await? == 0, "a change request is open");
-        Ok(all)
-    })
-    .await?;
-    let mut records: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-    for p in &all {
-        ensure!(matches!(phase(p), Phase::Succeeded | Phase::Superseded | Phase::Failed), "{p:#?}");
-        *records.entry((&p.spec.pipeline, &p.spec.environment, &p.spec.revision)).or_default() += 1;
-    }
-    let twice: Vec<_> = records.iter().filter(|(_, n)| **n > 1).collect();
-    ensure!(twice.is_empty(), "recorded twice: {twice:?}");
-    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
-        for environment in ["staging", "prod"] {
-            let recorded = records.contains_key(&(name, environment, last));
-            ensure!(recorded, "lost: {last} of {name} into {environment}");
-        }
-    }
+    let all = each_once(fleet, last, CALM, &[Phase::Succeeded, Phase::Superseded, Phase::Failed]).await?;
     forge.unbroken()?;
     let delivered = fleet.deliveries(last)?.0.len();
     ensure!(delivered > 0, "nothing was delivered");

@@ -19,6 +19,7 @@ mod place;
 mod process;
 mod succession;
 mod swarm;
+mod verdict;
 
 /// One test at a time: each keeps a small machine's API servers and forge busy by itself.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -2,21 +2,20 @@
 //! flight while the controller is killed every few seconds, ten times, with its temporary files kept
 //! and with them wiped: none is lost, none is made twice.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::ListParams;
-use sluice_api::Promotion;
 use sluice_api::promotion::Phase;
 use sluice_testkit::eventually;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use crate::fleet::{By, ENVIRONMENTS, Fleet, Shape};
-use crate::place::{SOON, revision};
+use crate::fleet::{By, Fleet, Shape};
+use crate::place::SOON;
 use crate::process::Controller;
 use crate::run;
+use crate::verdict::{each_once, has_ended, until_all_run};
 
 const PIPELINES: usize = 50;
 /// The teams, and how many pipelines each has. Fewer by pull request: each push and each merge takes
@@ -51,7 +50,7 @@ fn killed_ten_times_and_nothing_is_lost_or_made_twice() -> Result<()> {
 }
 
 async fn swarm(fleet: &Fleet, controller: &mut Controller) -> Result<()> {
-    until_all_run(fleet, "1.0.0").await?;
+    until_all_run(fleet, "1.0.0", || LATE).await?;
     let started = Instant::now();
     let (told, kills) = watch::channel(0);
     let (in_flight, last) =
@@ -59,7 +58,7 @@ async fn swarm(fleet: &Fleet, controller: &mut Controller) -> Result<()> {
     println!("in flight at each kill: {in_flight:?}");
     let many = in_flight.iter().filter(|n| **n >= MANY).count();
     ensure!(many >= KILLS - 2, "too little was in flight when it was killed: {in_flight:?}");
-    until_all_run(fleet, &last).await?;
+    until_all_run(fleet, &last, || LATE).await?;
     println!("{PIPELINES} pipelines, {KILLS} kills: all at {last} after {:?}", started.elapsed());
     verify(fleet, &last).await
 }
@@ -121,52 +120,9 @@ async fn merge_for_ever(fleet: &Fleet) -> Result<()> {
     }
 }
 
-/// Asks for one pipeline after the other: to list fifty, ten times a second, would slow down the rest.
-async fn until_all_run(fleet: &Fleet, version: &str) -> Result<()> {
-    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
-        eventually(LATE, || async {
-            let pipeline = fleet.place.pipelines().get(name).await?;
-            let runs = ENVIRONMENTS.map(|e| revision(&pipeline, e));
-            let summary = pipeline.status.unwrap_or_default().summary;
-            ensure!(runs.iter().all(|r| r == version), "{name} is not at {version}: {summary:?}");
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-fn has_ended(promotion: &Promotion) -> bool {
-    match promotion.status.clone().unwrap_or_default().phase {
-        Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
-        Phase::Succeeded | Phase::Failed | Phase::Rejected | Phase::Superseded | Phase::Cancelled => true,
-    }
-}
-
 /// Each revision went into each environment once: one record, and one merge or commit at most.
 async fn verify(fleet: &Fleet, last: &str) -> Result<()> {
-    let all = eventually(SOON, || async {
-        let all = fleet.place.promotions().list(&ListParams::default()).await?.items;
-        let going = all.iter().filter(|p| !has_ended(p)).count();
-        ensure!(going == 0, "{going} promotions have not ended");
-        ensure!(fleet.open_pulls().await? == 0, "a pull request is open");
-        Ok(all)
-    })
-    .await?;
-    let mut records: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-    for p in &all {
-        let phase = p.status.clone().unwrap_or_default().phase;
-        ensure!(matches!(phase, Phase::Succeeded | Phase::Superseded), "{p:?}");
-        *records.entry((&p.spec.pipeline, &p.spec.environment, &p.spec.revision)).or_default() += 1;
-    }
-    let twice: Vec<_> = records.iter().filter(|(_, n)| **n > 1).collect();
-    ensure!(twice.is_empty(), "recorded twice: {twice:?}");
-    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
-        for environment in ["staging", "prod"] {
-            let recorded = records.contains_key(&(name, environment, last));
-            ensure!(recorded, "lost: {last} of {name} into {environment}");
-        }
-    }
+    let all = each_once(fleet, last, SOON, &[Phase::Succeeded, Phase::Superseded]).await?;
     let delivered = fleet.deliveries(last)?.0.len();
     println!("{} promotions recorded, {delivered} delivered, each once", all.len());
     ensure!(all.len() >= 3 * PIPELINES && delivered >= 2 * PIPELINES, "fewer promotions than this is about");

@@ -1,0 +1,73 @@
+//! Whether everything arrived, and everything once: by the records, whatever happened on the way.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::api::ListParams;
+use sluice_api::Promotion;
+use sluice_api::promotion::Phase;
+use sluice_testkit::eventually;
+
+use crate::fleet::{ENVIRONMENTS, Fleet};
+use crate::place::revision;
+
+/// Waits until a version runs everywhere, for each pipeline as long as `patience` says then. Asks for one
+/// after the other: to list fifty, ten times a second, would slow down the rest.
+pub async fn until_all_run(fleet: &Fleet, version: &str, patience: impl Fn() -> Duration) -> Result<()> {
+    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
+        eventually(patience(), || async {
+            let pipeline = fleet.place.pipelines().get(name).await?;
+            let runs = ENVIRONMENTS.map(|e| revision(&pipeline, e));
+            let summary = pipeline.status.unwrap_or_default().summary;
+            ensure!(runs.iter().all(|r| r == version), "{name} is not at {version}: {runs:?} {summary:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Whether nothing more happens to a promotion by itself.
+pub fn has_ended(promotion: &Promotion) -> bool {
+    match phase(promotion) {
+        Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
+        Phase::Succeeded | Phase::Failed | Phase::Rejected | Phase::Superseded | Phase::Cancelled => true,
+    }
+}
+
+fn phase(promotion: &Promotion) -> Phase {
+    promotion.status.clone().unwrap_or_default().phase
+}
+
+/// Each revision went into each environment once, the last one everywhere, and each ended in one of these
+/// ways. Returns all promotions.
+pub async fn each_once(
+    fleet: &Fleet,
+    last: &str,
+    within: Duration,
+    ends: &[Phase],
+) -> Result<Vec<Promotion>> {
+    let all = eventually(within, || async {
+        let all = fleet.place.promotions().list(&ListParams::default()).await?.items;
+        let going = all.iter().find(|p| !has_ended(p));
+        ensure!(going.is_none(), "a promotion has not ended: {going:#?}");
+        ensure!(fleet.open_pulls().await? == 0, "a change request is open");
+        Ok(all)
+    })
+    .await?;
+    let mut records: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for p in &all {
+        ensure!(ends.contains(&phase(p)), "{p:#?}");
+        *records.entry((&p.spec.pipeline, &p.spec.environment, &p.spec.revision)).or_default() += 1;
+    }
+    let twice: Vec<_> = records.iter().filter(|(_, n)| **n > 1).collect();
+    ensure!(twice.is_empty(), "recorded twice: {twice:?}");
+    for name in fleet.teams.iter().flat_map(|team| &team.applications) {
+        for environment in ["staging", "prod"] {
+            let recorded = records.contains_key(&(name, environment, last));
+            ensure!(recorded, "lost: {last} of {name} into {environment}");
+        }
+    }
+    Ok(all)
+}
