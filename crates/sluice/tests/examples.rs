@@ -52,7 +52,8 @@ async fn examples_are_accepted() -> Result<()> {
     Ok(())
 }
 
-/// The blocks of YAML in a page that hold objects of ours; those of Flux need CRDs that are not here.
+/// The blocks of a page that say they are YAML, which are whole objects (a line of a file has a plain fence);
+/// those of Flux need CRDs that are not here.
 fn blocks(page: &str) -> impl Iterator<Item = &str> {
     let blocks = page.split("\n```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     blocks.filter(|block| !block.contains("toolkit.fluxcd.io/v1beta3"))
