@@ -344,6 +344,8 @@ pub struct Book {
     pub meddle: bool,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
+    /// The answer to this one is lost, counted from the next, of the calls that change something.
+    pub loses: usize,
     /// Goes with every answer.
     pub headers: Vec<(&'static str, String)>,
 }
@@ -510,7 +512,14 @@ async fn answer(
         let mut book = served.book.lock().unwrap();
         book.calls.push(format!("{method} {path}"));
         let due = ask.as_ref().is_ok_and(|a| book.trouble.front().is_some_and(|(c, _)| *c == a.call()));
-        if due { book.trouble.pop_front().unwrap().1 } else { Trouble::None }
+        if due {
+            book.trouble.pop_front().unwrap().1
+        } else if method != Method::GET && book.loses > 0 {
+            book.loses -= 1;
+            if book.loses == 0 { Trouble::Lose } else { Trouble::None }
+        } else {
+            Trouble::None
+        }
     };
     if let Trouble::Answer(status, extra, text) = &trouble {
         let mut answer = Response::builder().status(*status);
