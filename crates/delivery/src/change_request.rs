@@ -105,6 +105,7 @@ async fn find_earlier(
         if !is_of(forge, order, &found).await? {
             continue;
         }
+        let found = forge.confirmed(found).await?;
         match found.state {
             State::Open => {
                 let request = equipped(forge, order, wanted.settings, found).await?;

@@ -304,6 +304,24 @@ async fn a_forge_without_drafts_is_told_of() {
 }
 
 #[tokio::test]
+async fn a_merge_that_is_seen_in_its_middle_is_no_refusal() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.merge(request.number).await;
+        world.standin().book(|book| book.torn = true);
+        let followed = bench.delivery.follow(&order, &request).await.unwrap();
+        assert!(matches!(followed, Followed::Merged { ours: true, .. }), "{followed:?}");
+        world.standin().book(|book| book.torn = true);
+        let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+        assert!(matches!(done, Delivered::Proposed { merged: true, .. }), "{done:?}");
+        assert!(!world.standin().book(|book| book.torn));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn half_of_an_answer_about_a_merge_is_no_answer() {
     everywhere(async |world| {
         let bench = bench();

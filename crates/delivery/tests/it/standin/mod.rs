@@ -342,6 +342,8 @@ pub struct Book {
     pub labels: Vec<String>,
     /// Somebody pushes to the branch in the moment before the next merge.
     pub meddle: bool,
+    /// The next answer shows what was merged as closed only: it was read in the middle of the merge.
+    pub torn: bool,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
     /// The answer to this one is lost, counted from the next, of the calls that change something.
