@@ -1,13 +1,13 @@
 //! `sluice export alert`: the objects with which Flux on each cluster of a pipeline calls its hook.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ResourceExt};
 use serde_json::json;
-use sluice_api::pipeline::{Environment, Target};
+use sluice_api::pipeline::{ClusterRef, Environment, Target};
 use sluice_api::{MEMBER_LABELS, Pipeline};
 
 use super::address;
@@ -54,18 +54,32 @@ const NOISE: [&str; 4] = [
 pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
     let (connection, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
     let environments = wanted(&pipeline, args.environment.as_deref())?;
-    let mut printed = BTreeSet::new();
+    let home = pipeline.namespace().unwrap_or_default();
     for environment in environments {
         let key = key(args, &connection, &pipeline, environment).await?;
+        // Targets in one namespace of one cluster share an Alert.
+        let mut places: BTreeMap<(String, &str), Vec<&Target>> = BTreeMap::new();
         for target in &environment.targets {
-            let cluster = target.cluster_ref.as_ref().map(|c| c.name.as_str());
-            // Two targets in one namespace of one cluster share an Alert.
-            if printed.insert((environment.name.clone(), cluster, &target.namespace)) {
-                io.out.write_all(objects(args, &pipeline, environment, target, &key).as_bytes())?;
-            }
+            places.entry((cluster_of(target, &home), &target.namespace)).or_default().push(target);
+        }
+        for ((place, _), targets) in places {
+            io.out.write_all(objects(args, &pipeline, environment, (&place, &targets), &key).as_bytes())?;
         }
     }
     Ok(())
+}
+
+/// The name that events have of a cluster: with its namespace where the pipeline has another of that name.
+fn name_of(cluster: &ClusterRef, pipeline: &Pipeline) -> String {
+    let home = pipeline.namespace().unwrap_or_default();
+    let namespace = |cluster: &ClusterRef| cluster.namespace.clone().unwrap_or_else(|| home.clone());
+    let all =
+        pipeline.spec.environments.iter().flat_map(|e| &e.targets).filter_map(|t| t.cluster_ref.as_ref());
+    let is_another = |one: &ClusterRef| one.name == cluster.name && namespace(one) != namespace(cluster);
+    if all.into_iter().any(is_another) {
+        return format!("{}/{}", namespace(cluster), cluster.name);
+    }
+    cluster.name.clone()
 }
 
 /// The key that calls from an environment are signed with: from the Secret if that is asked for.
@@ -96,28 +110,27 @@ async fn key(
     })
 }
 
-/// Provider, Alert and Secret for one target.
+/// Provider, Alert and Secret for the targets in one namespace of a cluster.
 fn objects(
     args: &Alert,
     pipeline: &Pipeline,
     environment: &Environment,
-    target: &Target,
+    (place, targets): (&str, &[&Target]),
     key: &str,
 ) -> String {
     let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
-    let cluster = target.cluster_ref.as_ref();
-    let place = cluster_of(target, &namespace);
+    let (cluster, there) = (targets[0].cluster_ref.as_ref(), &targets[0].namespace);
     let object = format!("{}-{name}-{}", args.name, environment.name);
     let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
-    let metadata = json!({"name": object, "namespace": target.namespace});
+    let metadata = json!({"name": object, "namespace": there});
     let mut event_metadata =
         json!({"pipeline": format!("{namespace}/{name}"), "environment": environment.name});
     if let Some(cluster) = cluster {
-        event_metadata["cluster"] = json!(cluster.name);
+        event_metadata["cluster"] = json!(name_of(cluster, pipeline));
     }
     let noise = NOISE.map(|n| format!("  - {}\n", json!(n))).concat();
     let mut sources = String::new();
-    for source in sources_of(pipeline, target) {
+    for source in sources_of(pipeline, targets) {
         let _ = writeln!(sources, "  - {source}");
     }
     format!(
@@ -131,7 +144,7 @@ fn objects(
          # Encrypt it before you commit it, or make it by hand.\n\
          apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  token: {}\n---\n",
         environment.name,
-        target.namespace,
+        there,
         json!(address),
         json!(object),
         json!(object),
@@ -140,10 +153,11 @@ fn objects(
 }
 
 /// The objects whose events are sent: those that the pipeline names, else those with its label.
-fn sources_of(pipeline: &Pipeline, target: &Target) -> Vec<serde_json::Value> {
+fn sources_of(pipeline: &Pipeline, targets: &[&Target]) -> Vec<serde_json::Value> {
     let app = pipeline.spec.app_ref.iter().map(|a| (a.kind.clone(), a.name.clone()));
-    let named: BTreeSet<_> =
-        app.chain(target.workloads.iter().map(|w| (w.kind.clone(), w.name.clone()))).collect();
+    let named: BTreeSet<_> = app
+        .chain(targets.iter().flat_map(|t| &t.workloads).map(|w| (w.kind.clone(), w.name.clone())))
+        .collect();
     if named.is_empty() {
         let labels = json!({MEMBER_LABELS[0]: pipeline.name_any()});
         return ["HelmRelease", "Kustomization"]

@@ -21,7 +21,10 @@ spec:
   promotion: {strategy: {notification: {}, secretRef: {name: hook}}}
   environments:
   - {name: dev, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: dev-eu}},
-      {name: twin, namespace: a, clusterRef: {kind: GitopsCluster, name: dev-eu}}, {namespace: b}]}
+      {name: twin, namespace: a, clusterRef: {kind: GitopsCluster, name: dev-eu},
+        workloads: [{kind: Kustomization, name: more}]}, {namespace: b}]}
+  - {name: qa, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: qa}},
+      {name: other, namespace: a, clusterRef: {kind: GitopsCluster, name: qa, namespace: fleet}}]}
   - {name: prod, targets: [{namespace: c}], promotion: {strategy: {notification: {}}}}
 ---
 apiVersion: pipelines.weave.works/v1alpha1
@@ -111,12 +114,18 @@ async fn an_alert_for_each_place_ready_to_commit() -> Result<()> {
     assert_eq!(provider["metadata"], json!({"name": "sluice-podinfo-dev", "namespace": "a"}));
     assert_eq!(provider["spec"]["secretRef"]["name"], "sluice-podinfo-dev");
     let alert = &alerts[0]["spec"];
-    assert_eq!(alert["eventSources"], json!([{"kind": "HelmRelease", "name": "podinfo"}]));
+    let both = json!([{"kind": "HelmRelease", "name": "podinfo"}, {"kind": "Kustomization", "name": "more"}]);
+    assert_eq!(alert["eventSources"], both, "what two targets have in one namespace");
     let metadata = json!({"cluster": "dev-eu", "environment": "dev", "pipeline": "export/podinfo"});
     assert_eq!(alert["eventMetadata"], metadata);
     assert_eq!(alert["providerRef"]["name"], "sluice-podinfo-dev");
     assert!(alert["exclusionList"].as_array().is_some_and(|l| l.len() > 2));
     assert_eq!(alerts[1]["spec"]["eventMetadata"].get("cluster"), None, "the hub has no name");
+
+    let objects = parse_yaml(&export(&["podinfo", "-e", "qa"]).await.out)?;
+    let named: Vec<&Value> =
+        of(&objects, "Alert").iter().map(|alert| &alert["spec"]["eventMetadata"]["cluster"]).collect();
+    assert_eq!(named, ["export/qa", "fleet/qa"], "two clusters of one name");
 
     let ran = export(&["podinfo", "-e", "dev", "--show-key"]).await;
     assert_eq!(of(&parse_yaml(&ran.out)?, "Secret")[0]["stringData"]["token"], "a \"key\": of 32");
@@ -135,7 +144,7 @@ async fn what_is_missing_is_said() -> Result<()> {
     };
     for (arguments, said) in [
         (&["podinfo"][..], "promotion.strategy.secretRef"),
-        (&["podinfo", "-e", "qa"], "no environment qa"),
+        (&["podinfo", "-e", "test"], "no environment test"),
         (&["podnifo"], "podinfo"),
         (&["labelled", "--show-key"], "none"),
     ] {
