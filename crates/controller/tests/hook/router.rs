@@ -115,7 +115,7 @@ fn header() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
     let value = prop_oneof![
         prop::collection::vec(prop_oneof![Just(b'\t'), 32u8..=126, 128u8..=255], 0..60),
         "sha(1|256|384|512)=[0-9a-f]{0,128}".prop_map(String::into_bytes),
-        "Bearer [a-z0-9-]{0,36}\\.[0-9]{0,11}\\.[0-9a-f]{0,64}".prop_map(String::into_bytes),
+        "Bearer [a-z0-9-]{0,36}\\.[0-9]{0,11}\\.(dev|prod)\\.[0-9a-f]{0,64}".prop_map(String::into_bytes),
         "Basic [A-Za-z0-9+/=]{0,40}".prop_map(String::into_bytes),
     ];
     (name, value)
