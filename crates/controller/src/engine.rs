@@ -74,6 +74,8 @@ pub(crate) struct Entry {
     pub model: Pipeline,
     /// What calls have left in its status.
     pub told: Told,
+    /// The version of the object that told it: what is read anew may be ahead of the watch.
+    pub told_at: u64,
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
@@ -341,5 +343,38 @@ impl Engine {
     /// How long this process has been running.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sluice_testkit::Scratch;
+
+    use super::*;
+
+    /// One that acts for everything, and is told by nobody. Nobody listens where its hub is.
+    pub(crate) fn engine(scratch: &Scratch) -> Engine {
+        let cache_dir = scratch.folder("cache").unwrap();
+        let hub = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let delivery = Delivery::new(sluice_delivery::Options::new(&cache_dir)).unwrap();
+        let metrics = Arc::new(Metrics::new(delivery.clone()));
+        let options = Options {
+            watch_namespace: None,
+            no_cross_namespace_refs: false,
+            insecure_kubeconfig_exec: false,
+            metrics_addr: None,
+            health_addr: None,
+            hook: None,
+            hook_url: None,
+            cache_dir,
+            poll_interval: Duration::from_secs(30),
+            history_limit: 20,
+            delivery_timeout: Duration::from_secs(60),
+            git_author: sluice_delivery::DEFAULT_AUTHOR.into(),
+            events_addr: None,
+            election: None,
+            webhooks: sluice_delivery::Allowed::default(),
+        };
+        Engine::new(options, hub, delivery, metrics, Shards::all()).0
     }
 }
