@@ -288,7 +288,7 @@ impl Engine {
                 }
             }
             Input::Called(key) => self.touch(&key),
-            Input::Written(object, how) => self.written(&object, how),
+            Input::Written(object, number, how) => self.written(&object, number, how),
             Input::Created(pipeline, name, result) => self.created(&pipeline, &name, result),
             Input::Done(done) => self.done(*done),
             Input::Shards(news) => self.turned_over(news),
@@ -296,12 +296,14 @@ impl Engine {
         }
     }
 
-    fn written(&mut self, object: &StatusOf, how: Written) {
+    fn written(&mut self, object: &StatusOf, number: u64, how: Written) {
         self.metrics.written(object.kind(), &how);
         if let Written::Failed(error) = &how {
             tracing::warn!(?object, %error, "cannot write a status; it is tried again");
         }
-        self.writer.ended(object, &how);
+        if !self.writer.ended(object, number, &how) {
+            return;
+        }
         match (object, how) {
             (StatusOf::Pipeline(key), Written::Stands(version)) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
@@ -315,7 +317,24 @@ impl Engine {
                 sluice_delivery::fault::point("after-outcome");
             }
             (_, Written::Overtaken(found)) => self.overtaken(object, *found),
+            (_, Written::Withheld) => self.unsure(object),
             _ => {}
+        }
+    }
+
+    /// Nobody knows whether what was to be written stands.
+    pub(crate) fn unsure(&mut self, object: &StatusOf) {
+        match object {
+            StatusOf::Pipeline(key) => {
+                if let Some(entry) = self.pipelines.get_mut(key) {
+                    entry.version = 0;
+                }
+            }
+            StatusOf::Promotion(key, name) => {
+                if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
+                    record.version = 0;
+                }
+            }
         }
     }
 

@@ -161,21 +161,9 @@ impl Engine {
             records.retain(|_, record| record.stored);
             records.values_mut().for_each(|record| record.first = false);
         }
-        // Nobody knows whether what was being written stands.
         for object in unsure {
             self.writer.forget(&object);
-            match &object {
-                StatusOf::Pipeline(key) => {
-                    if let Some(entry) = self.pipelines.get_mut(key) {
-                        entry.version = 0;
-                    }
-                }
-                StatusOf::Promotion(key, name) => {
-                    if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
-                        record.version = 0;
-                    }
-                }
-            }
+            self.unsure(&object);
         }
     }
 }
