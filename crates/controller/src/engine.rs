@@ -343,17 +343,18 @@ impl Engine {
     fn overtaken(&mut self, object: &StatusOf, found: Found) {
         tracing::warn!(?object, "somebody else has written this status; it is taken up as it stands");
         match (object, found) {
+            // What is not known any more was removed since.
             (StatusOf::Pipeline(key), Found::Pipeline(pipeline)) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.version = 0;
+                    self.put_pipeline(pipeline);
                 }
-                self.put_pipeline(pipeline);
             }
             (StatusOf::Promotion(key, name), Found::Promotion(promotion)) => {
                 if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
                     (record.version, record.first) = (0, false);
+                    self.put_promotion(promotion);
                 }
-                self.put_promotion(promotion);
             }
             _ => {}
         }

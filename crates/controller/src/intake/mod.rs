@@ -66,7 +66,7 @@ fn key_of(object: &Pipeline) -> PipelineKey {
 }
 
 /// The namespace and name that an object has.
-fn named(metadata: &ObjectMeta) -> PipelineKey {
+pub(crate) fn named(metadata: &ObjectMeta) -> PipelineKey {
     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
     PipelineKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() }
 }
