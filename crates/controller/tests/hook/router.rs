@@ -2,15 +2,19 @@
 //! tells a key or which pipelines there are.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
+use futures::{StreamExt, poll, stream};
 use http::Request;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use kube::{Client, Config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
@@ -153,6 +157,41 @@ async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
     let headers = head.headers.iter().map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect();
     let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
     Some((head.status.as_u16(), headers, text))
+}
+
+#[test]
+fn the_long_bodies_of_strangers_are_few_at_a_time() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("long").unwrap();
+    runtime.block_on(async {
+        let (hook, _) = hook(&scratch).await;
+        let begun = || {
+            let first = Frame::data(Bytes::from(vec![b' '; 100_000]));
+            let parts = stream::once(ready(Ok::<_, Infallible>(first))).chain(stream::pending());
+            let request = Request::post("/forge/apps/podinfo").body(StreamBody::new(parts)).unwrap();
+            Box::pin(hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request))
+        };
+        let mut held = Vec::new();
+        let refused = loop {
+            let mut call = begun();
+            match poll!(&mut call) {
+                Poll::Ready(answer) => break answer,
+                Poll::Pending => held.push(call),
+            }
+            assert!(held.len() * (3 << 20) <= 128 << 20, "{} long bodies at a time", held.len());
+        };
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        // Others are judged as ever, and there is room again when one has ended.
+        let short = Drawn {
+            method: "POST",
+            path: "/forge/apps/podinfo".into(),
+            headers: vec![("x-gitlab-token", b"no".to_vec())],
+            body: b"{}".to_vec(),
+        };
+        assert_eq!(answer(&hook, &short, &short.path).await.unwrap().0, 401);
+        held.pop();
+        assert!(poll!(&mut begun()).is_pending());
+    });
 }
 
 #[test]
