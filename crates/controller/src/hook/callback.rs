@@ -97,7 +97,7 @@ impl Hook {
         if !self.knows(&call, &secrets, Purpose::Hook, shows).await? {
             return Ok(Answer::BadToken);
         }
-        if let Err(answer) = self.take(&call.place.pipeline) {
+        if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
         let word: Word = match serde_json::from_slice(call.body) {

@@ -48,7 +48,7 @@ impl Known {
 }
 
 /// The Secret cannot be read now.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unavailable;
 
 /// All keys that have been asked for lately.

@@ -63,7 +63,8 @@ pub struct Hook {
     tell: mpsc::UnboundedSender<Input>,
     proxies: Proxies,
     peers: Mutex<Limits<IpAddr>>,
-    pipelines: Mutex<Limits<PipelineKey>>,
+    /// Of each pipeline those that are signed, and the others: who knows no key holds up nobody who does.
+    pipelines: Mutex<Limits<(PipelineKey, bool)>>,
     long_ones: Semaphore,
 }
 
@@ -180,9 +181,9 @@ impl Hook {
         })
     }
 
-    /// Counts a call that is signed.
-    pub(super) fn take(&self, pipeline: &PipelineKey) -> Result<(), Answer> {
-        lock(&self.pipelines).take(pipeline.clone(), Instant::now()).map_err(Answer::TooMany)
+    /// Counts a call for a pipeline that is signed, or need not be.
+    pub(super) fn take(&self, pipeline: &PipelineKey, signed: bool) -> Result<(), Answer> {
+        lock(&self.pipelines).take((pipeline.clone(), signed), Instant::now()).map_err(Answer::TooMany)
     }
 
     /// Has the loop look at a pipeline.

@@ -30,6 +30,10 @@ const KEY: &str = "a-key-that-nobody-guesses";
 /// A hook server that knows one pipeline, whose Secret can be read and nothing else; what else is asked
 /// of its API server is counted.
 async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
+    limited(scratch, 0).await
+}
+
+async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (Hook, Arc<AtomicUsize>) {
     let beyond = Arc::new(AtomicUsize::new(0));
     let counted = beyond.clone();
     let answer = move |uri: Uri| {
@@ -56,6 +60,20 @@ async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
                 "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]}]}}))
     .unwrap();
     directory.put(PipelineKey { namespace: "apps".into(), name: "podinfo".into() }, Arc::new(pipeline));
+    let open: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "open", "namespace": "apps", "uid": "o"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"secretRef": {"name": "out-of-reach"}, "allowUnsigned": true, "notification": {}}},
+            "environments": [
+                {"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]},
+                {"name": "prod", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}],
+                    "promotion": {"strategy": {"secretRef": {"name": "hook"}, "allowUnsigned": true, "notification": {}}}}]}}))
+    .unwrap();
+    directory.put(PipelineKey { namespace: "apps".into(), name: "open".into() }, Arc::new(open));
     directory.complete();
     let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
     let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
@@ -66,7 +84,7 @@ async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
         certificate: None,
         proxies: Proxies::default(),
         peer_rate: 0,
-        pipeline_rate: 0,
+        pipeline_rate,
     };
     (Hook::new(&options, client, directory, metrics, tell), beyond)
 }
@@ -157,6 +175,46 @@ async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
     let headers = head.headers.iter().map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect();
     let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
     Some((head.status.as_u16(), headers, text))
+}
+
+#[test]
+fn a_signed_report_that_cannot_be_judged_now_is_to_come_again() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("judged").unwrap();
+    runtime.block_on(async {
+        let (hook, _) = hook(&scratch).await;
+        let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
+        let headers = vec![("x-signature", crate::server::sign(KEY, &body).into_bytes())];
+        let path = "/promotion/apps/open/dev".to_string();
+        let call = Drawn { method: "POST", path, headers, body };
+        // Flux gives up what is refused, and the word of the target would be lost.
+        let (status, headers, _) = answer(&hook, &call, &call.path).await.unwrap();
+        assert_eq!((status, headers["retry-after"].as_slice()), (503, b"3".as_slice()));
+        let unsigned = Drawn { headers: Vec::new(), ..call };
+        assert_eq!(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0, 401);
+    });
+}
+
+#[test]
+fn a_flood_that_is_not_signed_holds_up_nothing_that_is() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("unsigned").unwrap();
+    runtime.block_on(async {
+        let (hook, beyond) = limited(&scratch, 1).await;
+        let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
+        let path = "/promotion/apps/open/prod".to_string();
+        let signature = crate::server::sign(KEY, &body).into_bytes();
+        let unsigned = Drawn { method: "POST", path, headers: Vec::new(), body };
+        let mut said = Vec::new();
+        for _ in 0..40 {
+            said.push(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0);
+        }
+        assert!(said.contains(&429), "{said:?}");
+        let signed = Drawn { headers: vec![("x-signature", signature)], ..unsigned };
+        // It is taken: there is nothing here that could keep it.
+        assert_eq!(answer(&hook, &signed, &signed.path).await.unwrap().0, 503);
+        assert!(beyond.load(Ordering::SeqCst) > 0);
+    });
 }
 
 #[test]
