@@ -218,6 +218,26 @@ fn a_flood_that_is_not_signed_holds_up_nothing_that_is() {
 }
 
 #[test]
+fn a_flood_reads_a_secret_once() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("flood").unwrap();
+    runtime.block_on(async {
+        let (hook, beyond) = hook(&scratch).await;
+        let call = Drawn {
+            method: "POST",
+            path: "/promotion/apps/open/dev".into(),
+            headers: vec![("x-signature", crate::server::sign("no", b"{}").into_bytes())],
+            body: b"{}".to_vec(),
+        };
+        let calls = (0..200).map(|_| answer(&hook, &call, &call.path));
+        futures::future::join_all(calls).await;
+        // They come within a moment, but who knows how long that is here.
+        let read = beyond.load(Ordering::SeqCst);
+        assert!(read <= 20, "200 calls at once, and {read} questions to an API server that cannot answer");
+    });
+}
+
+#[test]
 fn the_long_bodies_of_strangers_are_few_at_a_time() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("long").unwrap();
