@@ -181,6 +181,12 @@ impl Hook {
         })
     }
 
+    /// As whom the connections of a peer are counted; not at all where it is a proxy, which has them for
+    /// many.
+    pub(super) fn crowd(&self, peer: IpAddr) -> Option<IpAddr> {
+        (!self.proxies.holds(peer)).then(|| self.proxies.caller(peer, std::iter::empty()))
+    }
+
     /// Counts a call for a pipeline that is signed, or need not be.
     pub(super) fn take(&self, pipeline: &PipelineKey, signed: bool) -> Result<(), Answer> {
         lock(&self.pipelines).take((pipeline.clone(), signed), Instant::now()).map_err(Answer::TooMany)
