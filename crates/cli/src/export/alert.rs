@@ -54,11 +54,12 @@ const NOISE: [&str; 4] = [
 pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
     let (connection, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
     let environments = wanted(&pipeline, args.environment.as_deref())?;
+    let home = pipeline.namespace().unwrap_or_default();
     let mut printed = BTreeSet::new();
     for environment in environments {
         let key = key(args, &connection, &pipeline, environment).await?;
         for target in &environment.targets {
-            let cluster = target.cluster_ref.as_ref().map(|c| c.name.as_str());
+            let cluster = target.cluster_ref.as_ref().map(|c| environment.name_of_cluster(c, &home));
             // Two targets in one namespace of one cluster share an Alert.
             if printed.insert((environment.name.clone(), cluster, &target.namespace)) {
                 io.out.write_all(objects(args, &pipeline, environment, target, &key).as_bytes())?;
@@ -113,7 +114,7 @@ fn objects(
     let mut event_metadata =
         json!({"pipeline": format!("{namespace}/{name}"), "environment": environment.name});
     if let Some(cluster) = cluster {
-        event_metadata["cluster"] = json!(cluster.name);
+        event_metadata["cluster"] = json!(environment.name_of_cluster(cluster, &namespace));
     }
     let noise = NOISE.map(|n| format!("  - {}\n", json!(n))).concat();
     let mut sources = String::new();

@@ -116,13 +116,14 @@ pub fn judge(pipeline: &Pipeline, environment: &str, event: &Event) -> Verdict {
         of.targets.iter().partition(|target| target.observe == Observe::Watch);
     if !read.iter().any(|target| is_member(pipeline, target, event)) {
         let elsewhere = told.iter().filter(|target| is_member(pipeline, target, event));
-        let clusters: BTreeSet<&str> =
-            elsewhere.filter_map(|t| t.cluster_ref.as_ref()).map(|c| c.name.as_str()).collect();
+        let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
+        let clusters: BTreeSet<String> =
+            elsewhere.filter_map(|t| t.cluster_ref.as_ref()).map(|c| of.name_of_cluster(c, home)).collect();
         if !clusters.is_empty() {
             return Verdict::Wrong(format!(
                 "the event does not say that it is from the cluster of a target: let the Alert's eventMetadata name \
                  cluster: {} (sluice export alert writes it)",
-                clusters.into_iter().collect::<Vec<_>>().join(" or ")
+                Vec::from_iter(clusters).join(" or ")
             ));
         }
         return Verdict::Wrong(format!(
