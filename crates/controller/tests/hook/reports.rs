@@ -215,6 +215,10 @@ fn a_target_shows_what_was_reported_of_it() {
     let target = shown(&of, &reports(&of, &git));
     let tracks = ["source".parse().unwrap()];
     assert_eq!(target.proves(&tracks).unwrap().to_string(), git.revision().unwrap());
+    let of = pipeline("Kustomization", &[]);
+    let never_ran = shown(&of, &reports(&of, &event("ReconciliationFailed", "", 0, 1)));
+    assert_eq!((never_ran.health(), never_ran.revision(&[])), (world::Health::Failed, None));
+    assert!(never_ran.complaint().contains("ReconciliationFailed"), "{}", never_ran.complaint());
     let digest = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
     let of = pipeline("Kustomization", &[]);
     let oci = event("ReconciliationSucceeded", &format!("6.7.1@sha256:{digest}"), 0, 1);
