@@ -31,7 +31,7 @@ pub struct Options {
     pub poll_interval: Duration,
     /// How many ended promotions of each environment are kept.
     pub history_limit: usize,
-    /// How long one delivery may take.
+    /// How long one run of git may take, and a call that takes less than 30 seconds anyway.
     pub delivery_timeout: Duration,
     /// Who makes commits, as `Name <address>`.
     pub git_author: String,

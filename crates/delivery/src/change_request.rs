@@ -1,7 +1,7 @@
 //! Delivery by change request: one head branch an environment, made anew on top of the base each
 //! time, and one change request from it, which is updated in place and never joined by a second.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::body;
 use crate::deliver::Inner;
@@ -10,7 +10,7 @@ use crate::error::DeliveryError;
 use crate::extras;
 use crate::fault;
 use crate::forge::{AnyForge, Draft, Forge, ForgeError, Found, State};
-use crate::git::{self, Access, Cache, GitError, Lease, Pushed};
+use crate::git::{self, Access, Cache, GitError, Lease, Pushed, Want};
 use crate::order::{ChangeRequest, Delivered, ForgeKind, Order, Settings};
 use crate::template::TemplateError;
 
@@ -43,6 +43,7 @@ pub(crate) async fn deliver(
     inner: &Inner,
     order: &Order,
     wanted: Wanted<'_>,
+    came: Instant,
 ) -> Result<Delivered, DeliveryError> {
     let Wanted { kind, url, base, settings } = wanted;
     settings.check()?;
@@ -59,10 +60,11 @@ pub(crate) async fn deliver(
     }
     let (access, repository) = inner.repository(order, url)?;
     let head = {
+        let want = repository.want(base, &branch);
         let mut cache = repository.lock().await;
-        let mut result = prepare(inner, order, wanted, &access, &mut cache, &branch).await;
+        let mut result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;
         if inner.heals(&mut cache, &result) {
-            result = prepare(inner, order, wanted, &access, &mut cache, &branch).await;
+            result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;
         }
         if result.is_ok() {
             cache.trust();
@@ -103,6 +105,7 @@ async fn find_earlier(
         if !is_of(forge, order, &found).await? {
             continue;
         }
+        let found = forge.confirmed(found).await?;
         match found.state {
             State::Open => {
                 let request = equipped(forge, order, wanted.settings, found).await?;
@@ -158,12 +161,15 @@ async fn prepare(
     wanted: Wanted<'_>,
     access: &Access,
     cache: &mut Cache,
-    branch: &str,
+    (branch, want): (&str, &Want<'_>),
+    came: Instant,
 ) -> Result<Head, DeliveryError> {
     let Wanted { kind, base, settings, .. } = wanted;
     let repository = access.address.text.clone();
+    let mut since = came;
     for _ in 0..TRIES {
-        let fetched = cache.fetch(&inner.git, access, &inner.counters, base, Some(branch)).await?;
+        let both = (base, Some(want));
+        let fetched = cache.tips(&inner.git, access, &inner.counters, both, since).await?;
         let existed = fetched.head.is_some();
         let on = &fetched.base.id;
         let edit = edit(inner, order, access, cache, (base, on)).await?;
@@ -197,6 +203,7 @@ async fn prepare(
             let found = pushed == Pushed::There;
             return Ok(Head::Ready { commit, existed, found, draft });
         }
+        since = Instant::now();
     }
     Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
 }

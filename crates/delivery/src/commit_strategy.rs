@@ -44,7 +44,7 @@ async fn commit(
     let mut search = order.retried && !order.reopen;
     let mut since = if order.retried { came } else { cache.recent(came) };
     for _ in 0..TRIES {
-        let fetched = cache.tip(&inner.git, access, &inner.counters, branch, since).await?;
+        let fetched = cache.tips(&inner.git, access, &inner.counters, (branch, None), since).await?;
         let base = fetched.base;
         if search {
             let earlier = if base.carries(&order.promotion) {

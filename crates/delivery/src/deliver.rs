@@ -110,7 +110,7 @@ impl Delivery {
                 let _turn = inner.turn(url, &order.branch()).await;
                 let with = inner.lent(order).await?;
                 let wanted = change_request::Wanted { kind: *forge, url, base, settings };
-                let delivered = change_request::deliver(inner, &with, wanted).await;
+                let delivered = change_request::deliver(inner, &with, wanted, came).await;
                 inner.kept(order, delivered)
             }
             Strategy::Commit { url, branch } => {

@@ -1,7 +1,5 @@
 //! Why a delivery failed: the sum of what its parts say, with one word for it and when to try again.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use crate::address::AddressError;
@@ -61,9 +59,6 @@ pub enum DeliveryError {
         "stopped on the way: the pipeline was suspended or wants it no more, or another replica acts for it"
     )]
     Revoked,
-    /// Everything together took too long.
-    #[error("the delivery did not end within {0:?}")]
-    Timeout(Duration),
 }
 
 impl From<ForgeError> for DeliveryError {
@@ -88,7 +83,6 @@ impl DeliveryError {
             DeliveryError::Webhook(e) => e.reason(),
             DeliveryError::CacheFolder { .. } => "CacheUnusable",
             DeliveryError::Revoked => "Stopped",
-            DeliveryError::Timeout(_) => "Timeout",
         }
     }
 
@@ -102,9 +96,7 @@ impl DeliveryError {
             DeliveryError::Forge(e) => e.retry(),
             DeliveryError::Notification(e) => e.retry(),
             DeliveryError::Webhook(e) => e.retry(),
-            DeliveryError::CacheFolder { .. } | DeliveryError::Revoked | DeliveryError::Timeout(_) => {
-                Retry::Soon
-            }
+            DeliveryError::CacheFolder { .. } | DeliveryError::Revoked => Retry::Soon,
         }
     }
 }

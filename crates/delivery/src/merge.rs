@@ -60,6 +60,7 @@ async fn look(
     if found.request.url != request.url || found.request.branch != order.branch() {
         return Ok((Followed::Elsewhere, None));
     }
+    let found = forge.confirmed(found).await?;
     let head = found.request.head_commit.clone();
     let followed = match &found.state {
         State::Open => Followed::Open { head, conflicts: found.conflicts },

@@ -67,7 +67,7 @@ pub struct Flags {
     /// Who makes commits. Forges show a signature as verified for the owner of this address
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = sluice_controller::DEFAULT_AUTHOR)]
     git_author: String,
-    /// How long one delivery may take
+    /// How long one run of git may take, and any other call, which ends after 30s anyway
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
     /// Refuse pipelines that refer to clusters in other namespaces

@@ -245,3 +245,76 @@ fn every_reason_and_every_metric_is_explained() -> Result<()> {
     );
     fails(&broken)
 }
+
+/// What a page calls the file of a test: its name, or that of its folder for what stands in its root.
+fn stem(path: &str) -> Option<&str> {
+    let mut parts = path.rsplit('/');
+    match parts.next()?.strip_suffix(".rs")? {
+        "main" | "mod" => parts.next(),
+        stem => Some(stem),
+    }
+}
+
+/// The names of the tests in a file that run by themselves.
+fn tests(text: &str) -> impl Iterator<Item = &str> {
+    let mut marked = false;
+    text.lines().filter_map(move |line| {
+        let line = line.trim();
+        if line.starts_with("#[") {
+            let is_test = line == "#[test]" || line.starts_with("#[tokio::test");
+            marked = (marked || is_test) && !line.starts_with("#[ignore");
+            return None;
+        }
+        let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+        let name = name.filter(|_| marked).and_then(|rest| rest.split(['(', '<']).next());
+        marked = false;
+        name
+    })
+}
+
+/// The tests that hold at every forge, and what stands for each forge in their names.
+fn contract(text: &str) -> Result<(BTreeSet<&str>, BTreeSet<&str>)> {
+    let list = text.split("\nand_real_gitea! {").nth(1).and_then(|rest| rest.split_once('['));
+    let (tests, worlds) =
+        list.and_then(|(_, rest)| rest.split_once(']')).context("and_real_gitea! lists nothing")?;
+    let worlds = worlds.lines().filter_map(|line| line.split_once(':')).map(|(world, _)| world.trim());
+    Ok((tests.split_whitespace().collect(), worlds.chain(["gitea"]).collect()))
+}
+
+#[test]
+fn every_test_that_the_page_of_forges_names_is_there_and_the_contract_is_named() -> Result<()> {
+    let (shown, contract_at) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
+    let page = std::fs::read_to_string(root().join(shown))?;
+    let code = code()?;
+    let mut there: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for (path, text) in &code {
+        if let Some(file) = stem(path) {
+            there.extend(tests(text).map(|test| (file, test)));
+        }
+    }
+    let (_, text) =
+        code.iter().find(|(path, _)| path == contract_at).context("tell this test where contract.rs went")?;
+    let (kept, worlds) = contract(text)?;
+    let (mut broken, mut named) = (Vec::new(), BTreeSet::new());
+    let words = page.split('`').skip(1).step_by(2);
+    for name in words.filter(|word| word.contains("::") && !word.contains(' ')) {
+        let (place, test) = name.rsplit_once("::").unwrap_or_default();
+        let runs = match place.strip_prefix("contract::") {
+            Some(world) => kept.contains(test) && (world == "*" || worlds.contains(world)),
+            None => there.contains(&(place, test)),
+        };
+        if !runs {
+            broken.push(format!(
+                "{shown}: there is no test {name}: name the one that shows it, or write \"not tested\""
+            ));
+        }
+        named.insert(test);
+    }
+    for test in kept.difference(&named) {
+        broken.push(format!("{contract_at}: {shown} does not name {test}: give it a row"));
+    }
+    for world in worlds.iter().filter(|world| !page.contains(&format!("| `{world}` |"))) {
+        broken.push(format!("{contract_at}: {shown} has no column `{world}`: add it"));
+    }
+    fails(&broken)
+}

@@ -23,7 +23,8 @@ pub struct Strategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookStrategy>,
     /// Secret in the Pipeline's namespace whose key `hmac-key` authenticates calls to this
-    /// pipeline's hook; while it is rotated, `hmac-key-previous` is good too.
+    /// pipeline's hook, and `forge-key`, if it is there, those of the forge; while one is rotated,
+    /// `hmac-key-previous` and `forge-key-previous` are good too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// Take calls to this pipeline's hook that nobody has signed. They only make Sluice look at once.
@@ -64,8 +65,9 @@ pub struct PullRequestStrategy {
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
     pub base_branch: String,
-    /// Secret in the Pipeline's namespace: `token` for the forge; for git `username` and
-    /// `password`, or `identity` and `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
+    /// Secret in the Pipeline's namespace: `token` for the forge, or `githubAppID` and
+    /// `githubAppPrivateKey`; for git, where that is not enough, `username` and `password`, or
+    /// `identity` and `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
     pub secret_ref: SecretRef,
     /// The values to set, for repositories without markers. With it, markers are not looked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -172,8 +174,9 @@ pub struct CommitStrategy {
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
     pub branch: String,
-    /// Secret in the Pipeline's namespace: `username` and `password`, or `identity` and
-    /// `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
+    /// Secret in the Pipeline's namespace: `username` and `password`, or `token`, or `identity` and
+    /// `known_hosts`, or `githubAppID` and `githubAppPrivateKey`; optionally `caFile`; to sign commits
+    /// `signingKey`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// The values to set, for repositories without markers. With it, markers are not looked for.

@@ -35,9 +35,9 @@ pub struct Receiver {
     /// Name of the objects
     #[arg(long, value_name = "NAME", default_value = "sluice")]
     name: String,
-    /// Where notification-controller's webhook-receiver is reached from the forge
-    #[arg(long, value_name = "URL", value_parser = address, default_value = "https://<the cluster's webhook-receiver>")]
-    address: String,
+    /// Where notification-controller's webhook-receiver is reached from the forge, if it is the same for all
+    #[arg(long, value_name = "URL", value_parser = address)]
+    address: Option<String>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -142,7 +142,7 @@ fn objects(args: &Receiver, repository: &Repository, cluster: &str, environments
          token: \"a token of this cluster's own, such as openssl rand -hex 32 makes\"\n---\n",
         url = repository.url,
         branch = repository.branch,
-        address = args.address,
+        address = args.address.as_deref().unwrap_or("https://<the cluster's webhook-receiver>"),
         name = json!(object),
         resource =
             json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": source}),

@@ -238,6 +238,7 @@ fn end(judged: &[Judged]) -> Outcome {
     let unset = judged.iter().flat_map(|one| &one.environments).filter(|e| e.error.is_some()).count();
     match unset {
         0 => Ok(()),
+        1 => Err(Failure::new(Exit::Unset, "an environment has values that cannot be set")),
         n => Err(Failure::new(Exit::Unset, format!("{n} environments have values that cannot be set"))),
     }
 }

@@ -104,7 +104,7 @@ impl Polling {
         *pause = (*pause * 2).min(WITHDRAW_SELDOM);
     }
 
-    /// Whether a promotion's change request could not be closed for ten minutes and more.
+    /// Whether a promotion's change request could not be closed for so long that it is tried seldom now.
     pub fn has_long_been_withdrawing(&self, promotion: &str) -> bool {
         self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= WITHDRAW_SELDOM)
     }

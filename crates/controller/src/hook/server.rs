@@ -37,7 +37,8 @@ const SLOWEST: Duration = Duration::from_secs(10);
 
 /// What is said of a path that names nothing.
 const NOTHING_HERE: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>, \
-                            /trigger/<namespace>/<pipeline> or /forge/<namespace>/<pipeline>";
+                            /trigger/<namespace>/<pipeline>, /forge/<namespace>/<pipeline> or \
+                            /callback/<namespace>/<pipeline>/<promotion>";
 
 /// How the hook server shall run.
 #[derive(Clone, Debug)]

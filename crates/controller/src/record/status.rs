@@ -291,8 +291,9 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
     if !moving.is_empty() {
         wanted.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
     }
-    if !pending.is_empty() {
-        wanted.push(("PromotionPending", true, "Waiting", pending.join("; ")));
+    let first = in_order().find(|(_, e)| !e.message.is_empty());
+    if let Some(note) = first.and_then(|(name, _)| facts.decision.notes.get(name)) {
+        wanted.push(("PromotionPending", true, note.reason, pending.join("; ")));
     }
     wanted
         .into_iter()

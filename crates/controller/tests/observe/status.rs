@@ -195,19 +195,19 @@ fn what_is_not_as_usual_is_there_only_while_it_is_so_and_in_the_pipelines_order(
     let scene = Scene::new()
         .at("staging", "one", running("6.1.9", Health::Progressing))
         .at("dev", "eu", running("6.1.9", Health::Progressing))
-        .note("staging", "Waiting", "waits for dev")
-        .note("prod", "Waiting", "waits for staging");
+        .note("staging", "WaitingForTargets", "waits for dev")
+        .note("prod", "WaitingForGate", "waits for staging");
     let expected = [
         ["Ready", "True", "ReconciliationSucceeded", "all targets were read"],
         ["Reconciling", "True", "Progressing", "on its way: dev/eu, staging/one"],
-        ["PromotionPending", "True", "Waiting", "staging: waits for dev; prod: waits for staging"],
+        ["PromotionPending", "True", "WaitingForTargets", "staging: waits for dev; prod: waits for staging"],
     ];
     assert_eq!(scene.conditions(), expected.map(|row| row.map(String::from)));
     let refused = Scene::new().note("prod", "StrategyRefused", "use pull-request").conditions();
     let expected = [
         ["Stalled", "True", "StrategyRefused", "use pull-request"],
         ["Ready", "False", "StrategyRefused", "use pull-request"],
-        ["PromotionPending", "True", "Waiting", "prod: use pull-request"],
+        ["PromotionPending", "True", "StrategyRefused", "prod: use pull-request"],
     ];
     assert_eq!(refused, expected.map(|row| row.map(String::from)));
 }

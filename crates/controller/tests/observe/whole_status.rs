@@ -144,7 +144,7 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
     - lastTransitionTime: "2026-11-21T09:00:00Z"
       message: "prod: 6.1.8 waits for approval: sluice approve -n default podinfo-prod-0a1b2c"
       observedGeneration: 1
-      reason: Waiting
+      reason: WaitingForGate
       status: "True"
       type: PromotionPending
     summary:

@@ -196,6 +196,16 @@ impl AnyForge {
         http.permit = permit.clone();
         self
     }
+
+    /// The same, looked at once more where it shows that people have said no: that ends a promotion, and
+    /// Gitea reads whether one was merged before it reads whether it is closed (`GetPullRequestByIndex` and
+    /// `ToAPIPullRequest` of 1.25), so that one that is merged in between looks like one that was not.
+    pub(crate) async fn confirmed(&self, found: Found) -> Result<Found, ForgeError> {
+        if found.state != State::Closed {
+            return Ok(found);
+        }
+        Ok(self.get(found.request.number).await?.unwrap_or(found))
+    }
 }
 
 /// Hands a call on to the forge at hand.

@@ -1,8 +1,9 @@
 //! The bare cache of one repository: made on first use, fetched into with one call a delivery,
 //! thrown away and built anew when it is broken or has grown too long. Nothing in it is precious.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -23,21 +24,62 @@ const RECENT: Duration = Duration::from_secs(1);
 /// After somebody else has pushed, a branch is asked for each time, for so long.
 const PEACE: Duration = Duration::from_secs(60);
 
+/// With so many head branches one fetch is asked for more than its own.
+const HEADS_AT_ONCE: usize = 100;
+
 /// One repository: whoever holds its cache writes to it, the others wait in the order they came.
 #[derive(Debug)]
 pub(crate) struct Repository {
     cache: Mutex<Cache>,
+    /// What those who wait or are at it will want to know: base and head branch of each.
+    wanted: std::sync::Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Repository {
     pub(crate) fn new(dir: PathBuf) -> Self {
         let (scanned, history, known, raced) = Default::default();
         let (trusted, fresh) = (false, false);
-        Repository { cache: Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced }) }
+        let cache = Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced });
+        Repository { cache, wanted: Default::default() }
+    }
+
+    /// Says that the head branch of a change request will be asked for, until it is dropped: whoever is
+    /// first asks for all.
+    pub(crate) fn want(&self, base: &str, head: &str) -> Want<'_> {
+        let branches = (base.to_string(), head.to_string());
+        self.wanted().insert(branches.clone());
+        Want { repository: self, branches }
+    }
+
+    fn wanted(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn lock(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().await
+    }
+}
+
+/// A delivery that wants to know its head branch. There is one at a time for each.
+#[derive(Debug)]
+pub(crate) struct Want<'a> {
+    repository: &'a Repository,
+    branches: (String, String),
+}
+
+impl Want<'_> {
+    /// The head branches that are worth asking for together, its own among them.
+    fn heads(&self) -> Vec<String> {
+        let (base, own) = &self.branches;
+        let wanted = self.repository.wanted();
+        let others = wanted.iter().filter(|(b, head)| b == base && head != own).map(|(_, head)| head);
+        std::iter::once(own).chain(others).take(HEADS_AT_ONCE).cloned().collect()
+    }
+}
+
+impl Drop for Want<'_> {
+    fn drop(&mut self) {
+        self.repository.wanted().remove(&self.branches);
     }
 }
 
@@ -64,6 +106,8 @@ struct Known {
     branch: String,
     tip: Commit,
     asked: Instant,
+    /// What the head branches held that were asked for together, until each is taken.
+    heads: HashMap<String, Option<Commit>>,
 }
 
 /// The two commits that a delivery starts from.
@@ -93,23 +137,30 @@ impl Cache {
         self.known = None;
     }
 
-    /// The newest commit of a branch, by what was asked since then; it is asked for only if nobody has.
-    /// Many that wait for their turn at one branch are served by one fetch: what comes between it and
-    /// the turn of each is their own, and a push that meets anything else comes back as `Moved`.
-    pub(crate) async fn tip(
+    /// The newest commits of a branch and, where one is wanted, of a head branch, by what was asked since
+    /// then; they are asked for only if nobody has. Many that wait for their turn at one branch are served
+    /// by one fetch: what comes between it and the turn of each is their own, and a push that meets
+    /// anything else comes back as `Moved`.
+    pub(crate) async fn tips(
         &mut self,
         git: &Git,
         access: &Access,
         counters: &Counters,
-        branch: &str,
+        (branch, head): (&str, Option<&Want<'_>>),
         since: Instant,
     ) -> Result<Fetched, GitError> {
-        if let Some(known) = self.known.as_ref().filter(|k| k.branch == branch && k.asked >= since) {
-            let fetched = Fetched { base: known.tip.clone(), head: None, asked: known.asked };
-            (self.trusted, self.fresh) = (false, false);
-            return Ok(fetched);
+        if let Some(known) = self.known.as_mut().filter(|k| k.branch == branch && k.asked >= since) {
+            let seen = match head {
+                Some(want) => known.heads.remove(&want.branches.1),
+                None => Some(None),
+            };
+            if let Some(head) = seen {
+                (self.trusted, self.fresh) = (false, false);
+                return Ok(Fetched { base: known.tip.clone(), head, asked: known.asked });
+            }
         }
-        self.fetch(git, access, counters, branch, None).await
+        let heads = head.map(Want::heads).unwrap_or_default();
+        self.fetch(git, access, counters, branch, &heads).await
     }
 
     /// Since when what is known of a branch will do for who came then, and cannot have come before: a
@@ -132,17 +183,18 @@ impl Cache {
     /// A branch that was known is at a commit of ours now.
     pub(crate) fn pushed(&mut self, branch: &str, tip: Commit, asked: Instant) {
         self.history = self.history.take().and_then(|history| history.onto(&tip));
-        self.known = Some(Known { branch: branch.into(), tip, asked });
+        self.known = Some(Known { branch: branch.into(), tip, asked, heads: HashMap::new() });
     }
 
-    /// Brings the newest commits of a branch and, where it exists, of the head branch.
-    pub(crate) async fn fetch(
+    /// Brings the newest commits of a branch and of those head branches that exist. The first of them
+    /// is whose turn it is.
+    async fn fetch(
         &mut self,
         git: &Git,
         access: &Access,
         counters: &Counters,
         base: &str,
-        head: Option<&str>,
+        heads: &[String],
     ) -> Result<Fetched, GitError> {
         check_branch(access, base)?;
         self.known = None;
@@ -162,17 +214,16 @@ impl Cache {
         .map(String::from)
         .into();
         args.push(format!("+refs/heads/{base}:{base_ref}"));
-        let head_ref = head.map(|head| format!("refs/sluice/head/{head}"));
-        if let (Some(head), Some(head_ref)) = (head, &head_ref) {
-            // A pattern, for a branch that is named must exist.
-            args.push(format!("+refs/heads/{head}*:{head_ref}*"));
-        }
+        // A pattern each, for a branch that is named must exist.
+        args.extend(heads.iter().map(|head| format!("+refs/heads/{head}*:refs/sluice/head/{head}*")));
         counters.fetches.fetch_add(1, Ordering::Relaxed);
         let asked = Instant::now();
         git.run(Call::remote(&self.dir, access, args)).await?;
-        let (tip, head) = self.read_tips(git, access, &base_ref, head_ref.as_deref(), base).await?;
+        let (tip, seen) = self.read_tips(git, access, &base_ref, heads, base).await?;
         self.history = self.history.take().and_then(|history| history.onto(&tip));
-        self.known = Some(Known { branch: base.into(), tip: tip.clone(), asked });
+        let mut seen = heads.iter().cloned().zip(seen);
+        let head = seen.next().and_then(|(_, own)| own);
+        self.known = Some(Known { branch: base.into(), tip: tip.clone(), asked, heads: seen.collect() });
         Ok(Fetched { base: tip, head, asked })
     }
 
@@ -181,13 +232,11 @@ impl Cache {
         git: &Git,
         access: &Access,
         base_ref: &str,
-        head_ref: Option<&str>,
+        heads: &[String],
         base: &str,
-    ) -> Result<(Commit, Option<Commit>), GitError> {
-        let mut input = format!("{base_ref}\n");
-        if let Some(head_ref) = head_ref {
-            input.push_str(&format!("{head_ref}\n"));
-        }
+    ) -> Result<(Commit, Vec<Option<Commit>>), GitError> {
+        let heads = heads.iter().map(|head| format!("refs/sluice/head/{head}\n"));
+        let input: String = std::iter::once(format!("{base_ref}\n")).chain(heads).collect();
         let call = Call::local(&self.dir, access, ["cat-file", "--batch"]).with_input(input.into_bytes());
         let mut commits = Vec::new();
         read_objects(git, call, |object| {
@@ -196,7 +245,7 @@ impl Cache {
         .await?;
         let mut commits = commits.into_iter();
         let missing = || GitError::NoBranch { repository: access.name().into(), branch: base.to_string() };
-        Ok((commits.next().flatten().ok_or_else(missing)?, commits.next().flatten()))
+        Ok((commits.next().flatten().ok_or_else(missing)?, commits.collect()))
     }
 
     /// Makes the cache if there is none, and clears away what a killed git left behind.

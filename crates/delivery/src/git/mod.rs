@@ -15,7 +15,7 @@ mod sign;
 use sha2::{Digest, Sha256};
 
 pub(crate) use access::Access;
-pub(crate) use cache::{Cache, Repository};
+pub(crate) use cache::{Cache, Repository, Want};
 pub(crate) use commit::{ChangedFile, CommitText};
 pub use error::GitError;
 pub(crate) use push::{Lease, Pushed};

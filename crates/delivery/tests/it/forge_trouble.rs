@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use sluice_delivery::{Delivered, Followed, ForgeKind, Retry};
+use futures::future::join_all;
+use sluice_delivery::{Delivered, DeliveryError, Followed, ForgeKind, Order, Retry, Strategy};
 
 use crate::contract::proposed;
 use crate::fixture::{again, bench, bench_with};
 use crate::standin::{Call, Trouble};
 use crate::world::World;
 
+/// Side by side: they wait more than they compute.
 pub async fn everywhere(test: impl AsyncFn(World)) {
-    for forge in ForgeKind::ALL {
-        test(World::of(forge).await).await;
-    }
+    join_all(ForgeKind::ALL.map(async |forge| test(World::of(forge).await).await)).await;
 }
 
 #[tokio::test]
@@ -213,6 +213,69 @@ async fn what_could_not_be_added_or_was_and_nobody_said_so_is_added_once() {
     .await;
 }
 
+/// Tries until it is done; every failure on the way is one that goes away.
+async fn until_done<T>(order: &Order, act: impl AsyncFn(&Order) -> Result<T, DeliveryError>) -> T {
+    let mut order = order.clone();
+    for _ in 0..4 {
+        match act(&order).await {
+            Ok(done) => return done,
+            Err(error) => assert_eq!(error.retry(), Retry::Soon, "{error}"),
+        }
+        order.retried = true;
+    }
+    panic!("{} is not done", order.promotion)
+}
+
+#[tokio::test]
+async fn whichever_answer_is_lost_from_the_opening_to_the_close_nothing_is_done_twice() {
+    everywhere(async |world| {
+        let (bench, joe) = (bench(), world.joe().await);
+        let (no_labels, no_assignees) = world.lacks();
+        let order = |version: String| {
+            world.order_with(&version, |settings| {
+                settings.reviewers = vec![joe.clone()];
+                settings.labels = if no_labels { vec![] } else { vec!["ready".into(), "sluice".into()] };
+                settings.assignees = if no_assignees { vec![] } else { vec![joe.clone()] };
+            })
+        };
+        for n in 1.. {
+            world.standin().book(|book| book.loses = n);
+            let mut number = 0;
+            for version in [format!("7.{n}.0"), format!("7.{n}.1")] {
+                let order = order(version);
+                let done = until_done(&order, async |order| bench.delivery.deliver(order).await).await;
+                let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
+                assert!(number == 0 || number == request.number, "answer {n}: a second one");
+                assert_eq!(request.notes, Vec::<String>::new());
+                number = request.number;
+                let pull = world.pulls().await.pop().unwrap();
+                let sorted = |mut names: Vec<String>| {
+                    names.sort();
+                    names
+                };
+                let Strategy::PullRequest { settings, .. } = &order.strategy else { unreachable!() };
+                assert_eq!(sorted(pull.labels), settings.labels, "answer {n}");
+                let asked = pull.reviewers.iter().filter(|r| **r == joe).count();
+                assert_eq!((pull.open, asked, pull.assignees), (true, 1, settings.assignees.clone()));
+                assert!(pull.title.contains(order.revision.to_string().as_str()), "{}", pull.title);
+                if order.revision.to_string().ends_with(".1") {
+                    let withdraw = async |order: &Order| bench.delivery.withdraw(order, &request, "no").await;
+                    assert_eq!(until_done(&order, withdraw).await, Followed::Closed);
+                }
+            }
+            let all = world.pulls().await;
+            assert_eq!((all.len(), all.iter().filter(|pull| pull.open).count()), (n, 0), "answer {n}");
+            assert!(world.comments(number).await.len() <= 1);
+            if world.standin().book(|book| book.loses > 0) {
+                // Opening, what is added, updating, closing, the comment.
+                assert!(n > 5, "only {n} calls");
+                return;
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_forge_that_is_not_of_one_mind_is_not_believed_that_a_change_request_is_gone() {
     everywhere(async |world| {
@@ -238,6 +301,24 @@ async fn a_forge_without_drafts_is_told_of() {
     let request = proposed(&bench().delivery, &world.order_with("6.1.8", |s| s.draft = true)).await;
     assert_eq!(request.notes, ["its forge has no drafts here: it is open for review at once"]);
     assert!(!world.pulls().await[0].draft);
+}
+
+#[tokio::test]
+async fn a_merge_that_is_seen_in_its_middle_is_no_refusal() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.merge(request.number).await;
+        world.standin().book(|book| book.torn = true);
+        let followed = bench.delivery.follow(&order, &request).await.unwrap();
+        assert!(matches!(followed, Followed::Merged { ours: true, .. }), "{followed:?}");
+        world.standin().book(|book| book.torn = true);
+        let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+        assert!(matches!(done, Delivered::Proposed { merged: true, .. }), "{done:?}");
+        assert!(!world.standin().book(|book| book.torn));
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -27,11 +27,14 @@ fn named(forge: &Forge, name: &str, applications: usize) -> Hosted {
 }
 
 fn of_application(i: usize, strategy: Strategy) -> Order {
-    let promotion = format!("apps/app-{i}-prod-1.1.0");
-    let revision =
-        sluice_core::Revision::from_strings(&[(format!("HelmRelease/app-{i}:chart"), "1.1.0".into())].into());
-    let revision = revision.unwrap();
-    Order { promotion, pipeline: format!("app-{i}"), revision, ..order(strategy, "1.1.0") }
+    at_version(i, strategy, "1.1.0")
+}
+
+fn at_version(i: usize, strategy: Strategy, version: &str) -> Order {
+    let promotion = format!("apps/app-{i}-prod-{version}");
+    let facet = (format!("HelmRelease/app-{i}:chart"), version.to_string());
+    let revision = sluice_core::Revision::from_strings(&[facet].into()).unwrap();
+    Order { promotion, pipeline: format!("app-{i}"), revision, ..order(strategy, version) }
 }
 
 fn committed(hosted: &Hosted) -> Strategy {
@@ -94,21 +97,30 @@ async fn commits_to_one_branch_wait_for_each_other_and_share_their_fetches() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_change_requests_to_one_branch_are_all_opened_with_a_push_each() {
+async fn change_requests_to_one_branch_have_a_push_each_and_share_their_fetches() {
     const MANY: usize = 40;
     let forge = Forge::start().unwrap();
     let hosted = hosted(&forge, MANY);
     let bench = bench();
-    let orders: Vec<Order> = (0..MANY).map(|i| of_application(i, proposed(&hosted))).collect();
-    for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
-        assert!(matches!(done.unwrap(), Delivered::Proposed { merged: false, .. }));
+    // All are opened, and then all updated in place.
+    for (waves, version) in [(1, "1.1.0"), (2, "1.2.0")] {
+        let (started, before) = (Instant::now(), bench.delivery.stats());
+        let orders: Vec<Order> = (0..MANY).map(|i| at_version(i, proposed(&hosted), version)).collect();
+        for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
+            assert!(matches!(done.unwrap(), Delivered::Proposed { merged: false, .. }));
+        }
+        let (took, stats) = (started.elapsed(), bench.delivery.stats());
+        let fetches = stats.git_fetches - before.git_fetches;
+        println!("{MANY} change requests in {took:?}: {fetches} fetches, {:?}", forge.door().counts());
+        // One for whoever comes first, one for those who wait then, one for files of a partial clone.
+        assert!(fetches <= 3 + took.as_secs(), "{fetches} fetches in {took:?}");
+        assert_eq!((stats.git_pushes, stats.calls("POST")), (MANY as u64 * waves, MANY as u64));
     }
-    let stats = bench.delivery.stats();
-    println!("{MANY} change requests: {} fetches, {:?}", stats.git_fetches, forge.door().counts());
-    assert_eq!((stats.git_pushes, stats.calls("POST")), (MANY as u64, MANY as u64));
     let open = forge.requests(&hosted).into_iter().filter(|r| r.state == State::Open).count();
     assert_eq!(open, MANY);
     assert_eq!(forge.merge(&hosted), MANY);
+    let (path, text) = file(MANY - 1, "1.2.0");
+    assert_eq!(hosted.repo.read("main", &path).unwrap(), text);
     forge.unbroken().unwrap();
 }
 

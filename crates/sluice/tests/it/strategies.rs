@@ -113,7 +113,7 @@ async fn take(
     (StatusCode::from_u16(status).unwrap(), text)
 }
 
-fn hmac(key: &[u8], message: &[u8]) -> String {
+pub fn hmac(key: &[u8], message: &[u8]) -> String {
     let pad = |with: u8| -> Vec<u8> { (0..64).map(|i| key.get(i).copied().unwrap_or(0) ^ with).collect() };
     let inner = Sha256::digest([&pad(0x36)[..], message].concat());
     let outer = Sha256::digest([&pad(0x5c)[..], &inner[..]].concat());

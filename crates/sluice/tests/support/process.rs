@@ -60,13 +60,10 @@ impl Controller {
 
     fn launch(&mut self, fault: Option<&str>) -> Result<()> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        command.args([
-            "controller",
-            "--metrics-addr=0",
-            "--health-addr=0",
-            "--hook-addr=0",
-            "--log-encoding=console",
-        ]);
+        command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
+        if !self.extra.iter().any(|e| e.starts_with("--hook-addr")) {
+            command.arg("--hook-addr=0");
+        }
         // One that is killed and comes back would wait for its own Lease to run out.
         if !self.extra.iter().any(|e| e.starts_with("--leader-elect")) {
             command.arg("--leader-elect=false");

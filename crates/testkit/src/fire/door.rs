@@ -7,12 +7,14 @@ use anyhow::Result;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, header};
+use futures::TryStreamExt;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -40,7 +42,11 @@ pub struct Door {
 }
 
 #[derive(Default)]
-struct Seen(Mutex<(Plan, Vec<Call>)>);
+struct Seen {
+    calls: Mutex<(Plan, Vec<Call>)>,
+    /// Of git, in bodies, both ways.
+    git_bytes: AtomicU64,
+}
 
 impl Door {
     /// Opens a door before a server.
@@ -78,6 +84,11 @@ impl Door {
         counts
     }
 
+    /// How many bytes git has sent and received through it, without heads of calls and answers.
+    pub fn git_bytes(&self) -> u64 {
+        self.seen.git_bytes.load(Ordering::Relaxed)
+    }
+
     /// How many calls met a fault.
     pub fn faults(&self) -> usize {
         self.seen.lock().1.iter().filter(|call| call.fault.is_some()).count()
@@ -86,7 +97,7 @@ impl Door {
 
 impl Seen {
     fn lock(&self) -> MutexGuard<'_, (Plan, Vec<Call>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, operation: String) -> Option<Fault> {
@@ -102,7 +113,7 @@ async fn serve(listener: TcpListener, router: Router, seen: Arc<Seen>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (router, seen) = (router.clone(), Arc::clone(&seen));
         tokio::spawn(async move {
-            let answer = service_fn(|request| meet(request, router.clone(), &seen));
+            let answer = service_fn(|request| meet(request, router.clone(), Arc::clone(&seen)));
             // An error is a connection that a fault has ended, or the client.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), answer)
@@ -112,9 +123,11 @@ async fn serve(listener: TcpListener, router: Router, seen: Arc<Seen>) {
 }
 
 /// An error ends the connection without an answer.
-async fn meet(request: Request<Incoming>, router: Router, seen: &Seen) -> Result<Response<Body>, Error> {
+async fn meet(request: Request<Incoming>, router: Router, seen: Arc<Seen>) -> Result<Response<Body>, Error> {
     let ended = || Error::from(ErrorKind::ConnectionAborted);
-    let fault = seen.note(operation(&request));
+    let operation = operation(&request);
+    let is_git = operation.starts_with("git ");
+    let fault = seen.note(operation);
     match fault {
         Some(Fault::Slow) => tokio::time::sleep(LATE).await,
         Some(Fault::Refused(status)) => return refusal(status),
@@ -122,11 +135,22 @@ async fn meet(request: Request<Incoming>, router: Router, seen: &Seen) -> Result
         Some(Fault::Silent) => std::future::pending().await,
         _ => {}
     }
+    let weighed = |body: Body| if is_git { weighed(body, Arc::clone(&seen)) } else { body };
+    let request = request.map(|body| weighed(Body::new(body)));
     let Ok(answer) = TowerToHyperService::new(router).call(request).await;
+    let answer = answer.map(weighed);
     match fault {
         None | Some(Fault::Slow) => Ok(answer),
         Some(fault) => spoil(fault, answer).await,
     }
+}
+
+/// The same, and what goes through it is counted.
+fn weighed(body: Body, seen: Arc<Seen>) -> Body {
+    let count = move |chunk: &Bytes| {
+        seen.git_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+    };
+    Body::from_stream(body.into_data_stream().inspect_ok(count))
 }
 
 /// What becomes of the answer to something that was done.

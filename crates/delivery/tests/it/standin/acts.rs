@@ -25,6 +25,19 @@ impl Pull {
 
 impl Served {
     pub(super) fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
+        let torn =
+            matches!(ask, Ask::List(_) | Ask::Read(_)) && std::mem::take(&mut self.book.lock().unwrap().torn);
+        if !torn {
+            return self.carry_out(ask);
+        }
+        let pulls = self.book.lock().unwrap().pulls.clone();
+        self.book.lock().unwrap().pulls.iter_mut().for_each(|pull| pull.merged = None);
+        let done = self.carry_out(ask);
+        self.book.lock().unwrap().pulls = pulls;
+        done
+    }
+
+    fn carry_out(&self, ask: Ask) -> Result<Answer, Why<'static>> {
         let (shape, call) = (&self.shape, ask.call());
         let mut book = self.book.lock().unwrap();
         for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {

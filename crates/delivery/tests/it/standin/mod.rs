@@ -342,8 +342,12 @@ pub struct Book {
     pub labels: Vec<String>,
     /// Somebody pushes to the branch in the moment before the next merge.
     pub meddle: bool,
+    /// The next answer shows what was merged as closed only: it was read in the middle of the merge.
+    pub torn: bool,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
+    /// The answer to this one is lost, counted from the next, of the calls that change something.
+    pub loses: usize,
     /// Goes with every answer.
     pub headers: Vec<(&'static str, String)>,
 }
@@ -510,7 +514,14 @@ async fn answer(
         let mut book = served.book.lock().unwrap();
         book.calls.push(format!("{method} {path}"));
         let due = ask.as_ref().is_ok_and(|a| book.trouble.front().is_some_and(|(c, _)| *c == a.call()));
-        if due { book.trouble.pop_front().unwrap().1 } else { Trouble::None }
+        if due {
+            book.trouble.pop_front().unwrap().1
+        } else if method != Method::GET && book.loses > 0 {
+            book.loses -= 1;
+            if book.loses == 0 { Trouble::Lose } else { Trouble::None }
+        } else {
+            Trouble::None
+        }
     };
     if let Trouble::Answer(status, extra, text) = &trouble {
         let mut answer = Response::builder().status(*status);

@@ -1,7 +1,6 @@
 //! Thousands of pipelines on a cluster of their own, and the plain client that made them.
 
 use crate::objects::{self, ENVIRONMENTS, HELM, NAMESPACES, SLUICE, VERSION};
-use crate::options::Options;
 use crate::table::say;
 use anyhow::{Context, Result};
 use axum::http::{Method, Request};
@@ -17,6 +16,16 @@ pub const PLACE: &str = "pipelines";
 /// How many writes go side by side, when the point is only that objects are there.
 const CONCURRENT: usize = 64;
 
+/// What a fleet is to be made of.
+pub struct MadeOf<'a> {
+    /// How many pipelines, with three targets each.
+    pub pipelines: usize,
+    /// Whether each target runs a Deployment too.
+    pub deployments: bool,
+    /// How the pipeline with a number promotes.
+    pub promotion: &'a dyn Fn(usize) -> Value,
+}
+
 /// A cluster with pipelines that all run the same version everywhere.
 pub struct Fleet {
     /// The cluster.
@@ -29,15 +38,18 @@ pub struct Fleet {
 
 impl Fleet {
     /// Starts a cluster and makes all objects, without a status of any pipeline.
-    pub async fn build(plane: &ControlPlane, options: &Options) -> Result<Fleet> {
+    ///
+    /// # Errors
+    /// When the cluster does not start or refuses an object.
+    pub async fn build(plane: &ControlPlane, made_of: MadeOf<'_>) -> Result<Fleet> {
         let cluster = plane.cluster("fleet").await?;
         cluster.install_flux_crds().await?;
         cluster.install_sluice_crds().await?;
         let client = cluster.client().await?;
-        let fleet = Fleet { cluster, client, size: options.pipelines };
+        let fleet = Fleet { cluster, client, size: made_of.pipelines };
         fleet.make_namespaces().await?;
-        fleet.make_releases(options.deployments).await?;
-        fleet.make_pipelines().await?;
+        fleet.make_releases(made_of.deployments).await?;
+        fleet.make_pipelines(made_of.promotion).await?;
         Ok(fleet)
     }
 
@@ -83,13 +95,10 @@ impl Fleet {
         self.make("HelmReleases", self.size * ENVIRONMENTS.len(), all).await
     }
 
-    async fn make_pipelines(&self) -> Result<()> {
-        // A person has to approve each promotion, so that nothing is delivered here.
-        let promotion = json!({"manual": true,
-            "strategy": {"commit": {"url": "https://git.invalid/acme/fleet.git", "branch": "main"}}});
+    async fn make_pipelines(&self, promotion: &dyn Fn(usize) -> Value) -> Result<()> {
         let url = format!("{SLUICE}/namespaces/{PLACE}/pipelines?fieldManager=kustomize-controller");
-        let all = self.applications().map(async |a| {
-            let object = objects::pipeline(&a, PLACE, &ENVIRONMENTS, &promotion);
+        let all = self.applications().enumerate().map(async |(n, a)| {
+            let object = objects::pipeline(&a, PLACE, &ENVIRONMENTS, &promotion(n));
             write(&self.client, Method::POST, &url, &object).await
         });
         self.make("pipelines", self.size, all).await

@@ -5,6 +5,7 @@
 
 mod commands;
 mod controller;
+mod crowd;
 mod delivery;
 mod fleet;
 mod hooks;
@@ -22,7 +23,9 @@ mod watch;
 mod writes;
 
 use anyhow::Result;
+use fleet::{Fleet, MadeOf};
 use options::{Options, Row};
+use serde_json::json;
 use sluice_testkit::ControlPlane;
 use std::process::ExitCode;
 use table::Table;
@@ -68,6 +71,9 @@ async fn measure(options: &Options, table: &mut Table) -> Result<()> {
             hooks::measure(options, &ground, table).await?;
         }
     }
+    if options.wants(Row::Crowd) {
+        crowd::measure(options, &ControlPlane::start().await?, table).await?;
+    }
     if options.wants(Row::Isolation) {
         isolation::measure(options, &ControlPlane::start().await?, table).await?;
     }
@@ -75,7 +81,14 @@ async fn measure(options: &Options, table: &mut Table) -> Result<()> {
 }
 
 async fn on_a_fleet(options: &Options, plane: &ControlPlane, table: &mut Table) -> Result<()> {
-    let fleet = fleet::Fleet::build(plane, options).await?;
+    // A person has to approve each promotion, so that nothing is delivered here.
+    let promotion = |_| {
+        json!({"manual": true,
+            "strategy": {"commit": {"url": "https://git.invalid/acme/fleet.git", "branch": "main"}}})
+    };
+    let (pipelines, deployments) = (options.pipelines, options.deployments);
+    let made_of = MadeOf { pipelines, deployments, promotion: &promotion };
+    let fleet = Fleet::build(plane, made_of).await?;
     start::measure(options, &fleet, table).await?;
     if options.wants_any(&[Row::Restart, Row::Rest, Row::Reaction]) {
         let controller = start::restart(options, &fleet, table).await?;

@@ -27,12 +27,14 @@ pub enum Row {
     Request,
     /// Signed calls of the hook server.
     Hooks,
+    /// Many revisions at once.
+    Crowd,
     /// A change on a cluster beside broken ones.
     Isolation,
 }
 
 impl Row {
-    const ALL: [(&'static str, Row); 11] = [
+    const ALL: [(&'static str, Row); 12] = [
         ("size", Row::Size),
         ("help", Row::Help),
         ("start", Row::Start),
@@ -43,6 +45,7 @@ impl Row {
         ("repository", Row::Repository),
         ("request", Row::Request),
         ("hooks", Row::Hooks),
+        ("crowd", Row::Crowd),
         ("isolation", Row::Isolation),
     ];
     /// Those that need thousands of pipelines.
@@ -67,6 +70,8 @@ pub struct Options {
     pub rest: Duration,
     /// How long to keep changing workloads, ten times a second.
     pub reaction: Duration,
+    /// How many revisions are promoted at once.
+    pub crowd: usize,
     /// How many changes to make beside broken clusters.
     pub changes: usize,
 }
@@ -75,7 +80,7 @@ const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
-             [hooks] [isolation]
+             [hooks] [crowd] [isolation]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       how many pipelines, three targets each (default 2000)
@@ -83,6 +88,7 @@ Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [r
   --repeat N          how often to start (default 2)
   --rest SECONDS      how long to watch doing nothing (default 60; the budget says 600)
   --reaction SECONDS  how long to change ten workloads a second (default 30)
+  --crowd N           how many revisions to promote at once (default 1000)
   --changes N         how many changes to make beside broken clusters (default 40)
 ";
 
@@ -97,6 +103,7 @@ impl Options {
             repeat: 2,
             rest: Duration::from_secs(60),
             reaction: Duration::from_secs(30),
+            crowd: 1000,
             changes: 40,
         };
         let mut arguments = arguments;
@@ -112,6 +119,7 @@ impl Options {
                 "--deployments" => options.deployments = true,
                 "--repeat" => options.repeat = value()?.parse::<usize>()?.max(1),
                 "--rest" => options.rest = Duration::from_secs(value()?.parse()?),
+                "--crowd" => options.crowd = value()?.parse::<usize>()?.max(1),
                 "--changes" => options.changes = value()?.parse::<usize>()?.max(1),
                 "--reaction" => options.reaction = Duration::from_secs(value()?.parse()?),
                 row => match Row::ALL.iter().find(|(name, _)| *name == row) {

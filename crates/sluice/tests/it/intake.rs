@@ -1,0 +1,128 @@
+//! Clusters that nobody can reach, moved by calls alone: CI asks, the forge says that it was merged, Flux
+//! reports what runs. Polling comes too late to be what has told.
+
+use std::net::TcpListener;
+
+use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sluice_testkit::{eventually, shared_gitea};
+
+use crate::place::{Place, SOON, revision};
+use crate::process::Controller;
+use crate::run;
+use crate::strategies::hmac;
+
+const HMAC_KEY: &str = "what Flux and CI sign with";
+const FORGE_KEY: &str = "what Gitea signs with";
+
+struct Hooks {
+    address: String,
+    namespace: String,
+    http: reqwest::Client,
+}
+
+impl Hooks {
+    /// Calls with a signature, and returns the status and what was said.
+    async fn call(&self, path: &str, body: &Value) -> Result<(u16, String)> {
+        let body = body.to_string();
+        let signature = format!("sha256={}", hmac(HMAC_KEY.as_bytes(), body.as_bytes()));
+        let url = format!("http://{}{path}", self.address);
+        let answer = self.http.post(url).header("x-signature", signature).body(body).send().await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
+    /// Flux on the cluster of an environment reports a release, so long ago.
+    async fn reports(&self, environment: &str, version: &str, ago: i64) -> Result<()> {
+        let at = Timestamp::now() - SignedDuration::from_secs(ago);
+        let event = json!({
+            "involvedObject": {"kind": "HelmRelease", "namespace": self.namespace, "name": "podinfo",
+                "apiVersion": "helm.toolkit.fluxcd.io/v2"},
+            "severity": "info", "timestamp": at, "reason": "UpgradeSucceeded",
+            "message": format!("Helm upgrade succeeded for release podinfo with chart podinfo@{version}"),
+            "metadata": {"revision": version, "cluster": format!("edge-{environment}")},
+            "reportingController": "helm-controller",
+        });
+        let path = format!("/promotion/{}/podinfo/{environment}", self.namespace);
+        let answered = self.call(&path, &event).await?;
+        ensure!(answered.0 == 202, "{environment} at {version}: {answered:?}");
+        Ok(())
+    }
+}
+
+fn pipeline(namespace: &str, url: &str) -> String {
+    let environment = |name: &str| {
+        format!(
+            "{{name: {name}, targets: [{{namespace: {namespace}, observe: Push, \
+             clusterRef: {{kind: GitopsCluster, name: edge-{name}}}}}]}}"
+        )
+    };
+    format!(
+        r#"
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {{name: podinfo, namespace: {namespace}}}
+spec:
+  appRef: {{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}}
+  environments: [{}, {}]
+  promotion:
+    strategy:
+      secretRef: {{name: keys}}
+      pull-request: {{type: gitea, url: "{url}", secretRef: {{name: forge}}}}
+"#,
+        environment("dev"),
+        environment("prod")
+    )
+}
+
+#[test]
+fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Result<()> {
+    run(async {
+        let place = Place::new("intake").await?;
+        let n = place.namespace.as_str();
+        let gitea = shared_gitea().await?;
+        let file = |environment: &str, version: &str| {
+            format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:{environment}\"}}\n")
+        };
+        let (dev, prod) = (file("dev", "6.1.5"), file("prod", "6.1.5"));
+        let repo = gitea.create_repo(n, &[("dev.yaml", &dev), ("prod.yaml", &prod)]).await?;
+        let token = gitea.token();
+        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        place.secret("keys", &[("hmac-key", HMAC_KEY), ("forge-key", FORGE_KEY)]).await?;
+        place.apply(&pipeline(n, repo.url())).await?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let hook = format!("--hook-addr={address}");
+        // Long enough that nothing below is found by looking.
+        let controller = Controller::start(&place.shared.hub, n, &[&hook, "--poll-interval=10m"])?;
+        repo.add_webhook(&format!("http://{address}/forge/{n}/podinfo"), FORGE_KEY).await?;
+        let hooks = Hooks { address, namespace: n.into(), http: reqwest::Client::new() };
+        for environment in ["dev", "prod"] {
+            eventually(SOON, || hooks.reports(environment, "6.1.5", 60)).await?;
+        }
+        let at_rest =
+            |p: &sluice_api::Pipeline| revision(p, "dev") == "6.1.5" && revision(p, "prod") == "6.1.5";
+        place.until("podinfo", "all report 6.1.5", at_rest).await.with_context(|| controller.tail())?;
+
+        let asked = json!({"revision": "6.1.6", "idempotencyKey": "build-1"});
+        let (status, said) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked).await?;
+        ensure!(status == 202, "{status}: {said}");
+        for (environment, ago) in [("dev", 2), ("prod", 1)] {
+            let until = async |phase: &str| {
+                let story = place.until_story("podinfo", environment, &[&format!("6.1.6 {phase}")]).await;
+                story.with_context(|| controller.tail())
+            };
+            until("Proposed").await?;
+            let open = repo.pulls("open").await?;
+            ensure!(open.len() == 1, "one open pull request, not {open:?}");
+            repo.merge(open[0].number).await?;
+            until("Delivered").await?;
+            ensure!(repo.read("main", &format!("{environment}.yaml"))? == file(environment, "6.1.6"));
+            hooks.reports(environment, "6.1.6", ago).await?;
+            until("Succeeded").await?;
+        }
+        let (status, said) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked).await?;
+        ensure!(status == 200 && said.contains("Succeeded"), "{status}: {said}");
+        ensure!(repo.pulls("all").await?.len() == 2);
+        Ok(())
+    })
+}
