@@ -74,6 +74,8 @@ pub(crate) struct Entry {
     pub model: Pipeline,
     /// What calls have left in its status.
     pub told: Told,
+    /// The version of the object that told it: what is read anew may be ahead of the watch.
+    pub told_at: u64,
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
@@ -286,7 +288,7 @@ impl Engine {
                 }
             }
             Input::Called(key) => self.touch(&key),
-            Input::Written(object, how) => self.written(&object, how),
+            Input::Written(object, number, how) => self.written(&object, number, how),
             Input::Created(pipeline, name, result) => self.created(&pipeline, &name, result),
             Input::Done(done) => self.done(*done),
             Input::Shards(news) => self.turned_over(news),
@@ -294,12 +296,14 @@ impl Engine {
         }
     }
 
-    fn written(&mut self, object: &StatusOf, how: Written) {
+    fn written(&mut self, object: &StatusOf, number: u64, how: Written) {
         self.metrics.written(object.kind(), &how);
         if let Written::Failed(error) = &how {
             tracing::warn!(?object, %error, "cannot write a status; it is tried again");
         }
-        self.writer.ended(object, &how);
+        if !self.writer.ended(object, number, &how) {
+            return;
+        }
         match (object, how) {
             (StatusOf::Pipeline(key), Written::Stands(version)) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
@@ -313,7 +317,24 @@ impl Engine {
                 sluice_delivery::fault::point("after-outcome");
             }
             (_, Written::Overtaken(found)) => self.overtaken(object, *found),
+            (_, Written::Withheld) => self.unsure(object),
             _ => {}
+        }
+    }
+
+    /// Nobody knows whether what was to be written stands.
+    pub(crate) fn unsure(&mut self, object: &StatusOf) {
+        match object {
+            StatusOf::Pipeline(key) => {
+                if let Some(entry) = self.pipelines.get_mut(key) {
+                    entry.version = 0;
+                }
+            }
+            StatusOf::Promotion(key, name) => {
+                if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
+                    record.version = 0;
+                }
+            }
         }
     }
 
@@ -322,17 +343,18 @@ impl Engine {
     fn overtaken(&mut self, object: &StatusOf, found: Found) {
         tracing::warn!(?object, "somebody else has written this status; it is taken up as it stands");
         match (object, found) {
+            // What is not known any more was removed since.
             (StatusOf::Pipeline(key), Found::Pipeline(pipeline)) => {
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.version = 0;
+                    self.put_pipeline(pipeline);
                 }
-                self.put_pipeline(pipeline);
             }
             (StatusOf::Promotion(key, name), Found::Promotion(promotion)) => {
                 if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
                     (record.version, record.first) = (0, false);
+                    self.put_promotion(promotion);
                 }
-                self.put_promotion(promotion);
             }
             _ => {}
         }
@@ -341,5 +363,38 @@ impl Engine {
     /// How long this process has been running.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sluice_testkit::Scratch;
+
+    use super::*;
+
+    /// One that acts for everything, and is told by nobody. Nobody listens where its hub is.
+    pub(crate) fn engine(scratch: &Scratch) -> Engine {
+        let cache_dir = scratch.folder("cache").unwrap();
+        let hub = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let delivery = Delivery::new(sluice_delivery::Options::new(&cache_dir)).unwrap();
+        let metrics = Arc::new(Metrics::new(delivery.clone()));
+        let options = Options {
+            watch_namespace: None,
+            no_cross_namespace_refs: false,
+            insecure_kubeconfig_exec: false,
+            metrics_addr: None,
+            health_addr: None,
+            hook: None,
+            hook_url: None,
+            cache_dir,
+            poll_interval: Duration::from_secs(30),
+            history_limit: 20,
+            delivery_timeout: Duration::from_secs(60),
+            git_author: sluice_delivery::DEFAULT_AUTHOR.into(),
+            events_addr: None,
+            election: None,
+            webhooks: sluice_delivery::Allowed::default(),
+        };
+        Engine::new(options, hub, delivery, metrics, Shards::all()).0
     }
 }

@@ -64,7 +64,7 @@ pub fn since_boot() -> Duration {
 }
 
 /// The time for which somebody may act. Whoever granted it extends or ends it; everybody who holds it
-/// sees that at once. One that was ended does not begin again.
+/// sees that at once. One that is over does not begin again.
 #[derive(Clone, Debug)]
 pub struct Term(Arc<AtomicU64>);
 
@@ -86,11 +86,12 @@ impl Term {
         Term(Arc::new(AtomicU64::new(NEVER)))
     }
 
-    /// Has it run until another moment, unless it was ended.
-    pub fn extend(&self, end: Duration) {
-        let moved = |at: u64| (at != ENDED).then(|| milliseconds(end));
-        // It says no where it was ended, and that is as it should be.
-        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved);
+    /// Has it run until another moment, and says whether it does. One that is over, by a word or by the
+    /// clock, does not go on: what was held back since would not be begun anew.
+    #[must_use]
+    pub fn extend(&self, end: Duration) -> bool {
+        let moved = |at: u64| (at > milliseconds(since_boot())).then(|| milliseconds(end));
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).is_ok()
     }
 
     /// Ends it, for good.
@@ -136,16 +137,17 @@ mod tests {
         let term = Term::until(since_boot() + 60 * second);
         let permit = Permit::within(term.clone());
         assert!(permit.check().is_ok());
-        term.extend(since_boot().saturating_sub(second));
-        assert!(!term.runs() && matches!(permit.check(), Err(DeliveryError::Revoked)));
-        // Nobody else can have had it: the next renewal says that it went on.
-        term.extend(since_boot() + 60 * second);
-        assert!(permit.check().is_ok());
+        assert!(term.extend(since_boot() + 120 * second) && permit.check().is_ok());
         permit.revoke();
         assert!(permit.check().is_err() && Permit::within(term.clone()).check().is_ok());
+        let permit = Permit::within(term.clone());
+        assert!(term.extend(since_boot().saturating_sub(second)));
+        assert!(!term.runs() && matches!(permit.check(), Err(DeliveryError::Revoked)));
+        // Nobody else can have had it; but what was held back in between is found by a new term only.
+        assert!(!term.extend(since_boot() + 60 * second) && permit.check().is_err());
+        let term = Term::until(since_boot() + 60 * second);
         term.end();
-        term.extend(since_boot() + 60 * second);
-        assert!(!term.runs());
+        assert!(!term.extend(since_boot() + 60 * second) && !term.runs());
         assert!(Permit::default().check().is_ok());
     }
 

@@ -129,6 +129,17 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// What its events call a cluster of this environment: by its name, and with its namespace where
+    /// another cluster here has the same name. `home` is the pipeline's namespace.
+    pub fn name_of_cluster(&self, cluster: &ClusterRef, home: &str) -> String {
+        let mut all = self.targets.iter().filter_map(|t| t.cluster_ref.as_ref());
+        let namespace = cluster.namespace_or(home);
+        match all.any(|other| other.name == cluster.name && other.namespace_or(home) != namespace) {
+            true => format!("{namespace}/{}", cluster.name),
+            false => cluster.name.clone(),
+        }
+    }
+
     /// The names of its targets, in their order: as given, or made from cluster and namespace.
     pub fn target_names(&self) -> Vec<String> {
         let mut taken = BTreeSet::new();
@@ -215,6 +226,13 @@ pub struct ClusterRef {
     /// Its namespace; default is the Pipeline's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+}
+
+impl ClusterRef {
+    /// Its namespace, where `home` is the pipeline's.
+    pub fn namespace_or<'a>(&'a self, home: &'a str) -> &'a str {
+        self.namespace.as_deref().unwrap_or(home)
+    }
 }
 
 /// Names a member of a target.

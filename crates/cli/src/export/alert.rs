@@ -7,7 +7,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ResourceExt};
 use serde_json::json;
-use sluice_api::pipeline::{ClusterRef, Environment, Target};
+use sluice_api::pipeline::{Environment, Target};
 use sluice_api::{MEMBER_LABELS, Pipeline};
 
 use super::address;
@@ -69,19 +69,6 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-/// The name that events have of a cluster: with its namespace where the pipeline has another of that name.
-fn name_of(cluster: &ClusterRef, pipeline: &Pipeline) -> String {
-    let home = pipeline.namespace().unwrap_or_default();
-    let namespace = |cluster: &ClusterRef| cluster.namespace.clone().unwrap_or_else(|| home.clone());
-    let all =
-        pipeline.spec.environments.iter().flat_map(|e| &e.targets).filter_map(|t| t.cluster_ref.as_ref());
-    let is_another = |one: &ClusterRef| one.name == cluster.name && namespace(one) != namespace(cluster);
-    if all.into_iter().any(is_another) {
-        return format!("{}/{}", namespace(cluster), cluster.name);
-    }
-    cluster.name.clone()
-}
-
 /// The key that calls from an environment are signed with: from the Secret if that is asked for.
 async fn key(
     args: &Alert,
@@ -126,7 +113,7 @@ fn objects(
     let mut event_metadata =
         json!({"pipeline": format!("{namespace}/{name}"), "environment": environment.name});
     if let Some(cluster) = cluster {
-        event_metadata["cluster"] = json!(name_of(cluster, pipeline));
+        event_metadata["cluster"] = json!(environment.name_of_cluster(cluster, &namespace));
     }
     let noise = NOISE.map(|n| format!("  - {}\n", json!(n))).concat();
     let mut sources = String::new();

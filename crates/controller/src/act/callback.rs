@@ -6,7 +6,7 @@ use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
 
 use super::ActError;
-use crate::hook::callback::{Subject, mint};
+use crate::hook::callback::{Claim, Subject, mint};
 use crate::intake::PipelineKey;
 use crate::watch::connect;
 
@@ -50,7 +50,8 @@ impl Offer {
         };
         let (name, uid) = (promotion.name_any(), promotion.uid().unwrap_or_default());
         let round = promotion.status.as_ref().map_or(0, |s| s.round);
-        let token = mint(hmac_key, Subject { pipeline: key, promotion: &name }, &uid, round);
+        let claim = Claim { uid: &uid, round, environment: &promotion.spec.environment };
+        let token = mint(hmac_key, Subject { pipeline: key, promotion: &name }, claim);
         let base = self.url.trim_end_matches('/');
         Ok(Some((format!("{base}/callback/{}/{}/{name}", key.namespace, key.name), token)))
     }

@@ -1,5 +1,6 @@
 //! The other side of a webhook reports what became of a promotion. It shows the token that came with the
-//! call, which is good for that promotion in that round, and for nothing else.
+//! call, which is good for that promotion in that round, and for nothing else. It is made with the key of
+//! the promotion's environment, and no other key of the pipeline makes it.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -34,6 +35,8 @@ pub struct Claim<'a> {
     pub uid: &'a str,
     /// Which round of it.
     pub round: u32,
+    /// The environment that it goes into, whose key has made the token.
+    pub environment: &'a str,
 }
 
 /// What the other side says.
@@ -47,24 +50,24 @@ pub struct Word {
     pub message: String,
 }
 
-/// The token for a promotion in a round, made with the pipeline's key.
-pub fn mint(key: &[u8], subject: Subject<'_>, uid: &str, round: u32) -> String {
-    let tag =
-        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text(subject, Claim { uid, round }).as_bytes());
+/// The token for a promotion in a round, made with the key of its environment.
+pub fn mint(key: &[u8], subject: Subject<'_>, claim: Claim<'_>) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text(subject, claim).as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{uid}.{round}.{hex}")
+    let Claim { uid, round, environment } = claim;
+    format!("{uid}.{round}.{environment}.{hex}")
 }
 
-fn text(Subject { pipeline, promotion }: Subject<'_>, Claim { uid, round }: Claim<'_>) -> String {
-    format!("sluice callback\n{pipeline}\n{promotion}\n{uid}\n{round}")
+fn text(Subject { pipeline, promotion }: Subject<'_>, claim: Claim<'_>) -> String {
+    let Claim { uid, round, environment } = claim;
+    format!("sluice callback\n{pipeline}\n{promotion}\n{environment}\n{uid}\n{round}")
 }
 
-/// What a token claims, and the signature that is to prove it.
+/// What a token claims, and the signature that is to prove it. The name of an environment has no dot.
 pub fn read(token: &str) -> Option<(Claim<'_>, &str)> {
-    let mut parts = token.split('.');
-    let (uid, round, tag) = (parts.next()?, parts.next()?, parts.next()?);
-    let claim = Claim { uid, round: round.parse().ok().filter(|n: &u32| n.to_string() == round)? };
-    (parts.next().is_none() && !uid.is_empty()).then_some((claim, tag))
+    let [uid, round, environment, tag] = *token.split('.').collect::<Vec<_>>() else { return None };
+    let round = round.parse().ok().filter(|n: &u32| n.to_string() == round)?;
+    (!uid.is_empty()).then_some((Claim { uid, round, environment }, tag))
 }
 
 /// Whether a claim was made with one of these keys.
@@ -74,17 +77,11 @@ pub fn is_minted(subject: Subject<'_>, claim: Claim<'_>, tag: &str, keys: &[&[u8
     super::signature::verify(Some(header.as_bytes()), body.as_bytes(), keys.iter().copied()).is_ok()
 }
 
-/// The Secrets with whose keys tokens of a pipeline may have been made. Each once.
-fn secrets(pipeline: &Pipeline) -> Vec<&str> {
-    let spec = &pipeline.spec;
-    let policies = spec.environments.iter().filter_map(|e| spec.policy(e));
-    let mut names: Vec<&str> = policies
-        .filter_map(|p| p.strategy.as_ref()?.secret_ref.as_ref())
-        .map(|secret| secret.name.as_str())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+/// The Secret with whose key the tokens for promotions into an environment are made.
+fn secret<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a str> {
+    let into = pipeline.spec.environments.iter().find(|e| e.name == environment)?;
+    let strategy = pipeline.spec.policy(into)?.strategy.as_ref()?;
+    strategy.secret_ref.as_ref().map(|secret| secret.name.as_str())
 }
 
 impl Hook {
@@ -94,12 +91,13 @@ impl Hook {
         let token = given.next().and_then(|value| value.strip_prefix("Bearer "));
         let Some((claim, tag)) = token.and_then(read) else { return Ok(Answer::BadToken) };
         let subject = Subject { pipeline: &call.place.pipeline, promotion };
-        let secrets = call.pipeline.map(secrets).unwrap_or_default();
+        let secrets: Vec<&str> =
+            call.pipeline.and_then(|p| secret(p, claim.environment)).into_iter().collect();
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
         if !self.knows(&call, &secrets, Purpose::Hook, shows).await? {
             return Ok(Answer::BadToken);
         }
-        if let Err(answer) = self.take(&call.place.pipeline) {
+        if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
         let word: Word = match serde_json::from_slice(call.body) {
@@ -116,7 +114,7 @@ impl Hook {
         };
         let namespace = &call.place.pipeline.namespace;
         let now = Timestamp::now();
-        let said = |object: &Promotion| after(object, claim, &word, now);
+        let said = |object: &Promotion| after(object, subject, claim, &word, now);
         Ok(match self.store.said(namespace, promotion, said).await? {
             Stands::Written => Answer::Heard,
             Stands::AsBefore => Answer::NothingToDo,
@@ -126,8 +124,18 @@ impl Hook {
     }
 }
 
-/// What a word changes in the record of a promotion: a later state takes the place of an earlier one.
-pub fn after(object: &Promotion, claim: Claim<'_>, word: &Word, now: Timestamp) -> Change {
+/// What a word changes in the record of a promotion: a later state takes the place of an earlier one. A
+/// record of another pipeline or environment is none of this caller's: a key makes tokens for its own.
+pub fn after(
+    object: &Promotion,
+    subject: Subject<'_>,
+    claim: Claim<'_>,
+    word: &Word,
+    now: Timestamp,
+) -> Change {
+    if object.spec.pipeline != subject.pipeline.name || object.spec.environment != claim.environment {
+        return Change::NotTheirs;
+    }
     let status = object.status.clone().unwrap_or_default();
     if object.metadata.uid.as_deref() != Some(claim.uid) || status.round != claim.round {
         return Change::Refused(

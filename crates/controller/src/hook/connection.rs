@@ -1,9 +1,10 @@
 //! Connections to the hook server: a task each, not more than so many, none that only sits there.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -22,6 +23,11 @@ use super::server::Hook;
 
 /// How many connections there may be at a time.
 const MOST: usize = 1024;
+/// How many of them one peer may have, unless it is a proxy of ours: all of them together would leave
+/// nobody else a place.
+const OF_ONE: usize = MOST / 8;
+/// How long a connection is kept: whoever does not read what he is answered would have it for ever.
+const LIFE: Duration = Duration::from_secs(300);
 /// How long a handshake, and the head of a request, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the files of a certificate are looked at.
@@ -29,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Serves every connection, in plain or with a certificate.
 pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certificate>>, hook: Arc<Hook>) {
-    let room = Arc::new(Semaphore::new(MOST));
+    let (room, crowd) = (Arc::new(Semaphore::new(MOST)), Arc::<Crowd>::default());
     let acceptor = certificate.clone().map(acceptor);
     let watched = async {
         match &certificate {
@@ -51,8 +57,11 @@ pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certifi
                 }
             };
             let (acceptor, hook) = (acceptor.clone(), hook.clone());
+            let Some(seat) = hook.crowd(peer.ip()).map_or(Some(None), |p| crowd.admit(p).map(Some)) else {
+                continue;
+            };
             tokio::spawn(async move {
-                let _place = place;
+                let _place = (place, seat);
                 let _ = stream.set_nodelay(true);
                 match acceptor {
                     None => one(stream, peer, &hook).await,
@@ -79,8 +88,45 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
         .header_read_timeout(PATIENCE)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
+    let mut served = std::pin::pin!(served);
     // A peer that breaks off is no news.
-    let _ = served.await;
+    if tokio::time::timeout(LIFE, served.as_mut()).await.is_err() {
+        // What it is being answered it may still read.
+        served.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(PATIENCE, served).await;
+    }
+}
+
+/// How many connections each peer has.
+#[derive(Default)]
+struct Crowd(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection of a peer.
+struct Seat(Arc<Crowd>, IpAddr);
+
+impl Crowd {
+    /// One more of a peer, if it may have that.
+    fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(peer).or_default();
+        if *count >= OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Seat(self.clone(), peer))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.1);
+            }
+        }
+    }
 }
 
 fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {

@@ -23,7 +23,7 @@ impl Hook {
         if !self.knows(&call, &secrets, Purpose::Forge, shows).await? {
             return Ok(Answer::Refused);
         }
-        if let Err(answer) = self.take(&call.place.pipeline) {
+        if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
         if !concerns_change_requests(call.headers, call.body) {

@@ -48,13 +48,16 @@ impl Known {
 }
 
 /// The Secret cannot be read now.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unavailable;
+
+/// What was read last of a Secret, and when. Whoever wants it while it is being read waits for that.
+type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<Known, Unavailable>)>>>;
 
 /// All keys that have been asked for lately.
 pub struct Keys {
     client: Client,
-    known: Mutex<HashMap<(String, String), (Instant, Known)>>,
+    known: Mutex<HashMap<(String, String), Slot>>,
 }
 
 impl Keys {
@@ -68,15 +71,34 @@ impl Keys {
     /// # Errors
     /// When the Secret cannot be read now.
     pub async fn of(&self, namespace: &str, name: &str, anew: bool) -> Result<Known, Unavailable> {
-        let id = (namespace.to_string(), name.to_string());
-        let good_for = if anew { AGAIN } else { KEPT };
-        {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, keys)) = known.get(&id).filter(|(read, _)| read.elapsed() < good_for) {
-                return Ok(keys.clone());
+        let slot = self.slot(namespace, name);
+        let mut last = slot.lock().await;
+        if let Some((read, known)) = &*last {
+            let good_for = if anew || known.is_err() { AGAIN } else { KEPT };
+            if read.elapsed() < good_for {
+                return known.clone();
             }
-            known.retain(|_, (read, _)| read.elapsed() < KEPT);
         }
+        let known = self.read(namespace, name).await;
+        *last = Some((Instant::now(), known.clone()));
+        known
+    }
+
+    /// The place of a Secret; those that nobody has asked for lately make room.
+    fn slot(&self, namespace: &str, name: &str) -> Slot {
+        let id = (namespace.to_string(), name.to_string());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = known.get(&id) {
+            return slot.clone();
+        }
+        known.retain(|_, slot| {
+            let fresh = |last: &(Instant, _)| last.0.elapsed() < KEPT;
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|last| last.as_ref().is_some_and(fresh))
+        });
+        known.entry(id).or_default().clone()
+    }
+
+    async fn read(&self, namespace: &str, name: &str) -> Result<Known, Unavailable> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let data = match tokio::time::timeout(DEADLINE, secrets.get(name)).await {
             Ok(Ok(secret)) => connect::data(secret),
@@ -96,9 +118,6 @@ impl Keys {
             Err(_) => return Err(Unavailable),
         };
         let of = |keys: [&str; 2]| Arc::new(keys.iter().filter_map(|key| data.get(*key).cloned()).collect());
-        let keys = Known { hook: of(KEYS), forge: of(FORGE_KEYS) };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(id, (Instant::now(), keys.clone()));
-        Ok(keys)
+        Ok(Known { hook: of(KEYS), forge: of(FORGE_KEYS) })
     }
 }

@@ -122,13 +122,17 @@ impl Proxies {
         Self(networks)
     }
 
+    /// Whether an address is one of them.
+    pub fn holds(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.holds(address))
+    }
+
     /// Who calls: the peer, or where that is a proxy of ours, the last address that is none in the
     /// `X-Forwarded-For` that our proxies have added to. Addresses of IPv6 count by their /64.
     pub fn caller<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
-        let is_ours = |address: IpAddr| self.0.iter().any(|n| n.holds(address));
         let mut caller = peer;
         let mut hops = forwarded.flat_map(|line| line.split(',')).rev();
-        while is_ours(caller) {
+        while self.holds(caller) {
             let Some(before) = hops.next().and_then(|hop| hop.trim().parse().ok()) else { break };
             caller = before;
         }

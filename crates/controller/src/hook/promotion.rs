@@ -21,9 +21,10 @@ impl Hook {
         let open = call.pipeline.is_some_and(|p| is_open(p, environment));
         let signed = self.is_signed(&call, &secrets).await;
         // Where everybody may call, it takes no key to have Sluice look.
-        let signed = if open { signed.unwrap_or(false) } else { signed? };
-        let Some(pipeline) = call.pipeline.filter(|_| signed || open) else { return Ok(Answer::Refused) };
-        if let Err(answer) = self.take(&call.place.pipeline) {
+        let Some(pipeline) = call.pipeline.filter(|_| open || signed == Ok(true)) else {
+            return signed.map(|_| Answer::Refused);
+        };
+        if let Err(answer) = self.take(&call.place.pipeline, signed == Ok(true)) {
             return Ok(answer);
         }
         let event: Event = match serde_json::from_slice(call.body) {
@@ -38,9 +39,11 @@ impl Hook {
             Verdict::Look => Ok(self.look(&call.place.pipeline)),
             Verdict::Nothing => Ok(Answer::NothingToDo),
             Verdict::Wrong(why) => Ok(wrong(why)),
-            // What nobody has signed proves nothing.
-            Verdict::Report if !signed => Ok(Answer::Refused),
             Verdict::Report => {
+                // What nobody has signed proves nothing.
+                if !signed? {
+                    return Ok(Answer::Refused);
+                }
                 if let Err(why) = report::check(pipeline, environment, &event, Timestamp::now()) {
                     return Ok(wrong(why));
                 }
@@ -113,13 +116,14 @@ pub fn judge(pipeline: &Pipeline, environment: &str, event: &Event) -> Verdict {
         of.targets.iter().partition(|target| target.observe == Observe::Watch);
     if !read.iter().any(|target| is_member(pipeline, target, event)) {
         let elsewhere = told.iter().filter(|target| is_member(pipeline, target, event));
-        let clusters: BTreeSet<&str> =
-            elsewhere.filter_map(|t| t.cluster_ref.as_ref()).map(|c| c.name.as_str()).collect();
+        let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
+        let clusters: BTreeSet<String> =
+            elsewhere.filter_map(|t| t.cluster_ref.as_ref()).map(|c| of.name_of_cluster(c, home)).collect();
         if !clusters.is_empty() {
             return Verdict::Wrong(format!(
                 "the event does not say that it is from the cluster of a target: let the Alert's eventMetadata name \
                  cluster: {} (sluice export alert writes it)",
-                clusters.into_iter().collect::<Vec<_>>().join(" or ")
+                Vec::from_iter(clusters).join(" or ")
             ));
         }
         return Verdict::Wrong(format!(

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use sluice_api::pipeline::{Health, Observe, Pipeline, Report, Target};
+use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 
 use super::event::{Event, Meaning};
 use crate::observe::reported::{self, Reports};
@@ -31,7 +31,7 @@ pub fn keys(pipeline: &Pipeline, environment: &str, event: &Event) -> BTreeSet<S
         for (target, name) in of.targets.iter().zip(of.target_names()) {
             let its = target.observe == Observe::Push
                 && target.namespace == object.namespace
-                && is_from(pipeline, target, event)
+                && is_from(pipeline, of, target, event)
                 && reported::members(pipeline.spec.app_ref.as_ref(), target).contains(&member);
             if its {
                 keys.insert(reported::key(environment, &name, member));
@@ -41,17 +41,16 @@ pub fn keys(pipeline: &Pipeline, environment: &str, event: &Event) -> BTreeSet<S
     keys
 }
 
-/// Whether an event says that it is from the cluster of a target, by its name or namespace and name.
-fn is_from(pipeline: &Pipeline, target: &Target, event: &Event) -> bool {
+/// Whether an event says that it is from the cluster of a target: by namespace and name, or by the name
+/// alone where that is one cluster's only. What may be from either of two proves nothing of one.
+fn is_from(pipeline: &Pipeline, of: &Environment, target: &Target, event: &Event) -> bool {
     let Some((said, cluster)) = event.metadata("cluster").zip(target.cluster_ref.as_ref()) else {
         return false;
     };
-    let home = pipeline.metadata.namespace.as_deref();
+    let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
     match said.split_once('/') {
-        Some((namespace, name)) => {
-            cluster.name == name && cluster.namespace.as_deref().or(home) == Some(namespace)
-        }
-        None => cluster.name == said,
+        Some((namespace, name)) => cluster.name == name && cluster.namespace_or(home) == namespace,
+        None => of.name_of_cluster(cluster, home) == said,
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
 use sluice_api::Pipeline;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::Answer;
 use super::connection::{self, Certificate};
@@ -27,6 +27,11 @@ use crate::metrics::Metrics;
 
 /// The longest body: what Flux itself takes.
 const LONGEST: usize = 3 << 20;
+/// A body that is longer than this is a long one: events and calls of forges are shorter, as a rule.
+const LONG: usize = 64 << 10;
+/// How many long ones are held at a time. Whoever knows no key may send what he likes until it is judged:
+/// all of it together has to fit into what the process may have.
+const LONG_ONES: usize = 32;
 /// How long a body may take to come.
 const SLOWEST: Duration = Duration::from_secs(10);
 
@@ -59,7 +64,9 @@ pub struct Hook {
     tell: mpsc::UnboundedSender<Input>,
     proxies: Proxies,
     peers: Mutex<Limits<IpAddr>>,
-    pipelines: Mutex<Limits<PipelineKey>>,
+    /// Of each pipeline those that are signed, and the others: who knows no key holds up nobody who does.
+    pipelines: Mutex<Limits<(PipelineKey, bool)>>,
+    long_ones: Semaphore,
 }
 
 impl Hook {
@@ -80,6 +87,7 @@ impl Hook {
             proxies: options.proxies.clone(),
             peers: Mutex::new(Limits::new(options.peer_rate)),
             pipelines: Mutex::new(Limits::new(options.pipeline_rate)),
+            long_ones: Semaphore::new(LONG_ONES),
         }
     }
 
@@ -87,7 +95,6 @@ impl Hook {
     pub async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let begun = Instant::now();
         let place = Place::of(request.uri().path());
@@ -100,7 +107,6 @@ impl Hook {
     async fn judge<B>(&self, peer: IpAddr, place: Option<&Place>, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let caller = self.proxies.caller(peer, forwarded(request.headers()));
         if let Err(pause) = lock(&self.peers).take(caller, Instant::now()) {
@@ -114,8 +120,8 @@ impl Hook {
             return Answer::Wrong(StatusCode::METHOD_NOT_ALLOWED, why);
         }
         let (head, body) = request.into_parts();
-        let body = match read(&head.headers, body).await {
-            Ok(body) => body,
+        let (body, _room) = match self.read(&head.headers, body).await {
+            Ok(read) => read,
             Err(answer) => return answer,
         };
         let pipeline = match self.directory.find(&place.pipeline) {
@@ -133,9 +139,58 @@ impl Hook {
         judged.unwrap_or(Answer::NotNow)
     }
 
-    /// Counts a call that is signed.
-    pub(super) fn take(&self, pipeline: &PipelineKey) -> Result<(), Answer> {
-        lock(&self.pipelines).take(pipeline.clone(), Instant::now()).map_err(Answer::TooMany)
+    /// The whole body, if it is neither too long nor too slow, with the room that it takes.
+    async fn read<B>(
+        &self,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Answer>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let too_long = || {
+            let why = format!("the body is longer than {} MiB: no event is", LONGEST >> 20);
+            Answer::Wrong(StatusCode::PAYLOAD_TOO_LARGE, why)
+        };
+        let said = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+        if said.is_some_and(|length| length > LONGEST) {
+            return Err(too_long());
+        }
+        let whole = async {
+            let mut body = std::pin::pin!(body);
+            let (mut whole, mut room) = (Vec::new(), None);
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else {
+                    let why = "the body broke off: send it again".to_string();
+                    return Err(Answer::Wrong(StatusCode::BAD_REQUEST, why));
+                };
+                let Ok(data) = frame.into_data() else { continue };
+                let length = whole.len() + data.len();
+                if length > LONGEST {
+                    return Err(too_long());
+                }
+                if length > LONG && room.is_none() {
+                    room = Some(self.long_ones.try_acquire().map_err(|_| Answer::NotNow)?);
+                }
+                whole.extend_from_slice(&data);
+            }
+            Ok((Bytes::from(whole), room))
+        };
+        tokio::time::timeout(SLOWEST, whole).await.unwrap_or_else(|_| {
+            let why = format!("the body did not come within {} seconds: send it at once", SLOWEST.as_secs());
+            Err(Answer::Wrong(StatusCode::REQUEST_TIMEOUT, why))
+        })
+    }
+
+    /// As whom the connections of a peer are counted; not at all where it is a proxy, which has them for
+    /// many.
+    pub(super) fn crowd(&self, peer: IpAddr) -> Option<IpAddr> {
+        (!self.proxies.holds(peer)).then(|| self.proxies.caller(peer, std::iter::empty()))
+    }
+
+    /// Counts a call for a pipeline that is signed, or need not be.
+    pub(super) fn take(&self, pipeline: &PipelineKey, signed: bool) -> Result<(), Answer> {
+        lock(&self.pipelines).take((pipeline.clone(), signed), Instant::now()).map_err(Answer::TooMany)
     }
 
     /// Has the loop look at a pipeline.
@@ -200,31 +255,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn forwarded(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
     headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok())
-}
-
-/// The whole body, if it is neither too long nor too slow.
-async fn read<B>(headers: &HeaderMap, body: B) -> Result<Bytes, Answer>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let too_long = || {
-        let why = format!("the body is longer than {} MiB: no event is", LONGEST >> 20);
-        Answer::Wrong(StatusCode::PAYLOAD_TOO_LARGE, why)
-    };
-    let said = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    if said.is_some_and(|length| length > LONGEST) {
-        return Err(too_long());
-    }
-    match tokio::time::timeout(SLOWEST, Limited::new(body, LONGEST).collect()).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
-        Ok(Err(_)) => Err(Answer::Wrong(StatusCode::BAD_REQUEST, "the body broke off: send it again".into())),
-        Err(_) => {
-            let why = format!("the body did not come within {} seconds: send it at once", SLOWEST.as_secs());
-            Err(Answer::Wrong(StatusCode::REQUEST_TIMEOUT, why))
-        }
-    }
 }
 
 fn respond(answer: &Answer) -> Response<Full<Bytes>> {

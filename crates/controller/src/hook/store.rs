@@ -48,6 +48,8 @@ pub enum Change {
     Write(Value),
     /// Nothing.
     Nothing,
+    /// It is none of the caller's: as if it were not there.
+    NotTheirs,
     /// It may not be changed so: why.
     Refused(String),
 }
@@ -198,6 +200,7 @@ impl Store {
                 let status = match change(&object) {
                     Change::Write(status) => status,
                     Change::Nothing => return Ok(Some(Stands::AsBefore)),
+                    Change::NotTheirs => return Ok(Some(Stands::Gone)),
                     Change::Refused(why) => return Ok(Some(Stands::Refused(why))),
                 };
                 let metadata =

@@ -55,7 +55,7 @@ impl Hook {
         let secrets: Vec<&str> = secret.into_iter().collect();
         let signed = self.is_signed(&call, &secrets).await?;
         let Some(pipeline) = call.pipeline.filter(|_| signed) else { return Ok(Answer::Refused) };
-        if let Err(answer) = self.take(&call.place.pipeline) {
+        if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
         let wrong = |why: String| Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why);

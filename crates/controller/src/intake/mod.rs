@@ -46,8 +46,8 @@ pub enum Input {
     Cluster(ClusterKey, u64, ClusterEvent),
     /// A word about an object of a cluster has waited long enough.
     Stood(ClusterKey, ObjectKey, u64),
-    /// A status was written, or was not.
-    Written(StatusOf, Written),
+    /// A status was written, or was not; the number tells which write says so.
+    Written(StatusOf, u64, Written),
     /// Flux has called about a pipeline: its targets may have changed.
     Called(PipelineKey),
     /// The record of a new promotion was written, or was not.
@@ -66,7 +66,7 @@ fn key_of(object: &Pipeline) -> PipelineKey {
 }
 
 /// The namespace and name that an object has.
-fn named(metadata: &ObjectMeta) -> PipelineKey {
+pub(crate) fn named(metadata: &ObjectMeta) -> PipelineKey {
     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
     PipelineKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() }
 }

@@ -20,7 +20,7 @@ impl Engine {
                 let gone: Vec<_> = self.pipelines.keys().filter(|k| !there.contains(*k)).cloned().collect();
                 gone.iter().for_each(|key| self.forget(key));
                 if went_back(&mut self.newest.0, objects.iter().map(|o| &o.metadata)) {
-                    self.pipelines.values_mut().for_each(|entry| entry.version = 0);
+                    self.pipelines.values_mut().for_each(|entry| (entry.version, entry.told_at) = (0, 0));
                 }
                 objects.into_iter().for_each(|object| self.put_pipeline(object));
                 (self.listed.0, self.moved) = (true, true);
@@ -52,7 +52,7 @@ impl Engine {
         let version = version_of(&object.metadata);
         let mut status = object.status.take().unwrap_or_default();
         let told = Told::of(&mut status);
-        let heard = self.hear(&key, &told);
+        let heard = self.hear(&key, &told, version);
         // Its status is this replica's to write, and what is being written comes back, late.
         let ours = self.shards.permit(&key).is_some();
         let writing = self.writer.is_writing(&StatusOf::Pipeline(key.clone()));
@@ -94,11 +94,16 @@ impl Engine {
     }
 
     /// Takes in what calls have left, which a watch tells in its order, however late it is with what was
-    /// written here. Says whether there is something new.
-    fn hear(&mut self, key: &PipelineKey, told: &Told) -> bool {
-        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.told != *told) else {
+    /// written here; but not what was so before something that was read anew: time would go back, and a
+    /// target come back to what it has left. Says whether there is something new.
+    fn hear(&mut self, key: &PipelineKey, told: &Told, version: u64) -> bool {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.told_at <= version) else {
             return false;
         };
+        entry.told_at = version;
+        if entry.told == *told {
+            return false;
+        }
         let before = std::mem::replace(&mut entry.told, told.clone());
         if before.forge_called != told.forge_called {
             let records = self.promotions.get(key).into_iter().flatten();
@@ -122,6 +127,7 @@ impl Engine {
             model: translate::pipeline(&object),
             object: Arc::new(object),
             told,
+            told_at: version,
             evidence: translate::evidence(Some(status)),
             status: spell(status).ok(),
             version,
@@ -185,4 +191,36 @@ impl Engine {
 fn read_of(object: &ApiPipeline) -> impl Iterator<Item = &Target> {
     let targets = object.spec.environments.iter().flat_map(|e| &e.targets);
     targets.filter(|target| target.observe == Observe::Watch)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_testkit::Scratch;
+
+    use crate::engine::tests::engine;
+
+    #[tokio::test]
+    async fn what_was_read_anew_is_not_forgotten_for_a_watch_that_lags_behind() {
+        let scratch = Scratch::new("told").unwrap();
+        let mut engine = engine(&scratch);
+        let mut runs_after = |version: u64, reported: &str| {
+            let report = json!({"time": "2026-11-21T10:00:00Z", "health": "Ready", "revision": reported});
+            let object = json!({
+                "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+                "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "generation": 1,
+                    "resourceVersion": version.to_string()},
+                "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "podinfo"}]}]},
+                "status": {"reports": {"dev/eu/HelmRelease/podinfo": report}}});
+            engine.put_pipeline(serde_json::from_value(object).unwrap());
+            let entry = engine.pipelines.values().next().unwrap();
+            entry.told.reports.values().map(|report| report.revision.clone()).collect::<String>()
+        };
+        assert_eq!(runs_after(5, "6.1.8"), "6.1.8");
+        // Read when a shard was taken over; the watch tells later what was before.
+        assert_eq!(runs_after(9, "6.1.9"), "6.1.9");
+        assert_eq!(runs_after(7, "6.1.8"), "6.1.9");
+        // It really goes back.
+        assert_eq!(runs_after(10, "6.1.8"), "6.1.8");
+    }
 }

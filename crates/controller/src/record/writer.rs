@@ -90,6 +90,7 @@ pub struct Writer {
     tell: mpsc::UnboundedSender<Input>,
     permits: Arc<Semaphore>,
     slots: HashMap<StatusOf, Slot>,
+    begun: u64,
 }
 
 /// A status as it is sent. Thousands are kept, and as a tree each would take ten times the room.
@@ -104,6 +105,8 @@ pub fn spell(status: &impl Serialize) -> serde_json::Result<Spelled> {
 }
 
 struct Slot {
+    /// Tells it from an earlier one of the same object that was forgotten.
+    number: u64,
     next: Option<Spelled>,
     writing: Spelled,
     failures: u32,
@@ -120,7 +123,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 impl Writer {
     /// A writer that tells how each write ended.
     pub fn new(client: Client, tell: mpsc::UnboundedSender<Input>) -> Self {
-        Self { client, tell, permits: Arc::new(Semaphore::new(CONCURRENT)), slots: HashMap::new() }
+        Self { client, tell, permits: Arc::new(Semaphore::new(CONCURRENT)), slots: HashMap::new(), begun: 0 }
     }
 
     /// Has a status written, in place of any earlier one that has not been sent yet.
@@ -129,9 +132,16 @@ impl Writer {
             slot.next = Some(status);
             return;
         }
-        let may_stand = basis.stood.into_iter().collect();
-        let slot =
-            Slot { next: None, writing: status, failures: 0, version: basis.version, may_stand, permit };
+        self.begun += 1;
+        let slot = Slot {
+            number: self.begun,
+            next: None,
+            writing: status,
+            failures: 0,
+            version: basis.version,
+            may_stand: basis.stood.into_iter().collect(),
+            permit,
+        };
         self.send(&object, &slot, Duration::ZERO);
         self.slots.insert(object, slot);
     }
@@ -151,13 +161,17 @@ impl Writer {
         self.slots.contains_key(object)
     }
 
-    /// Takes note of how a write ended, and sends what has come up in the meantime.
-    pub fn ended(&mut self, object: &StatusOf, how: &Written) {
-        let Some(mut slot) = self.slots.remove(object) else { return };
+    /// Takes note of how a write ended, and sends what has come up in the meantime. Says whether it is one
+    /// that counts: what was forgotten since is nobody's.
+    pub fn ended(&mut self, object: &StatusOf, number: u64, how: &Written) -> bool {
+        if self.slots.get(object).is_none_or(|slot| slot.number != number) {
+            return false;
+        }
+        let Some(mut slot) = self.slots.remove(object) else { return false };
         let pause = match how {
-            Written::Gone | Written::Overtaken(_) | Written::Withheld => return,
+            Written::Gone | Written::Overtaken(_) | Written::Withheld => return true,
             Written::Stands(version) => {
-                let Some(next) = slot.next.take() else { return };
+                let Some(next) = slot.next.take() else { return true };
                 (slot.version, slot.failures) = (*version, 0);
                 slot.may_stand = vec![std::mem::replace(&mut slot.writing, next)];
                 Duration::ZERO
@@ -172,11 +186,13 @@ impl Writer {
         };
         self.send(object, &slot, pause);
         self.slots.insert(object.clone(), slot);
+        true
     }
 
     fn send(&self, object: &StatusOf, slot: &Slot, pause: Duration) {
         let (client, tell, permits, object) =
             (self.client.clone(), self.tell.clone(), self.permits.clone(), object.clone());
+        let number = slot.number;
         let write = Write {
             status: slot.writing.clone(),
             version: slot.version,
@@ -196,7 +212,7 @@ impl Writer {
                 }
             };
             // The receiver ends only with the process.
-            let _ = tell.send(Input::Written(object, how));
+            let _ = tell.send(Input::Written(object, number, how));
         });
     }
 }

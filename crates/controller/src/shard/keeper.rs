@@ -140,7 +140,13 @@ impl Keeper {
     /// Extends, begins and ends terms as the roster has it.
     fn grant(&mut self) {
         let held = self.roster.held();
-        let lost: Vec<u32> = self.terms.keys().filter(|shard| !held.contains_key(shard)).copied().collect();
+        // One that was over when its renewal came is lost and gained: what was held back in between, turns
+        // and writes, is found as after any other gain.
+        let goes_on = |(shard, granted): &(&u32, &Granted)| {
+            held.get(*shard).is_some_and(|tenure| granted.term.extend(tenure.until))
+        };
+        let lost: Vec<u32> =
+            self.terms.iter().filter(|term| !goes_on(term)).map(|(shard, _)| *shard).collect();
         for shard in lost {
             let Some(granted) = self.terms.remove(&shard) else { continue };
             // First of all: whatever is under way looks at it before the loop gets to know.
@@ -150,7 +156,6 @@ impl Keeper {
         }
         for (shard, tenure) in held {
             if let Some(granted) = self.terms.get_mut(&shard) {
-                granted.term.extend(tenure.until);
                 if tenure.closing && !std::mem::replace(&mut granted.closing, true) {
                     self.news(Turnover::Closing(shard));
                 }

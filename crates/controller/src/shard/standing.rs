@@ -24,14 +24,24 @@ pub(super) type Known = HashMap<PipelineKey, u64>;
 pub struct Standing {
     /// The shards for which this was read, each with the term for which it was.
     pub shards: Vec<(u32, Term)>,
-    /// Pipelines that were known at another version or not at all.
-    pub pipelines: Vec<Pipeline>,
-    /// Pipelines that are gone.
-    pub pipelines_gone: Vec<PipelineKey>,
-    /// Promotions that were known at another version or not at all.
-    pub promotions: Vec<Promotion>,
-    /// Promotions that are gone, by namespace and name.
-    pub promotions_gone: Vec<PipelineKey>,
+    /// Pipelines that were known at another version, or not at all.
+    pub pipelines: Vec<(Pipeline, Before)>,
+    /// Pipelines that are gone, with the version at which they were known.
+    pub pipelines_gone: Vec<(PipelineKey, u64)>,
+    /// Promotions that were known at another version, or not at all.
+    pub promotions: Vec<(Promotion, Before)>,
+    /// Promotions that are gone, by namespace and name, with the version at which they were known.
+    pub promotions_gone: Vec<(PipelineKey, u64)>,
+}
+
+/// Whether an object was known when the reading began: one that was, and is not any more when it is taken
+/// in, was removed in the meantime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// At an earlier version.
+    Known,
+    /// Not at all.
+    Unknown,
 }
 
 /// The pause after it could not be read.
@@ -80,7 +90,7 @@ async fn otherwise<K>(
     client: &Client,
     namespace: Option<&str>,
     known: &Known,
-) -> kube::Result<(Vec<K>, Vec<PipelineKey>)>
+) -> kube::Result<(Vec<(K, Before)>, Vec<(PipelineKey, u64)>)>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
@@ -94,16 +104,19 @@ where
         let HeadMetadata { namespace, name, resource_version } = head.metadata;
         let key = PipelineKey { namespace, name };
         // What is known may be newer than this list by now: that is looked at when it is taken in.
-        if known.get(&key).is_none_or(|version| *version < resource_version.parse().unwrap_or(0)) {
+        let known = known.get(&key);
+        if known.is_none_or(|version| *version < resource_version.parse().unwrap_or(0)) {
+            let before = if known.is_some() { Before::Known } else { Before::Unknown };
             // One that cannot be read is told of by its watch.
-            objects.extend(Guard::<K>::read(text).map_err(kube::Error::SerdeError)?.0.ok());
+            let object = Guard::<K>::read(text).map_err(kube::Error::SerdeError)?.0.ok();
+            objects.extend(object.map(|object| (object, before)));
         }
         there.insert(key);
         Ok(())
     };
     list::read(client, api.resource_url(), None, each).await?;
     let gone = known.iter().filter(|(key, version)| **version != HELD && !there.contains(*key));
-    Ok((objects, gone.map(|(key, _)| key.clone()).collect()))
+    Ok((objects, gone.map(|(key, version)| (key.clone(), *version)).collect()))
 }
 
 /// In place of a version: nobody else writes it, and it is not to be read.

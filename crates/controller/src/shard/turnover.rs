@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use sluice_delivery::Term;
 
 use super::held::{Stage, Tenure};
-use super::standing::{self, HELD, Known, Standing};
-use crate::engine::Engine;
-use crate::intake::{Input, PipelineKey};
+use super::standing::{self, Before, HELD, Known, Standing};
+use crate::engine::{Engine, Record};
+use crate::intake::{Input, PipelineKey, named};
 use crate::record::writer::StatusOf;
 use crate::translate;
 
@@ -65,10 +65,9 @@ impl Engine {
     /// Whether anything is under way for a shard.
     fn is_busy(&self, shard: u32) -> bool {
         let of = |key: &PipelineKey| self.shards.of(key) == shard;
-        let recording =
-            |(key, records): (&PipelineKey, &std::collections::BTreeMap<_, crate::engine::Record>)| {
-                of(key) && records.values().any(|record| !record.stored)
-            };
+        let recording = |(key, records): (&PipelineKey, &std::collections::BTreeMap<_, Record>)| {
+            of(key) && records.values().any(|record| !record.stored)
+        };
         self.under_way.keys().any(|(key, _)| of(key))
             || self.writer.objects().any(|object| of(object.pipeline()))
             || self.promotions.iter().any(recording)
@@ -111,10 +110,27 @@ impl Engine {
 
     /// Takes in what the last holders of shards have left, and begins to act for them.
     pub(crate) fn stands(&mut self, standing: Standing) {
-        standing.pipelines_gone.iter().for_each(|key| self.forget(key));
-        standing.promotions_gone.iter().for_each(|name| self.lose_promotion(name));
-        standing.pipelines.into_iter().for_each(|pipeline| self.put_pipeline(pipeline));
-        standing.promotions.into_iter().for_each(|promotion| self.put_promotion(promotion));
+        // The watches may have told more since than was read: what has been made anew or removed.
+        for (key, version) in &standing.pipelines_gone {
+            if self.pipelines.get(key).is_some_and(|entry| entry.version == *version) {
+                self.forget(key);
+            }
+        }
+        for (name, version) in &standing.promotions_gone {
+            if self.promotion_named(name).is_some_and(|record| record.version == *version) {
+                self.lose_promotion(name);
+            }
+        }
+        for (pipeline, before) in standing.pipelines {
+            if before == Before::Unknown || self.pipelines.contains_key(&named(&pipeline.metadata)) {
+                self.put_pipeline(pipeline);
+            }
+        }
+        for (promotion, before) in standing.promotions {
+            if before == Before::Unknown || self.promotion_named(&named(&promotion.metadata)).is_some() {
+                self.put_promotion(promotion);
+            }
+        }
         if std::mem::take(&mut self.moved) {
             self.settle_fleet();
         }
@@ -128,6 +144,12 @@ impl Engine {
                 self.begin(shard);
             }
         }
+    }
+
+    /// A promotion's record, whichever pipeline it is of.
+    fn promotion_named(&self, named: &PipelineKey) -> Option<&Record> {
+        let mut here = self.promotions.iter().filter(|(key, _)| key.namespace == named.namespace);
+        here.find_map(|(_, records)| records.get(&named.name))
     }
 
     fn begin(&mut self, shard: u32) {
@@ -161,21 +183,48 @@ impl Engine {
             records.retain(|_, record| record.stored);
             records.values_mut().for_each(|record| record.first = false);
         }
-        // Nobody knows whether what was being written stands.
         for object in unsure {
             self.writer.forget(&object);
-            match &object {
-                StatusOf::Pipeline(key) => {
-                    if let Some(entry) = self.pipelines.get_mut(key) {
-                        entry.version = 0;
-                    }
-                }
-                StatusOf::Promotion(key, name) => {
-                    if let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) {
-                        record.version = 0;
-                    }
-                }
-            }
+            self.unsure(&object);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_api::Pipeline;
+    use sluice_testkit::Scratch;
+
+    use super::*;
+    use crate::engine::tests::engine;
+
+    fn pipeline(version: u64) -> Pipeline {
+        let uid = if version < 9 { "old" } else { "new" };
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "podinfo", "namespace": "apps", "uid": uid, "resourceVersion": version.to_string()},
+            "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "podinfo"}]}]}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_removed_or_made_anew_while_it_was_read_stays_so() {
+        let scratch = Scratch::new("standing").unwrap();
+        let mut engine = engine(&scratch);
+        let key = named(&pipeline(4).metadata);
+        // It was edited, then read, then removed; the watch has told all of that.
+        let read = Standing { pipelines: vec![(pipeline(5), Before::Known)], ..Standing::default() };
+        engine.put_pipeline(pipeline(4));
+        engine.forget(&key);
+        engine.stands(read);
+        assert!(!engine.pipelines.contains_key(&key));
+        // It was removed, then read, then made anew.
+        engine.put_pipeline(pipeline(9));
+        engine.stands(Standing { pipelines_gone: vec![(key.clone(), 4)], ..Standing::default() });
+        assert!(engine.pipelines.contains_key(&key));
+        engine.stands(Standing { pipelines_gone: vec![(key.clone(), 9)], ..Standing::default() });
+        assert!(!engine.pipelines.contains_key(&key));
+        engine.stands(Standing { pipelines: vec![(pipeline(5), Before::Unknown)], ..Standing::default() });
+        assert!(engine.pipelines.contains_key(&key));
     }
 }

@@ -24,26 +24,33 @@ use crate::server::{Served, run, serve, sign};
 
 #[test]
 fn a_token_is_good_for_one_round_of_one_promotion() {
-    let key = |namespace: &str, name: &str| PipelineKey { namespace: namespace.into(), name: name.into() };
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
     let subject = Subject { pipeline: &own, promotion: "podinfo-prod-1" };
-    let token = mint(b"key", subject, "7f1c-2a52", 3);
+    let made_for = Claim { uid: "7f1c-2a52", round: 3, environment: "prod" };
+    let token = mint(b"key", subject, made_for);
     let (claim, tag) = read(&token).unwrap();
-    assert_eq!(claim, Claim { uid: "7f1c-2a52", round: 3 });
+    assert_eq!(claim, made_for);
     assert!(is_minted(subject, claim, tag, &[b"new", b"key"]), "either key is good while it is rotated");
     for (subject, claim, keys) in [
         (subject, claim, &[&b"new"[..]][..]),
         (subject, claim, &[]),
         (subject, Claim { round: 4, ..claim }, &[b"key"]),
         (subject, Claim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
+        (subject, Claim { environment: "dev", ..claim }, &[b"key"]),
         (Subject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
         (Subject { pipeline: &other, ..subject }, claim, &[b"key"]),
     ] {
         assert!(!is_minted(subject, claim, tag, keys), "{subject:?} {claim:?}");
     }
-    for wrong in ["", ".", "a.1", "a.1.b.c", ".1.b", "a.01.b", "a.-1.b", "a.+1.b", "a.4294967296.b"] {
+    for wrong in
+        ["", ".", "a.1.b", "a.1.b.c.d", ".1.b.c", "a.01.b.c", "a.-1.b.c", "a.+1.b.c", "a.4294967296.b.c"]
+    {
         assert!(read(wrong).is_none(), "{wrong}");
     }
+}
+
+fn key(namespace: &str, name: &str) -> PipelineKey {
+    PipelineKey { namespace: namespace.into(), name: name.into() }
 }
 
 #[test]
@@ -56,7 +63,9 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         )
         .unwrap()
     };
-    let claim = Claim { uid: "u", round: 2 };
+    let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
+    let subject = Subject { pipeline: &own, promotion: "p" };
+    let claim = Claim { uid: "u", round: 2, environment: "prod" };
     let word = |state: &str| serde_json::from_value::<Word>(json!({"state": state})).unwrap();
     let before = |state: &str, round: u32| json!({"round": round, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
     for (phase, said, next, written) in [
@@ -69,7 +78,7 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         ("Delivered", before("failed", 2), "done", false),
         ("Delivered", before("failed", 1), "accepted", true),
     ] {
-        let change = after(&promotion(phase, said.clone()), claim, &word(next), Timestamp::now());
+        let change = after(&promotion(phase, said.clone()), subject, claim, &word(next), Timestamp::now());
         assert_eq!(matches!(change, Change::Write(_)), written, "{phase} {said} {next}: {change:?}");
         assert!(written || change == Change::Nothing);
     }
@@ -78,7 +87,15 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         (promotion("Delivered", Value::Null), Claim { round: 1, ..claim }),
         (promotion("Delivered", Value::Null), Claim { uid: "v", ..claim }),
     ] {
-        assert!(matches!(after(&object, claim, &word("done"), Timestamp::now()), Change::Refused(_)));
+        let change = after(&object, subject, claim, &word("done"), Timestamp::now());
+        assert!(matches!(change, Change::Refused(_)), "{change:?}");
+    }
+    // Whoever has the key of another pipeline, or of another environment, can make a token that names it.
+    for (subject, claim) in
+        [(Subject { pipeline: &other, ..subject }, claim), (subject, Claim { environment: "dev", ..claim })]
+    {
+        let object = promotion("Delivered", Value::Null);
+        assert_eq!(after(&object, subject, claim, &word("failed"), Timestamp::now()), Change::NotTheirs);
     }
 }
 

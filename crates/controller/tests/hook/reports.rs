@@ -80,6 +80,22 @@ fn an_event_counts_for_the_target_whose_object_namespace_and_cluster_it_names() 
 }
 
 #[test]
+fn of_two_clusters_of_one_name_an_event_has_to_say_which() {
+    let mut of = pipeline("HelmRelease", &[]);
+    let targets = &mut of.spec.environments[1].targets;
+    for (target, namespace) in targets.iter_mut().zip(["fleet", "other"]) {
+        let cluster = target.cluster_ref.as_mut().unwrap();
+        (cluster.name, cluster.namespace) = ("eu".into(), Some(namespace.into()));
+    }
+    let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
+    // Else what one of them runs would be proven of both.
+    let Verdict::Wrong(why) = judge(&of, "prod", &good) else { panic!("it says not which") };
+    assert!(why.contains("eventMetadata name cluster: fleet/eu or other/eu"), "{why}");
+    let said = says(good, "cluster", "other/eu");
+    assert_eq!(keys(&of, "prod", &said).into_iter().collect::<Vec<_>>(), ["prod/us/HelmRelease/podinfo"]);
+}
+
+#[test]
 fn what_is_of_another_time_or_place_proves_nothing() {
     let of = pipeline("HelmRelease", &[]);
     let good = event("UpgradeSucceeded", "6.1.8", 0, 1);
@@ -199,6 +215,10 @@ fn a_target_shows_what_was_reported_of_it() {
     let target = shown(&of, &reports(&of, &git));
     let tracks = ["source".parse().unwrap()];
     assert_eq!(target.proves(&tracks).unwrap().to_string(), git.revision().unwrap());
+    let of = pipeline("Kustomization", &[]);
+    let never_ran = shown(&of, &reports(&of, &event("ReconciliationFailed", "", 0, 1)));
+    assert_eq!((never_ran.health(), never_ran.revision(&[])), (world::Health::Failed, None));
+    assert!(never_ran.complaint().contains("ReconciliationFailed"), "{}", never_ran.complaint());
     let digest = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
     let of = pipeline("Kustomization", &[]);
     let oci = event("ReconciliationSucceeded", &format!("6.7.1@sha256:{digest}"), 0, 1);

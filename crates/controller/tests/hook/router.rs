@@ -2,15 +2,19 @@
 //! tells a key or which pipelines there are.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
+use futures::{StreamExt, poll, stream};
 use http::Request;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use kube::{Client, Config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
@@ -26,6 +30,10 @@ const KEY: &str = "a-key-that-nobody-guesses";
 /// A hook server that knows one pipeline, whose Secret can be read and nothing else; what else is asked
 /// of its API server is counted.
 async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
+    limited(scratch, 0).await
+}
+
+async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (Hook, Arc<AtomicUsize>) {
     let beyond = Arc::new(AtomicUsize::new(0));
     let counted = beyond.clone();
     let answer = move |uri: Uri| {
@@ -52,6 +60,20 @@ async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
                 "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]}]}}))
     .unwrap();
     directory.put(PipelineKey { namespace: "apps".into(), name: "podinfo".into() }, Arc::new(pipeline));
+    let open: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "open", "namespace": "apps", "uid": "o"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"secretRef": {"name": "out-of-reach"}, "allowUnsigned": true, "notification": {}}},
+            "environments": [
+                {"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]},
+                {"name": "prod", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}],
+                    "promotion": {"strategy": {"secretRef": {"name": "hook"}, "allowUnsigned": true, "notification": {}}}}]}}))
+    .unwrap();
+    directory.put(PipelineKey { namespace: "apps".into(), name: "open".into() }, Arc::new(open));
     directory.complete();
     let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
     let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
@@ -62,7 +84,7 @@ async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
         certificate: None,
         proxies: Proxies::default(),
         peer_rate: 0,
-        pipeline_rate: 0,
+        pipeline_rate,
     };
     (Hook::new(&options, client, directory, metrics, tell), beyond)
 }
@@ -115,7 +137,7 @@ fn header() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
     let value = prop_oneof![
         prop::collection::vec(prop_oneof![Just(b'\t'), 32u8..=126, 128u8..=255], 0..60),
         "sha(1|256|384|512)=[0-9a-f]{0,128}".prop_map(String::into_bytes),
-        "Bearer [a-z0-9-]{0,36}\\.[0-9]{0,11}\\.[0-9a-f]{0,64}".prop_map(String::into_bytes),
+        "Bearer [a-z0-9-]{0,36}\\.[0-9]{0,11}\\.(dev|prod)\\.[0-9a-f]{0,64}".prop_map(String::into_bytes),
         "Basic [A-Za-z0-9+/=]{0,40}".prop_map(String::into_bytes),
     ];
     (name, value)
@@ -153,6 +175,101 @@ async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
     let headers = head.headers.iter().map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect();
     let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
     Some((head.status.as_u16(), headers, text))
+}
+
+#[test]
+fn a_signed_report_that_cannot_be_judged_now_is_to_come_again() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("judged").unwrap();
+    runtime.block_on(async {
+        let (hook, _) = hook(&scratch).await;
+        let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
+        let headers = vec![("x-signature", crate::server::sign(KEY, &body).into_bytes())];
+        let path = "/promotion/apps/open/dev".to_string();
+        let call = Drawn { method: "POST", path, headers, body };
+        // Flux gives up what is refused, and the word of the target would be lost.
+        let (status, headers, _) = answer(&hook, &call, &call.path).await.unwrap();
+        assert_eq!((status, headers["retry-after"].as_slice()), (503, b"3".as_slice()));
+        let unsigned = Drawn { headers: Vec::new(), ..call };
+        assert_eq!(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0, 401);
+    });
+}
+
+#[test]
+fn a_flood_that_is_not_signed_holds_up_nothing_that_is() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("unsigned").unwrap();
+    runtime.block_on(async {
+        let (hook, beyond) = limited(&scratch, 1).await;
+        let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
+        let path = "/promotion/apps/open/prod".to_string();
+        let signature = crate::server::sign(KEY, &body).into_bytes();
+        let unsigned = Drawn { method: "POST", path, headers: Vec::new(), body };
+        let mut said = Vec::new();
+        for _ in 0..40 {
+            said.push(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0);
+        }
+        assert!(said.contains(&429), "{said:?}");
+        let signed = Drawn { headers: vec![("x-signature", signature)], ..unsigned };
+        // It is taken: there is nothing here that could keep it.
+        assert_eq!(answer(&hook, &signed, &signed.path).await.unwrap().0, 503);
+        assert!(beyond.load(Ordering::SeqCst) > 0);
+    });
+}
+
+#[test]
+fn a_flood_reads_a_secret_once() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("flood").unwrap();
+    runtime.block_on(async {
+        let (hook, beyond) = hook(&scratch).await;
+        let call = Drawn {
+            method: "POST",
+            path: "/promotion/apps/open/dev".into(),
+            headers: vec![("x-signature", crate::server::sign("no", b"{}").into_bytes())],
+            body: b"{}".to_vec(),
+        };
+        let calls = (0..200).map(|_| answer(&hook, &call, &call.path));
+        futures::future::join_all(calls).await;
+        // They come within a moment, but who knows how long that is here.
+        let read = beyond.load(Ordering::SeqCst);
+        assert!(read <= 20, "200 calls at once, and {read} questions to an API server that cannot answer");
+    });
+}
+
+#[test]
+fn the_long_bodies_of_strangers_are_few_at_a_time() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("long").unwrap();
+    runtime.block_on(async {
+        let (hook, _) = hook(&scratch).await;
+        let begun = || {
+            let first = Frame::data(Bytes::from(vec![b' '; 100_000]));
+            let parts = stream::once(ready(Ok::<_, Infallible>(first))).chain(stream::pending());
+            let request = Request::post("/forge/apps/podinfo").body(StreamBody::new(parts)).unwrap();
+            Box::pin(hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request))
+        };
+        let mut held = Vec::new();
+        let refused = loop {
+            let mut call = begun();
+            match poll!(&mut call) {
+                Poll::Ready(answer) => break answer,
+                Poll::Pending => held.push(call),
+            }
+            assert!(held.len() * (3 << 20) <= 128 << 20, "{} long bodies at a time", held.len());
+        };
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        // Others are judged as ever, and there is room again when one has ended.
+        let short = Drawn {
+            method: "POST",
+            path: "/forge/apps/podinfo".into(),
+            headers: vec![("x-gitlab-token", b"no".to_vec())],
+            body: b"{}".to_vec(),
+        };
+        assert_eq!(answer(&hook, &short, &short.path).await.unwrap().0, 401);
+        held.pop();
+        assert!(poll!(&mut begun()).is_pending());
+    });
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Statuses that are written late, against a real API server: over what people have edited they are
 //! written, over what another replica has written they are not.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Config, ResourceExt};
 use serde_json::json;
 use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
 use sluice_controller::intake::{Input, PipelineKey};
@@ -29,12 +31,40 @@ async fn write(
     let basis = Basis { version, stood: Some(spell(stood)?) };
     writer.write(object.clone(), spell(status)?, basis, permit);
     match ended.recv().await.context("it ended")? {
-        Input::Written(of, how) if of == object => {
-            writer.ended(&object, &how);
+        Input::Written(of, number, how) if of == object => {
+            ensure!(writer.ended(&object, number, &how));
             Ok(how)
         }
         other => anyhow::bail!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn the_end_of_a_write_that_was_forgotten_ends_no_other() -> Result<()> {
+    // Nobody listens there.
+    let mut config = Config::new("http://127.0.0.1:9".parse()?);
+    config.default_retry = false;
+    let (tell, mut ended) = unbounded_channel();
+    let mut writer = Writer::new(Client::try_from(config)?, tell);
+    let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
+    let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
+    // A shard is lost while a status of it is written, and comes back.
+    let over = Permit::within(Term::until(Duration::ZERO));
+    writer.write(object.clone(), spell(&status(Phase::Promoting, "then"))?, Basis::default(), over);
+    writer.forget(&object);
+    let now = spell(&status(Phase::Promoting, "now"))?;
+    writer.write(object.clone(), now, Basis::default(), Permit::default());
+    let mut counted = Vec::new();
+    for _ in 0..2 {
+        let Input::Written(_, number, how) = ended.recv().await.context("it ended")? else {
+            anyhow::bail!("something else ended")
+        };
+        counted.push((matches!(how, Written::Withheld), writer.ended(&object, number, &how)));
+        ensure!(writer.is_writing(&object), "{how:?} has ended what is written now");
+    }
+    counted.sort_unstable();
+    ensure!(counted == [(false, true), (true, false)], "{counted:?}");
+    Ok(())
 }
 
 async fn promotion(client: &Client) -> Result<Api<Promotion>> {

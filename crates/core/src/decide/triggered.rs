@@ -14,6 +14,14 @@ pub(super) fn decide(
     promotions: &[(&Promotion, bool)],
     decision: &mut Decision,
 ) {
+    // They were proven in what came before this environment, and nothing does any more.
+    for (promotion, _) in
+        promotions.iter().filter(|(p, done)| p.trigger.is_none() && p.phase.is_open() && !done)
+    {
+        let message =
+            format!("nothing comes before {} any more: what goes in is asked for", environment.name);
+        cancel(facts, promotion, message, decision);
+    }
     let asked: Vec<(&Promotion, bool)> =
         promotions.iter().filter(|(p, _)| p.trigger.is_some()).copied().collect();
     let Some(((newest, settled), earlier)) = asked.split_last() else { return };

@@ -48,6 +48,21 @@ fn what_is_asked_for_later_takes_over_the_open_change_request() {
 }
 
 #[test]
+fn what_came_from_an_environment_that_is_gone_ends() {
+    let mut sim = Sim::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    sim.pipeline.environments.remove(0);
+    sim.pipeline.environments[0].after.clear();
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Cancelled"]);
+    assert_eq!(sim.open_requests("staging"), [] as [&str; 0]);
+    sim.trigger("staging", C, "build-1");
+    assert_eq!(sim.story("staging"), ["1.1.0 Cancelled", "1.2.0 Proposed"]);
+}
+
+#[test]
 fn gates_suspension_and_unreadable_targets_hold_what_is_asked_for() {
     let mut sim = Sim::three();
     sim.policy_of("dev").manual = true;
