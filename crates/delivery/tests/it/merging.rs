@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry};
 
 use crate::contract::proposed;
-use crate::fixture::bench;
+use crate::fixture::{again, bench};
 use crate::forge_trouble::everywhere;
 use crate::standin::{Call, Is, Trouble};
 use crate::world::World;
@@ -88,6 +88,11 @@ pub async fn never_merges_what_sluice_did_not_push(world: World) {
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
     }
+    // Nor does a later try take what stands on top for its own.
+    let found = proposed(&bench.delivery, &again(&order)).await;
+    assert_eq!(found, request);
+    let (why, _) = waits(&bench.delivery, &order, &found).await;
+    assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
     assert!(world.pulls().await[0].open);
 }
 
