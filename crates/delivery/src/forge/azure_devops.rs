@@ -242,16 +242,16 @@ impl Forge for AzureDevOps {
             let added = match what {
                 Extra::Label => {
                     let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
-                    self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"].take()
+                    text(&self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"])
                 }
                 // An identity's id, which a token for code alone cannot look up by a name.
                 Extra::Reviewer => {
                     let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
-                    self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"].take()
+                    text(&self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"])
                 }
                 Extra::Assignee => return Err(self.http.lacks("assignees")),
             };
-            there.extend(text(&added));
+            there.extend(added);
         }
         Ok(there)
     }

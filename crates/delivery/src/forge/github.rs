@@ -62,7 +62,9 @@ impl GitHub {
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
         let mut answer = http.call(Method::POST, http.beside(up, &["graphql"], &[]), Some(&body)).await?;
-        let Some(error) = answer["errors"].get(0) else { return Ok(answer["data"].take()) };
+        let Some(error) = answer["errors"].get(0) else {
+            return Ok(answer.get_mut("data").map(Value::take).unwrap_or_default());
+        };
         let (forge, says) = (http.name.clone(), text(&error["message"]).unwrap_or_default());
         Err(match error["type"].as_str() {
             Some("FORBIDDEN" | "INSUFFICIENT_SCOPES") => ForgeError::Forbidden { forge, says },

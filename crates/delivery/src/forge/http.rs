@@ -187,6 +187,8 @@ impl ForgeHttp {
     ) -> Result<Value, ForgeError> {
         let reply = self.send(method, url, body, None, Purpose::Step).await?;
         match reply.status {
+            // Half of an answer, or somebody's page: what it does not say is not what is not there.
+            200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
             200..300 => Ok(reply.json),
             _ => Err(self.refusal(&reply)),
         }
@@ -196,7 +198,6 @@ impl ForgeHttp {
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
         let reply = self.send(Method::GET, url, None, None, Purpose::Step).await?;
         match reply.status {
-            // Half of an answer, or somebody's page: what it does not say is not what is not there.
             200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
             200..300 => Ok(Some(reply.json)),
             404 | 410 | 422 => Ok(None),
@@ -335,8 +336,11 @@ impl ForgeHttp {
             let json = Value::String("it shows the sign-in page".into());
             return Ok(Reply { status: 401, json, headers });
         }
-        let json = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).chars().take(300).collect()));
+        let text = || Value::String(String::from_utf8_lossy(&bytes).chars().take(300).collect());
+        let json = match bytes.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+        };
         Ok(Reply { status, json, headers })
     }
 

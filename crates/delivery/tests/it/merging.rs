@@ -196,6 +196,21 @@ async fn a_merge_that_the_forge_refuses_is_told_in_its_words() {
 }
 
 #[tokio::test]
+async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        world.check(request.number, "ci/build", Is::Green).await;
+        world.standin().trouble(Call::Tell, Trouble::Answer(200, vec![], "<html>"));
+        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");
+        assert!(world.pulls().await[0].open);
+        is_merged(&bench.delivery, &order, &request).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there_is_none() {
     everywhere(async |world| {
         let bench = bench();
