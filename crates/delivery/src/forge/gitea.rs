@@ -44,8 +44,8 @@ impl Gitea {
     /// is the last.
     async fn page(&self, state: &str, at: u64) -> Result<Page, ForgeError> {
         let page = (at + 1).to_string();
-        let found = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
-        Ok(Page { next: (!found.is_empty()).then_some(at + 1), found })
+        let (found, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
+        Ok(Page { next: (listed > 0).then_some(at + 1), found })
     }
 
     /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by

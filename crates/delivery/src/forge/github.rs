@@ -47,8 +47,8 @@ impl GitHub {
                 ("per_page", "100"),
                 ("page", &page),
             ];
-            let found = self.0.page(&query).await?;
-            to.take(Page { next: (found.len() >= 100).then_some(at + 1), found });
+            let (found, listed) = self.0.page(&query).await?;
+            to.take(Page { next: (listed >= 100).then_some(at + 1), found });
         }
         Ok(to.ours)
     }
