@@ -211,6 +211,34 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
 }
 
 #[tokio::test]
+async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
+    let world = World::gitea("many-checks").await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    // The newest come first, 50 at most at once.
+    world.check(request.number, "ci/first", Is::Failed).await;
+    for n in 0..50 {
+        world.check(request.number, &format!("ci/{n}"), Is::Green).await;
+    }
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why == "checks failed: ci/first" && failed, "{why}");
+}
+
+#[tokio::test]
+async fn who_approves_after_all_asks_for_changes_no_more() {
+    let world = World::gitea("after-all").await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    let World::Gitea(_, repo) = &world else { panic!("this is a stand-in") };
+    let joe = world.joe().await;
+    repo.review(request.number, &joe, "REQUEST_CHANGES").await.unwrap();
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(why, "waits for the changes that a reviewer asks for");
+    world.approve(request.number).await;
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
 async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there_is_none() {
     everywhere(async |world| {
         let bench = bench();
