@@ -121,8 +121,9 @@ impl ForgeHttp {
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let payer = credentials.app.as_ref().map_or(authorization, App::payer);
-        let fingerprint = hex_hash(payer.as_bytes())[..8].to_string();
+        let payer = credentials.app.as_ref().map_or(authorization, App::fingerprint);
+        // Long enough that nobody finds another with the same, of which the metrics tell.
+        let fingerprint = hex_hash(payer.as_bytes())[..16].to_string();
         let budget = shared.budgets.of(&name, &fingerprint);
         // Nothing is begun that could not go on.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
