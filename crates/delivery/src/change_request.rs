@@ -20,6 +20,8 @@ const TRIES: u32 = 5;
 const LOOKS: u32 = 4;
 /// The pause between two of these looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(700);
+/// So many commits of others are looked below for the one that was pushed.
+const BELOW: usize = 30;
 
 /// What the head branch holds now.
 enum Head {
@@ -108,7 +110,10 @@ async fn find_earlier(
         let found = forge.confirmed(found).await?;
         match found.state {
             State::Open => {
+                // Where it is not there, or its forge does not show it yet, the branch itself tells.
+                let Some(head_commit) = pushed(forge, &order.promotion, &found).await? else { continue };
                 let request = equipped(forge, order, wanted.settings, found).await?;
+                let request = ChangeRequest { head_commit, ..request };
                 return Ok(Some(Delivered::Proposed { request, merged: false }));
             }
             // One that brought something else is no end: the base tells whether this is still to do.
@@ -131,6 +136,21 @@ async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, F
     }
     let commit = forge.commit(&found.request.head_commit).await?;
     Ok(commit.is_some_and(|c| git::carries(&c.message, &order.promotion)))
+}
+
+/// The commit of this promotion in the branch of a change request. Others may have pushed onto it: what they
+/// did is not taken for what was pushed, and so never merged.
+async fn pushed(forge: &AnyForge, promotion: &str, found: &Found) -> Result<Option<String>, ForgeError> {
+    let mut id = found.request.head_commit.clone();
+    for _ in 0..=BELOW {
+        let Some(commit) = forge.commit(&id).await? else { return Ok(None) };
+        if git::carries(&commit.message, promotion) {
+            return Ok(Some(id));
+        }
+        let Some(below) = commit.parents.into_iter().next() else { return Ok(None) };
+        id = below;
+    }
+    Ok(None)
 }
 
 /// Whether a merge has brought this very promotion. The forge may have merged what the branch held

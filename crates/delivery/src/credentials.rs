@@ -56,12 +56,8 @@ pub struct App {
 }
 
 impl App {
-    /// Out of whose budget its calls are paid: GitHub counts by installation, whichever token is shown.
-    pub(crate) fn payer(&self) -> String {
-        format!("app {} at {}", self.id, self.installation.as_deref().unwrap_or("all"))
-    }
-
-    /// The same App with the same key has the same.
+    /// The same App with the same key has the same, and so one budget: GitHub counts by installation, whichever
+    /// token is shown. Ids are no secret: whoever has no more than those shares nothing with it.
     pub(crate) fn fingerprint(&self) -> String {
         let base = self.base.as_deref().unwrap_or_default();
         let installation = self.installation.as_deref().unwrap_or_default();

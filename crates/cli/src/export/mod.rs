@@ -39,3 +39,10 @@ fn address(text: &str) -> Result<String, String> {
         _ => Err("write an address such as https://sluice.example.com".into()),
     }
 }
+
+/// What somebody wrote into a pipeline, for a comment: on one line to every reader of YAML, so that nothing
+/// in it becomes an object that somebody else applies.
+fn line(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
+}

@@ -5,6 +5,7 @@ use kube::api::{Api, ResourceExt};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
 
+use super::line;
 use crate::approve::PATIENCE;
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
@@ -43,7 +44,10 @@ pub(super) fn wanted<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<
 /// The cluster of a target, for people.
 pub(super) fn cluster_of(target: &Target, home: &str) -> String {
     match &target.cluster_ref {
-        Some(cluster) => format!("cluster {}/{}", cluster.namespace.as_deref().unwrap_or(home), cluster.name),
+        Some(cluster) => {
+            let namespace = cluster.namespace.as_deref().unwrap_or(home);
+            line(&format!("cluster {namespace}/{}", cluster.name))
+        }
         None => "the hub".into(),
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::Environment;
 
-use super::address;
 use super::place::{cluster_of, pipeline, wanted};
+use super::{address, line};
 use crate::connect::Connect;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::sign::Io;
@@ -140,11 +140,39 @@ fn objects(args: &Receiver, repository: &Repository, cluster: &str, environments
          # Encrypt it before you commit it, or make it by hand.\n\
          apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  \
          token: \"a token of this cluster's own, such as openssl rand -hex 32 makes\"\n---\n",
-        url = repository.url,
-        branch = repository.branch,
+        url = line(&repository.url),
+        branch = line(&repository.branch),
         address = args.address.as_deref().unwrap_or("https://<the cluster's webhook-receiver>"),
         name = json!(object),
         resource =
             json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": source}),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use sluice_api::pipeline::Target;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Receiver,
+    }
+
+    #[test]
+    fn what_a_pipeline_says_stays_in_the_comment() {
+        let odd = "x\n---\nkind: Role\r---\rkind: Role\u{85}kind: Role\u{2028}kind: Role";
+        let cluster = json!({"kind": "GitopsCluster", "name": odd, "namespace": odd});
+        let target: Target =
+            serde_json::from_value(json!({"namespace": "a", "clusterRef": cluster})).unwrap();
+        let repository = Repository { url: odd.into(), branch: odd.into(), forge: None };
+        let args = Cli::parse_from(["x", "fleet", "--address", "https://x.example"]).args;
+        let text = objects(&args, &repository, &cluster_of(&target, "apps"), "dev");
+        let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+        let kinds: Vec<&str> = text.split(breaks).filter(|line| line.starts_with("kind:")).collect();
+        assert_eq!(kinds, ["kind: Receiver", "kind: Secret"]);
+    }
 }

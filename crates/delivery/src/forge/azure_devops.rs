@@ -22,6 +22,17 @@ const VERSION: (&str, &str) = ("api-version", "6.0");
 const PREVIEW: (&str, &str) = ("api-version", "6.0-preview.1");
 const BRANCH: &str = "refs/heads/";
 const PAGE: u64 = 100;
+/// The policy that says how it may be merged, "Limit merge types" (learn.microsoft.com/rest/api/azure/devops/policy/types).
+const MERGE_TYPES: &str = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab";
+/// Its settings, and what they allow ("GitPullRequestMergeStrategy"), in the order of preference: what is
+/// done where there is no such policy comes first.
+const STRATEGIES: [(&str, &str); 5] = [
+    ("allowNoFastForward", "noFastForward"),
+    ("allowSquash", "squash"),
+    ("useSquashMerge", "squash"),
+    ("allowRebase", "rebase"),
+    ("allowRebaseMerge", "rebaseMerge"),
+];
 /// Where lists cut descriptions off ("will be truncated up to 400 symbols": "Get Pull Requests").
 const CUT: usize = 400;
 
@@ -242,16 +253,16 @@ impl Forge for AzureDevOps {
             let added = match what {
                 Extra::Label => {
                     let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
-                    self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"].take()
+                    text(&self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"])
                 }
                 // An identity's id, which a token for code alone cannot look up by a name.
                 Extra::Reviewer => {
                     let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
-                    self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"].take()
+                    text(&self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"])
                 }
                 Extra::Assignee => return Err(self.http.lacks("assignees")),
             };
-            there.extend(text(&added));
+            there.extend(added);
         }
         Ok(there)
     }
@@ -288,7 +299,10 @@ impl Forge for AzureDevOps {
         if merge == Merge::Queue {
             return Err(self.http.lacks("merge queue"));
         }
-        let body = json!({"status": "completed", "lastMergeSourceCommit": {"commitId": at.head}});
+        let mut body = json!({"status": "completed", "lastMergeSourceCommit": {"commitId": at.head}});
+        if at.how.is_string() {
+            body["completionOptions"] = json!({"mergeStrategy": at.how});
+        }
         let url = self.one(found.request.number, &[]);
         self.http.call(Method::PATCH, url, Some(&body)).await.map(drop)
     }
@@ -325,6 +339,12 @@ impl Readiness {
                 _ => CheckState::Pending,
             };
             let (kind, settings) = (&policy["type"], &policy["settings"]);
+            if kind["id"] == MERGE_TYPES {
+                // Judged by what is asked for when it is completed.
+                let allowed = STRATEGIES.iter().find(|(setting, _)| settings[*setting] == true);
+                self.how = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
+                continue;
+            }
             match settings["minimumApproverCount"].as_u64() {
                 Some(_) if state == CheckState::Green => {}
                 Some(needed) => {

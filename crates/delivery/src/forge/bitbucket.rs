@@ -49,11 +49,14 @@ impl Bitbucket {
         self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
     }
 
-    /// A page of those in some states; 50 are the most that a page may hold.
+    /// A page of those in some states; 50 are the most that a page may hold. The states stand in the filter:
+    /// where there is one, the parameter `state` is not looked at (github.com/elastic/kibana/pull/288824,
+    /// github.com/MunifTanjim/node-bitbucket/issues/16).
     async fn page(&self, head: &str, states: &[&str], at: u64) -> Result<Page, ForgeError> {
-        let (page, filter) = ((at + 1).to_string(), format!("source.branch.name=\"{head}\""));
-        let mut query: Vec<(&str, &str)> = states.iter().map(|state| ("state", *state)).collect();
-        query.extend([("q", filter.as_str()), ("sort", "-created_on"), ("pagelen", "50"), ("page", &page)]);
+        let states: Vec<String> = states.iter().map(|state| format!("state=\"{state}\"")).collect();
+        let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
+        let page = (at + 1).to_string();
+        let query = [("q", filter.as_str()), ("sort", "-created_on"), ("pagelen", "50"), ("page", &page)];
         let answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
         let list = answer["values"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
         let next = answer["next"].is_string().then_some(at + 1);
@@ -93,6 +96,7 @@ impl Bitbucket {
     /// The open ones from a branch, the oldest first.
     async fn all_open(&self, head: &str) -> Result<Vec<Found>, ForgeError> {
         let mut open = self.list(head, &["OPEN"], Reading::all(head)).await?;
+        open.retain(|found| found.state == State::Open);
         open.sort_by_key(|found| found.request.number);
         Ok(open)
     }

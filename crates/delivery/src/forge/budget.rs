@@ -40,7 +40,10 @@ pub(crate) struct Budgets(Mutex<HashMap<(String, String), Arc<Budget>>>);
 impl Budgets {
     /// The budget of a credential, known by its fingerprint, at a host.
     pub(super) fn of(&self, host: &str, credential: &str) -> Arc<Budget> {
+        let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some tokens live for an hour: nobody calls with an old one again.
+        all.retain(|_, budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
         all.entry((host.into(), credential.into())).or_default().clone()
     }
 
@@ -86,6 +89,8 @@ struct Known {
     left: Option<u64>,
     limit: Option<u64>,
     reset: Option<Moment>,
+    /// When that was.
+    heard: Option<Instant>,
 }
 
 /// A time to come: when it is by our own clock, and what people are told that it is.
@@ -135,8 +140,14 @@ impl Known {
         self.paused.max(saved).filter(|until| until.is_after(now))
     }
 
+    /// Whether it tells nothing any more.
+    fn is_old(&self, now: Instant) -> bool {
+        self.heard.is_none_or(|heard| now.saturating_duration_since(heard) > LONGEST)
+    }
+
     /// Takes down what an answer says; until when nobody calls then, where it was no answer but that.
     fn hear(&mut self, told: Told, now: Moment) -> Option<Moment> {
+        self.heard = Some(now.at);
         let ahead = |at: Timestamp| {
             let wait = Duration::try_from(at.duration_since(now.told)).unwrap_or_default();
             Moment::after(wait, now)
@@ -270,6 +281,23 @@ mod tests {
         known.hear(Told { after: in_seconds(2), ..Told::default() }, now);
         let later = known.closed(Purpose::Step, now.at + Duration::from_secs(30));
         assert_eq!(later.map(|until| until.told), in_seconds(90));
+    }
+
+    #[test]
+    fn a_credential_that_is_not_used_any_more_is_forgotten() {
+        let (mut known, now) = (Known::default(), Moment { at: Instant::now(), told: CLOCK });
+        known.hear(Told { after: in_seconds(86_400), refused: true, ..Told::default() }, now);
+        // Not before the longest pause is over.
+        assert_eq!([LONGEST, LONGEST + BREATH].map(|since| known.is_old(now.at + since)), [false, true]);
+        let budgets = Budgets::default();
+        let held = budgets.of("forge", "a");
+        budgets.of("forge", "b").hear(Told::default());
+        drop(budgets.of("forge", "never heard of"));
+        let again = budgets.of("forge", "a");
+        let mut kept: Vec<String> = budgets.purses().into_iter().map(|purse| purse.credential).collect();
+        kept.sort();
+        assert_eq!(kept, ["a", "b"]);
+        assert!(Arc::ptr_eq(&held, &again));
     }
 
     #[tokio::test]

@@ -21,8 +21,10 @@ use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
 const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
-/// So many pages of labels are read at most.
-const LABEL_PAGES: usize = 20;
+/// So many pages of a list beside that of change requests are read at most.
+const PAGES: usize = 20;
+/// A page with fewer is the last one: no server is set to give so few at once (`MAX_RESPONSE_ITEMS`, usually 50).
+const FEW: usize = 10;
 
 pub(crate) struct Gitea(pub(super) Pulls);
 
@@ -44,24 +46,40 @@ impl Gitea {
     /// is the last.
     async fn page(&self, state: &str, at: u64) -> Result<Page, ForgeError> {
         let page = (at + 1).to_string();
-        let found = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
-        Ok(Page { next: (!found.is_empty()).then_some(at + 1), found })
+        let (found, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
+        Ok(Page { next: (listed > 0).then_some(at + 1), found })
+    }
+
+    /// All entries of a list, which its answer has under a key or is itself.
+    async fn entries(&self, path: &[&str], key: &str) -> Result<Vec<Value>, ForgeError> {
+        let mut all = Vec::new();
+        for page in 1..=PAGES {
+            let page = page.to_string();
+            let url = self.0.url(path, &[("limit", "50"), ("page", &page)]);
+            let mut answer = self.0.http.call(Method::GET, url, None).await?;
+            let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
+            match list.map(Value::take) {
+                Some(Value::Array(list)) => {
+                    let is_last = list.len() < FEW;
+                    all.extend(list);
+                    if is_last {
+                        break;
+                    }
+                }
+                // As Go writes an empty one.
+                Some(Value::Null) => break,
+                _ => return Err(self.0.http.unreadable("a list")),
+            }
+        }
+        Ok(all)
     }
 
     /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by
     /// themselves. Names in their place are understood only since Gitea 1.22.
     async fn label_ids(&self, names: &[String]) -> Result<Vec<u64>, ForgeError> {
-        let mut known: Vec<(String, u64)> = Vec::new();
-        for page in 1..=LABEL_PAGES {
-            let page = page.to_string();
-            let url = self.0.url(&["labels"], &[("limit", "50"), ("page", &page)]);
-            let list = self.0.http.call(Method::GET, url, None).await?;
-            let list = list.as_array().ok_or_else(|| self.0.http.unreadable("a list"))?;
-            known.extend(list.iter().filter_map(|l| Some((text(&l["name"])?, l["id"].as_u64()?))));
-            if list.is_empty() {
-                break;
-            }
-        }
+        let labels = self.entries(&["labels"], "").await?;
+        let known = labels.iter().filter_map(|l| Some((text(&l["name"])?, l["id"].as_u64()?)));
+        let known: Vec<(String, u64)> = known.collect();
         let mut ids = Vec::new();
         for name in names {
             let id = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, id)| *id);
@@ -146,12 +164,11 @@ impl Forge for Gitea {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
         let branch = http.call(Method::GET, self.0.url(&["branches", &found.base], &[]), None).await?;
-        let status = http.call(Method::GET, self.0.url(&["commits", head, "status"], &[]), None).await?;
-        let reviews = self.0.url(&["pulls", &number, "reviews"], &[("limit", "50")]);
-        let reviews = http.call(Method::GET, reviews, None).await?;
-        let reviews = reviews.as_array().map_or(&[][..], Vec::as_slice);
+        let statuses = self.entries(&["commits", head, "status"], "statuses").await?;
+        let reviews = self.entries(&["pulls", &number, "reviews"], "").await?;
+        // Only the last one of each reviewer whose word counts is official.
         let counts = |review: &&Value, state: &str| {
-            review["state"] == state && review["dismissed"].as_bool() != Some(true)
+            review["state"] == state && review["official"] == true && review["dismissed"] != true
         };
         let of_head = |r: &&Value| r["stale"].as_bool() != Some(true) && r["commit_id"] == head;
         let given = reviews.iter().filter(|r| counts(r, "APPROVED") && of_head(r)).count() as u64;
@@ -160,10 +177,11 @@ impl Forge for Gitea {
         if missing > 0 {
             waits.push(approvals(missing));
         }
-        if reviews.iter().any(|r| counts(&r, "REQUEST_CHANGES") && of_head(&r)) {
+        // Of whichever head, as everywhere else: until whoever said so says otherwise.
+        if reviews.iter().any(|r| counts(&r, "REQUEST_CHANGES")) {
             waits.push("the changes that a reviewer asks for".into());
         }
-        let checks = checks(&branch, &status);
+        let checks = checks(&branch, &statuses);
         Ok(Readiness { head: head.into(), checks, waits, ..Readiness::default() })
     }
 
@@ -190,11 +208,11 @@ impl Forge for Gitea {
 }
 
 /// The checks of a commit: what the branch requires, by patterns, and what has reported.
-fn checks(branch: &Value, status: &Value) -> Vec<Check> {
+fn checks(branch: &Value, statuses: &[Value]) -> Vec<Check> {
     let wants = branch["enable_status_check"].as_bool() == Some(true);
     let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
     let mut checks = Vec::new();
-    for one in status["statuses"].as_array().into_iter().flatten() {
+    for one in statuses {
         let name = text(&one["context"]).unwrap_or_default();
         let state = match one["status"].as_str() {
             Some("success" | "skipped") => CheckState::Green,

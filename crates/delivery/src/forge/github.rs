@@ -47,8 +47,8 @@ impl GitHub {
                 ("per_page", "100"),
                 ("page", &page),
             ];
-            let found = self.0.page(&query).await?;
-            to.take(Page { next: (found.len() >= 100).then_some(at + 1), found });
+            let (found, listed) = self.0.page(&query).await?;
+            to.take(Page { next: (listed >= 100).then_some(at + 1), found });
         }
         Ok(to.ours)
     }
@@ -62,7 +62,9 @@ impl GitHub {
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
         let mut answer = http.call(Method::POST, http.beside(up, &["graphql"], &[]), Some(&body)).await?;
-        let Some(error) = answer["errors"].get(0) else { return Ok(answer["data"].take()) };
+        let Some(error) = answer["errors"].get(0) else {
+            return Ok(answer.get_mut("data").map(Value::take).unwrap_or_default());
+        };
         let (forge, says) = (http.name.clone(), text(&error["message"]).unwrap_or_default());
         Err(match error["type"].as_str() {
             Some("FORBIDDEN" | "INSUFFICIENT_SCOPES") => ForgeError::Forbidden { forge, says },
@@ -86,9 +88,11 @@ fn readiness(pull: &Value, merge: Merge) -> Readiness {
     let commit = &pull["commits"]["nodes"][0]["commit"];
     let contexts = commit["statusCheckRollup"]["contexts"]["nodes"].as_array();
     let checks = contexts.into_iter().flatten().filter(|_| commit["oid"] == head.as_str()).map(check);
-    let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array();
-    let given = reviews.into_iter().flatten();
-    let given = given.filter(|r| r["state"] == "APPROVED" && r["commit"]["oid"] == head.as_str()).count();
+    let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let is = |review: &&Value, state: &str| review["state"] == state;
+    let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
+    // Where no review is required there is no decision either, whatever people say.
+    let objects = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
     let mut readiness = Readiness {
         checks: checks.collect(),
         queued: pull["mergeQueueEntry"].is_object(),
@@ -97,7 +101,9 @@ fn readiness(pull: &Value, merge: Merge) -> Readiness {
     let needed =
         pull["baseRef"]["refUpdateRule"]["requiredApprovingReviewCount"].as_u64().unwrap_or(1).max(1);
     match pull["reviewDecision"].as_str() {
-        Some("CHANGES_REQUESTED") => readiness.waits.push("the changes that a reviewer asks for".into()),
+        decision if objects || decision == Some("CHANGES_REQUESTED") => {
+            readiness.waits.push("the changes that a reviewer asks for".into());
+        }
         // Where reviews are required; that others are still valid is not enough for this head.
         Some("REVIEW_REQUIRED" | "APPROVED") => {
             let missing = needed.saturating_sub(given as u64);
@@ -279,4 +285,25 @@ fn parse(value: &Value) -> Option<Found> {
         },
         created: value["created_at"].as_str()?.parse().ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_changes_holds_it_up_also_where_no_review_is_required() {
+        let waits = |decision: Value, state: &str| {
+            let pull = json!({
+                "headRefOid": "a", "mergeStateStatus": "CLEAN", "reviewDecision": decision,
+                "latestOpinionatedReviews": {"nodes": [{"state": state, "commit": {"oid": "a"}}]},
+            });
+            readiness(&pull, Merge::WhenGreen).waits
+        };
+        let asked = ["the changes that a reviewer asks for"];
+        assert_eq!(waits(json!("CHANGES_REQUESTED"), "CHANGES_REQUESTED"), asked);
+        assert_eq!(waits(Value::Null, "CHANGES_REQUESTED"), asked);
+        assert!(waits(Value::Null, "APPROVED").is_empty());
+        assert!(waits(json!("APPROVED"), "APPROVED").is_empty());
+    }
 }

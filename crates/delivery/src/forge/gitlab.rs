@@ -96,10 +96,11 @@ impl GitLab {
 fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String> {
     // Before 15.6 there is only the older field.
     let older = if now["merge_status"] == "can_be_merged" { "mergeable" } else { "checking" };
+    let all_green = readiness.checks.iter().all(|check| check.state == CheckState::Green);
     let wait = match now["detailed_merge_status"].as_str().unwrap_or(older) {
         "mergeable" => return Vec::new(),
-        // The checks say it, if they have begun.
-        "ci_must_pass" | "ci_still_running" if readiness.checks.is_empty() => "its pipeline".into(),
+        // The checks say it, if they have begun, and unless it waits for a job that is started by hand.
+        "ci_must_pass" | "ci_still_running" if all_green => "its pipeline".into(),
         "ci_must_pass" | "ci_still_running" => return Vec::new(),
         "not_approved" => approvals(approvals_left),
         "requested_changes" => "the changes that a reviewer asks for".into(),
@@ -340,5 +341,22 @@ mod tests {
         assert_eq!(merged(json!("merge"), json!("squash")), is("merge"));
         assert_eq!(merged(Value::Null, json!("squash")), is("squash"));
         assert_eq!(merged(Value::Null, Value::Null), is("head"));
+    }
+
+    #[test]
+    fn a_pipeline_that_stands_still_is_waited_for_although_no_job_has_failed() {
+        let of = |status: &str, pipeline: &str| {
+            let now = json!({
+                "sha": "a", "detailed_merge_status": status, "head_pipeline": {"sha": "a", "status": pipeline},
+            });
+            let checks = checks(&now, &json!([]));
+            let waits = waits(&now, 0, &Readiness { checks: checks.clone(), ..Readiness::default() });
+            Readiness { head: "a".into(), checks, waits, ..Readiness::default() }.obstacle("a")
+        };
+        assert_eq!(of("mergeable", "success"), None);
+        assert_eq!(of("ci_must_pass", "manual").as_deref(), Some("waits for its pipeline"));
+        assert_eq!(of("ci_must_pass", "skipped").as_deref(), Some("waits for its pipeline"));
+        assert_eq!(of("ci_must_pass", "failed").as_deref(), Some("checks failed: pipeline"));
+        assert_eq!(of("ci_still_running", "running").as_deref(), Some("waits for checks: pipeline pending"));
     }
 }

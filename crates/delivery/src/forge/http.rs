@@ -121,8 +121,9 @@ impl ForgeHttp {
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let payer = credentials.app.as_ref().map_or(authorization, App::payer);
-        let fingerprint = hex_hash(payer.as_bytes())[..8].to_string();
+        let payer = credentials.app.as_ref().map_or(authorization, App::fingerprint);
+        // Long enough that nobody finds another with the same, of which the metrics tell.
+        let fingerprint = hex_hash(payer.as_bytes())[..16].to_string();
         let budget = shared.budgets.of(&name, &fingerprint);
         // Nothing is begun that could not go on.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
@@ -187,6 +188,8 @@ impl ForgeHttp {
     ) -> Result<Value, ForgeError> {
         let reply = self.send(method, url, body, None, Purpose::Step).await?;
         match reply.status {
+            // Half of an answer, or somebody's page: what it does not say is not what is not there.
+            200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
             200..300 => Ok(reply.json),
             _ => Err(self.refusal(&reply)),
         }
@@ -196,7 +199,6 @@ impl ForgeHttp {
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
         let reply = self.send(Method::GET, url, None, None, Purpose::Step).await?;
         match reply.status {
-            // Half of an answer, or somebody's page: what it does not say is not what is not there.
             200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
             200..300 => Ok(Some(reply.json)),
             404 | 410 | 422 => Ok(None),
@@ -335,27 +337,17 @@ impl ForgeHttp {
             let json = Value::String("it shows the sign-in page".into());
             return Ok(Reply { status: 401, json, headers });
         }
-        let json = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).chars().take(300).collect()));
+        let text = || Value::String(String::from_utf8_lossy(&bytes).chars().take(300).collect());
+        let json = match bytes.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+        };
         Ok(Reply { status, json, headers })
     }
 
     /// Takes down what the forge says about its budget, and stops where it says so.
     fn obey(&self, reply: &Reply) -> Result<(), ForgeError> {
-        let number = |name: &str| reply.headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
-        let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
-        let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
-        let now = clock::now();
-        // A time by the forge's clock, which need not be ours.
-        let there = date(&reply.headers).unwrap_or(now);
-        let ours = |at: Timestamp| now.checked_add(at.duration_since(there)).ok();
-        let mut told = Told {
-            left: count("ratelimit-remaining"),
-            limit: count("ratelimit-limit"),
-            reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()).and_then(ours),
-            after: retry_after(&reply.headers, now),
-            refused: false,
-        };
+        let mut told = budget(&reply.headers, clock::now());
         let words = || self.says(&reply.json).to_ascii_lowercase().contains("rate limit");
         told.refused = matches!(reply.status, 403 | 429 | 503)
             && (told.after.is_some() || told.left == Some(0) || reply.status == 429 || words());
@@ -467,6 +459,30 @@ fn label(method: &Method) -> &'static str {
     }
 }
 
+/// What the head of an answer says about the budget.
+fn budget(headers: &HeaderMap, now: Timestamp) -> Told {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
+    let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
+    let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
+    // A time by the forge's clock, which need not be ours.
+    let there = date(headers).unwrap_or(now);
+    let ours = |at: Timestamp| now.checked_add(at.duration_since(there)).ok();
+    let told = Told {
+        left: count("ratelimit-remaining"),
+        limit: count("ratelimit-limit"),
+        reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()).and_then(ours),
+        after: retry_after(headers, now),
+        refused: false,
+    };
+    // GitHub counts the calls of its other API by themselves. That all of those are spent is told with a
+    // success, and only there; what is left of them says nothing of all other calls.
+    let other = headers.get("x-ratelimit-resource").is_some_and(|resource| resource != "core");
+    match told.left {
+        Some(1..) if other => Told { after: told.after, ..Told::default() },
+        _ => told,
+    }
+}
+
 /// When the answer was given, by the clock of who gave it.
 fn date(headers: &HeaderMap) -> Option<Timestamp> {
     let text = headers.get("date")?.to_str().ok()?;
@@ -505,6 +521,21 @@ mod tests {
         assert_eq!(read("Wed, 21 Oct 2026 07:28:00 GMT").as_deref(), Some("2026-10-21T07:28:00Z"));
         assert_eq!(read("Wed, 21 Oct 2026 07:28:00 UTC").as_deref(), Some("2026-10-21T07:28:00Z"));
         assert_eq!(read("soon"), None);
+    }
+
+    #[test]
+    fn what_is_left_of_another_budget_is_not_what_is_left_of_this() {
+        let now = Timestamp::constant(1_800_000_000, 0);
+        let told = |left: &'static str, resource: &'static str| {
+            let headers = [("remaining", left), ("resource", resource), ("limit", "5000")];
+            let name = |name| reqwest::header::HeaderName::try_from(format!("x-ratelimit-{name}")).unwrap();
+            let headers = headers.map(|(key, value)| (name(key), HeaderValue::from_static(value)));
+            let told = budget(&HeaderMap::from_iter(headers), now);
+            (told.left, told.limit)
+        };
+        assert_eq!(told("17", "core"), (Some(17), Some(5000)));
+        assert_eq!(told("17", "graphql"), (None, None));
+        assert_eq!(told("0", "graphql"), (Some(0), Some(5000)));
     }
 
     #[test]

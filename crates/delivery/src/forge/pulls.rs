@@ -24,11 +24,11 @@ impl Pulls {
         self.url(&["pulls", &number.to_string()], &[])
     }
 
-    /// One page of a list, and the ones on it that can be read.
-    pub(super) async fn page(&self, query: &[(&str, &str)]) -> Result<Vec<Found>, ForgeError> {
+    /// One page of a list: the ones on it that can be read, and how many there are.
+    pub(super) async fn page(&self, query: &[(&str, &str)]) -> Result<(Vec<Found>, usize), ForgeError> {
         let answer = self.http.call(Method::GET, self.url(&["pulls"], query), None).await?;
         let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
-        Ok(list.iter().filter_map(self.parse).collect())
+        Ok((list.iter().filter_map(self.parse).collect(), list.len()))
     }
 
     /// Opens one with further fields.

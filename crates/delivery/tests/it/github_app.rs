@@ -18,7 +18,7 @@ use sluice_delivery::{Credentials, Order};
 
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
-use crate::standin::TOKEN;
+use crate::standin::{Call, TOKEN, Trouble};
 use crate::world::World;
 
 /// Where tokens are lent: knows the App's public key.
@@ -152,6 +152,18 @@ async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
     desk.book(|book| book.lends = TOKEN);
     proposed(&bench.delivery, &again(&order)).await;
     assert_eq!(desk.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn who_only_knows_its_ids_spends_nothing_of_its_budget() {
+    let (desk, strangers, world, bench) =
+        (Desk::open().await, Desk::open().await, World::github().await, bench());
+    let order = |desk: &Desk, version| desk.order(&world, version, &[("githubAppInstallationID", "77")]);
+    let enough = Trouble::Answer(429, vec![("retry-after", "3600".into())], "{}");
+    world.standin().trouble(Call::Open, enough);
+    let error = bench.delivery.deliver(&order(&strangers, "6.1.8")).await.unwrap_err();
+    assert_eq!(error.reason(), "RateLimited", "{error}");
+    proposed(&bench.delivery, &order(&desk, "6.1.9")).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry};
 
 use crate::contract::proposed;
-use crate::fixture::bench;
+use crate::fixture::{again, bench};
 use crate::forge_trouble::everywhere;
 use crate::standin::{Call, Is, Trouble};
 use crate::world::World;
@@ -88,6 +88,11 @@ pub async fn never_merges_what_sluice_did_not_push(world: World) {
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
     }
+    // Nor does a later try take what stands on top for its own.
+    let found = proposed(&bench.delivery, &again(&order)).await;
+    assert_eq!(found, request);
+    let (why, _) = waits(&bench.delivery, &order, &found).await;
+    assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
     assert!(world.pulls().await[0].open);
 }
 
@@ -188,6 +193,49 @@ async fn a_merge_that_the_forge_refuses_is_told_in_its_words() {
         is_merged(&bench.delivery, &order, &request).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        world.check(request.number, "ci/build", Is::Green).await;
+        world.standin().trouble(Call::Tell, Trouble::Answer(200, vec![], "<html>"));
+        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");
+        assert!(world.pulls().await[0].open);
+        is_merged(&bench.delivery, &order, &request).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
+    let world = World::gitea("many-checks").await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    // The newest come first, 50 at most at once.
+    world.check(request.number, "ci/first", Is::Failed).await;
+    for n in 0..50 {
+        world.check(request.number, &format!("ci/{n}"), Is::Green).await;
+    }
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why == "checks failed: ci/first" && failed, "{why}");
+}
+
+#[tokio::test]
+async fn who_approves_after_all_asks_for_changes_no_more() {
+    let world = World::gitea("after-all").await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    let World::Gitea(_, repo) = &world else { panic!("this is a stand-in") };
+    let joe = world.joe().await;
+    repo.review(request.number, &joe, "REQUEST_CHANGES").await.unwrap();
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(why, "waits for the changes that a reviewer asks for");
+    world.approve(request.number).await;
+    is_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]

@@ -240,7 +240,7 @@ impl World {
             }
             World::Gitea(_, repo) => {
                 self.joe().await;
-                repo.approve(number, "joe").await.unwrap();
+                repo.review(number, "joe", "APPROVED").await.unwrap();
             }
         }
     }

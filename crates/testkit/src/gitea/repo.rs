@@ -233,15 +233,15 @@ impl ForgeRepo {
         self.api.call(Method::PUT, &path, &json!({"permission": "write"})).await.map(drop)
     }
 
-    /// Somebody approves a pull request as it is now.
+    /// Somebody reviews a pull request as it is now: `APPROVED` or `REQUEST_CHANGES`.
     ///
     /// # Errors
     /// When they may not.
-    pub async fn approve(&self, number: u64, name: &str) -> Result<()> {
+    pub async fn review(&self, number: u64, name: &str, event: &str) -> Result<()> {
         let caller = Caller::Password(name.to_owned(), Gitea::PASSWORD.to_owned());
         let api = Api { url: self.api.url.clone(), caller };
         let path = self.path(&format!("pulls/{number}/reviews"));
-        api.post(&path, json!({"event": "APPROVED", "body": "fine"})).await.map(drop)
+        api.post(&path, json!({"event": event, "body": "I have seen it"})).await.map(drop)
     }
 
     /// Any call of the repository's API, for what has no method of its own here: `path` is what

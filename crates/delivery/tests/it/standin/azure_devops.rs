@@ -88,8 +88,12 @@ impl super::Shape for Shape {
                     "targetRefName",
                     "status",
                     "lastMergeSourceCommit",
+                    "completionOptions",
                 ])?;
                 if request.text("/status").as_deref() == Some("completed") {
+                    if request.text("/completionOptions/mergeStrategy").as_deref() != Some("squash") {
+                        return Err(Why::NotMergeable("A policy does not allow this merge type.".into()));
+                    }
                     let head = request.text("/lastMergeSourceCommit/commitId");
                     let head = Some(head.ok_or(Why::Bad("nothing holds it to a head"))?);
                     return Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false });
@@ -212,6 +216,9 @@ impl super::Shape for Shape {
                 status,
             ));
         }
+        let mut squash = policy("Require a merge strategy", json!({"allowSquash": true}), "queued");
+        squash["configuration"]["type"]["id"] = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab".into();
+        policies.push(squash);
         policies
             .push(json!({"configuration": {"isEnabled": true, "isBlocking": false}, "status": "rejected"}));
         Some(json!({"count": policies.len(), "value": policies}))

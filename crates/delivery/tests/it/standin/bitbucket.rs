@@ -156,23 +156,25 @@ impl super::Shape for Shape {
     }
 }
 
-/// By default only the open ones; a filter names the branch, a page holds 50 at most.
+/// By default only the open ones; a filter names the branch and the states, and no parameter `state` counts
+/// beside it. A page holds 50 at most.
 fn list(request: &Request) -> Result<Ask, Why<'static>> {
     let size = request.number("pagelen", 10);
-    let states: Vec<&str> =
-        request.query.iter().filter(|(key, _)| key == "state").map(|(_, v)| v.as_str()).collect();
-    let known = ["OPEN", "MERGED", "DECLINED", "SUPERSEDED"];
-    if size > 50 || !states.iter().all(|state| known.contains(state)) {
-        return Err(Why::Bad("Invalid pagelen or state"));
+    if size > 50 {
+        return Err(Why::Bad("Invalid pagelen"));
     }
-    let head = match request.query("q") {
-        Some(q) => {
-            let name = q.strip_prefix("source.branch.name=\"").and_then(|rest| rest.strip_suffix('"'));
-            Some(name.ok_or(Why::Bad("Invalid filter"))?.to_string())
-        }
-        None => None,
-    };
+    let (mut head, mut open) = (None, request.query("state").is_none_or(|state| state == "OPEN"));
+    if let Some(q) = request.query("q") {
+        let named = q.strip_prefix("source.branch.name=\"").and_then(|rest| rest.split_once('"'));
+        let (name, states) = named.ok_or(Why::Bad("Invalid filter"))?;
+        let states = states.replace("state=", "");
+        open = match states.as_str() {
+            " AND (\"OPEN\")" => true,
+            "" | " AND (\"OPEN\" OR \"MERGED\" OR \"DECLINED\" OR \"SUPERSEDED\")" => false,
+            _ => return Err(Why::Bad("Invalid filter")),
+        };
+        head = Some(name.to_string());
+    }
     let from = (request.number("page", 1) - 1) * size;
-    let open = states.is_empty() || states == ["OPEN"];
     Ok(Ask::List(Wanted { head, own: false, open, from, size }))
 }
