@@ -39,7 +39,10 @@ impl Controller {
         command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
         // It is killed and started again, and waits for no Lease to run out.
-        command.args(["--poll-interval=2s", "--log-encoding=console", "--leader-elect=false"]);
+        command.args(["--log-encoding=console", "--leader-elect=false"]);
+        if !flags.iter().any(|flag| flag.starts_with("--poll-interval")) {
+            command.arg("--poll-interval=2s");
+        }
         let begun = Instant::now();
         let leash = Leash::start("sluice", &command, &scratch.path().join("sluice.log"))?;
         let metrics = format!("http://{metrics}/metrics");

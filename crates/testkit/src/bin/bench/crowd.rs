@@ -42,7 +42,9 @@ pub async fn measure(options: &Options, plane: &ControlPlane, table: &mut Table)
     let secret = json!({"metadata": {"name": "git"}, "stringData":
         {"username": GitServer::USER, "password": GitServer::PASSWORD, "token": Forge::TOKEN}});
     write(&fleet.client, Method::POST, &format!("{NAMESPACES}/{PLACE}/secrets"), &secret).await?;
-    let mut controller = Controller::start(options, &fleet.cluster)?;
+    // Change requests are not looked at again as often as where a row waits for their merge.
+    let mut controller =
+        Controller::start_with(options, &fleet.cluster, &["--hook-addr=0", "--poll-interval=10m"])?;
     controller.settled(crowd).await?;
     let before = (Writes::so_far(&fleet.client).await?, processor_time(controller.pid())?);
     say(&format!("{crowd} workloads turn healthy at once"));
@@ -77,6 +79,8 @@ pub async fn measure(options: &Options, plane: &ControlPlane, table: &mut Table)
     let text =
         format!("{:.2} ({writes}), {}", writes.count() as f64 / one, time(used / u32::try_from(crowd)?));
     table.add("  each: API writes, processor", "", text, Verdict::None);
+    let failures = controller.metric("sluice_promotion_failures_total").await?;
+    table.add("  tries that failed", "0", (failures as u64).to_string(), Verdict::of(failures == 0.0));
     forge.unbroken()
 }
 
