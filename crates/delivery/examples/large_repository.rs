@@ -58,6 +58,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         created: jiff::Timestamp::now(),
         retried: false,
         reopen: false,
+        anew: false,
         permit: Permit::default(),
         strategy: Strategy::Commit { url: repo.url().into(), branch: "main".into() },
         values: Default::default(),

@@ -297,6 +297,7 @@ mod tests {
             created: "2026-01-02T03:04:05Z".parse().unwrap(),
             retried: false,
             reopen: false,
+            anew: false,
             permit: crate::permit::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
             values: crate::order::Values::Marked,

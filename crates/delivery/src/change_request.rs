@@ -206,10 +206,11 @@ async fn prepare(
         };
         if let Some(head) = &fetched.head {
             // The message names the promotion, and what its files held before. A base that has moved
-            // elsewhere is no reason to push again, and to have it reviewed again; one that lacks its
-            // signature is.
+            // elsewhere is no reason to push again, and to have it reviewed again, unless its forge wants it
+            // on top; one that lacks its signature is.
             let is_signed = head.signed || !access.signs();
-            if is_signed && head.message.trim() == text.message.trim() {
+            let is_there = !order.anew || head.parents == [on.as_str()];
+            if is_signed && is_there && head.message.trim() == text.message.trim() {
                 return Ok(Head::Ready { commit: head.id.clone(), existed, found: true, draft });
             }
         }

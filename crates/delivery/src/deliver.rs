@@ -145,7 +145,9 @@ impl Delivery {
     ) -> Result<Followed, DeliveryError> {
         let found = self.follow(order, request).await?;
         let with = self.0.lent(order).await?;
-        if let (Followed::Open { .. }, Some((forge, _))) = (&found, self.0.forge_of(&with)?) {
+        if let (Followed::Open { .. } | Followed::Waits { .. }, Some((forge, _))) =
+            (&found, self.0.forge_of(&with)?)
+        {
             order.permit.check()?;
             change_request::close(&forge, request.number, &body::comment(comment)).await?;
             return Ok(Followed::Closed);

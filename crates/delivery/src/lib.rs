@@ -34,7 +34,8 @@ pub use forge::ForgeError;
 pub use git::GitError;
 pub use notification::NotificationError;
 pub use order::{
-    About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Settings, Strategy, Target, Values,
+    About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Settings, Stale, Strategy, Target,
+    Values,
 };
 pub use permit::{Permit, Term, since_boot};
 pub use stats::{Purse, Stats};

@@ -6,7 +6,7 @@ use crate::deliver::Inner;
 use crate::error::DeliveryError;
 use crate::fault;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, State};
-use crate::order::{ChangeRequest, Followed, Merge, Order, Settings, Strategy};
+use crate::order::{ChangeRequest, Followed, Merge, Order, Settings, Stale, Strategy};
 
 /// What has become of a change request.
 pub(crate) async fn follow(
@@ -15,7 +15,19 @@ pub(crate) async fn follow(
     request: &ChangeRequest,
 ) -> Result<Followed, DeliveryError> {
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-    Ok(look(&forge, order, base, request).await?.0)
+    Ok(left_to_people(look(&forge, order, base, request).await?.0, request))
+}
+
+/// What others have pushed to its branch is not overwritten because it cannot be merged.
+fn left_to_people(followed: Followed, request: &ChangeRequest) -> Followed {
+    match followed {
+        Followed::Open { head, stale: Some(_) } if head != request.head_commit => {
+            let why = "it conflicts with its base, and others have pushed to its branch: resolve that there, \
+                       or close it";
+            Followed::Waits { why: why.into(), failed: false, queued: request.queued }
+        }
+        other => other,
+    }
 }
 
 /// The same, and what is to be done about it: it is merged once it may be, and then its branch goes.
@@ -27,7 +39,7 @@ pub(crate) async fn tend(
     let Strategy::PullRequest { settings, url, .. } = &order.strategy else { return Ok(Followed::Elsewhere) };
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
     let (mut followed, found) = look(&forge, order, base, request).await?;
-    if let (Followed::Open { conflicts: false, .. }, Some(found)) = (&followed, found)
+    if let (Followed::Open { stale: None, .. }, Some(found)) = (&followed, found)
         && settings.merge != Merge::Never
     {
         followed = merge(&forge, order, (settings, base), request, &found).await?;
@@ -38,7 +50,7 @@ pub(crate) async fn tend(
         // Not at the head that the forge shows, which Gitea moves on with the branch after the merge.
         delete_branch(inner, order, url, &request.head_commit).await;
     }
-    Ok(followed)
+    Ok(left_to_people(followed, request))
 }
 
 async fn look(
@@ -63,7 +75,7 @@ async fn look(
     let found = forge.confirmed(found).await?;
     let head = found.request.head_commit.clone();
     let followed = match &found.state {
-        State::Open => Followed::Open { head, conflicts: found.conflicts },
+        State::Open => Followed::Open { head, stale: found.conflicts.then_some(Stale::Conflicts) },
         State::Merged { commit } => {
             let ours = change_request::was_brought_by(forge, &order.promotion, commit).await?;
             Followed::Merged { commit: commit.clone(), head, ours }
@@ -92,6 +104,10 @@ async fn merge(
     if let Some(why) = readiness.obstacle(&request.head_commit) {
         return Ok(Followed::Waits { why, failed: readiness.has_failed(), queued: request.queued });
     }
+    let behind = || Ok(Followed::Open { head: readiness.head.clone(), stale: Some(Stale::Behind) });
+    if readiness.behind {
+        return behind();
+    }
     if request.queued {
         return waits("the merge queue has put it out: look there why, and put it in again by hand", true);
     }
@@ -102,6 +118,7 @@ async fn merge(
     let refused = match done {
         Ok(()) => None,
         Err(error) if error.may_have_happened() => Some(Err(error)),
+        Err(ForgeError::Behind { .. }) => return behind(),
         Err(ForgeError::Refused { says, .. }) => Some(Ok(says)),
         Err(error) => return Err(error.into()),
     };

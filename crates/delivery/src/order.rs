@@ -33,6 +33,8 @@ pub struct Order {
     pub retried: bool,
     /// Whether a person asked for it again: then a closed change request of this promotion is not the end.
     pub reopen: bool,
+    /// Whether a change request is to be on top of its base as it is now, also where it says the same already.
+    pub anew: bool,
     /// Whether it may still be done: looked at before each thing that others can see.
     pub permit: Permit,
     /// How it is delivered.
@@ -275,6 +277,15 @@ pub enum Delivered {
     },
 }
 
+/// Why the commit of an open change request does not do, and another is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// Its base has changed the same lines.
+    Conflicts,
+    /// Its base has moved on, and the forge merges only what is on top of it.
+    Behind,
+}
+
 /// What has become of a change request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {
@@ -282,9 +293,9 @@ pub enum Followed {
     Open {
         /// The newest commit of its branch.
         head: String,
-        /// The forge says that it cannot be merged as it is. Forges also say so for a moment while
-        /// they look at a new commit: only what they say again and again is so.
-        conflicts: bool,
+        /// Why it cannot be merged as it is, by what its forge says. Forges also say so for a moment
+        /// while they look at a new commit: only what they say again and again is so.
+        stale: Option<Stale>,
     },
     /// It is open, and Sluice merges it as soon as it may.
     Waits {

@@ -12,7 +12,7 @@ use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Intent};
 use sluice_delivery::{
-    ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, clock, fault,
+    ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, Stale, clock, fault,
 };
 
 use super::callback::Offer;
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Makes a change request anew on top of its base, since it cannot be merged as it is.
-    fn rebuild(&mut self, key: &PipelineKey, name: &str) {
+    fn rebuild(&mut self, key: &PipelineKey, name: &str, stale: Stale) {
         if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
             return;
         }
@@ -257,9 +257,10 @@ impl Engine {
         if job.object.status.as_ref().is_none_or(|s| s.phase != Phase::Proposed) {
             return;
         }
-        // Not what an earlier try has left: that is what cannot be merged.
-        job.order.retried = false;
-        tracing::info!(pipeline = %key, promotion = name, "making a change request anew that conflicts with its base");
+        // Not what an earlier try has left: that is what cannot be merged. Where it conflicts, its files
+        // are others by now, and what they were tells the commits apart.
+        (job.order.retried, job.order.anew) = (false, stale == Stale::Behind);
+        tracing::info!(pipeline = %key, promotion = name, ?stale, "making a change request anew");
         self.spawn_delivery(key, job);
     }
 
@@ -397,13 +398,14 @@ impl Engine {
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
         let open = status.change_request.clone();
         if let Ended::Follow(Ok(Followed::Waits { .. })) = &done.what {
-            self.polling.conflicts(&done.promotion, false, Instant::now());
+            self.polling.stale(&done.promotion, false, Instant::now());
         }
-        if let Ended::Follow(Ok(Followed::Open { conflicts, .. })) = &done.what
-            && self.polling.conflicts(&done.promotion, *conflicts, Instant::now())
+        if let Ended::Follow(Ok(Followed::Open { stale, .. })) = &done.what
+            && self.polling.stale(&done.promotion, stale.is_some(), Instant::now())
+            && let Some(stale) = *stale
         {
             self.touch(&key);
-            return self.rebuild(&key, &done.promotion);
+            return self.rebuild(&key, &done.promotion, stale);
         }
         let change = match done.what {
             // Nothing has failed: the next decision says what is to be done instead.

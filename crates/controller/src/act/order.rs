@@ -195,6 +195,7 @@ pub fn order(
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
         retried: !first,
         reopen: may_reopen(promotion, &status),
+        anew: false,
         permit: Permit::default(),
         strategy,
         values: values(by, pipeline, &spec.environment),

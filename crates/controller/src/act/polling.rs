@@ -20,7 +20,7 @@ struct Poll {
     since: Instant,
     looked: Instant,
     due: Instant,
-    conflicts: Option<Conflict>,
+    stale: Option<Staleness>,
 }
 
 /// The pause after a change request could not be closed; it doubles with each try.
@@ -31,9 +31,9 @@ const WITHDRAW_SELDOM: Duration = Duration::from_secs(600);
 /// The least time between two looks at a change request.
 const BREATH: Duration = Duration::from_secs(2);
 
-/// A change request that its forge has said to conflict, without a break.
+/// That a forge says of a change request that it cannot be merged as it is, without a break.
 #[derive(Clone, Copy, Debug)]
-struct Conflict {
+struct Staleness {
     /// When it is to be made anew.
     due: Instant,
     /// How long to wait after that.
@@ -54,7 +54,7 @@ impl Polling {
     pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
         self.next
             .entry(promotion.into())
-            .or_insert(Poll { since: now, looked: now, due: now + self.base, conflicts: None })
+            .or_insert(Poll { since: now, looked: now, due: now + self.base, stale: None })
             .due
     }
 
@@ -75,19 +75,19 @@ impl Polling {
         }
     }
 
-    /// Takes note whether the forge said that the change request conflicts, and says whether it is
+    /// Takes note whether the forge said that the change request cannot be merged as it is, and says whether it is
     /// to be made anew: when it was said for a while without a break, and then ever more seldom.
-    pub fn conflicts(&mut self, promotion: &str, conflicts: bool, now: Instant) -> bool {
+    pub fn stale(&mut self, promotion: &str, stale: bool, now: Instant) -> bool {
         let Some(poll) = self.next.get_mut(promotion) else { return false };
-        if !conflicts {
-            poll.conflicts = None;
+        if !stale {
+            poll.stale = None;
             return false;
         }
-        let conflict = poll.conflicts.get_or_insert(Conflict { due: now + PATIENCE, pause: PATIENCE });
-        let due = conflict.due <= now;
+        let stale = poll.stale.get_or_insert(Staleness { due: now + PATIENCE, pause: PATIENCE });
+        let due = stale.due <= now;
         if due {
-            conflict.pause *= 2;
-            conflict.due = now + conflict.pause;
+            stale.pause *= 2;
+            stale.due = now + stale.pause;
         }
         due
     }
@@ -164,9 +164,9 @@ mod tests {
         let mut made = 0;
         for second in 0..600 {
             let at = now + Duration::from_secs(second);
-            made += u32::from(polling.conflicts("a", true, at));
+            made += u32::from(polling.stale("a", true, at));
             // One good word in between, and it starts over.
-            assert!(second != 20 || !polling.conflicts("a", false, at));
+            assert!(second != 20 || !polling.stale("a", false, at));
         }
         assert_eq!(made, 4);
         polling.forget("a");

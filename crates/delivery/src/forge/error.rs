@@ -57,6 +57,9 @@ pub enum ForgeError {
     #[error("{forge}: sends on to {location}; write the repository's new address into the pipeline")]
     Redirected { forge: String, location: String },
 
+    #[error("{forge}: merges only what is on top of the base branch as it is now")]
+    Behind { forge: String },
+
     #[error("{forge}: refused with status {status}: {says}")]
     Refused { forge: String, status: u16, says: String },
 
@@ -82,7 +85,9 @@ impl ForgeError {
             ForgeError::Timeout { .. } => "Timeout",
             ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",
             ForgeError::Redirected { .. } => "Redirected",
-            ForgeError::Refused { .. } | ForgeError::BadAnswer { .. } => "ForgeRefused",
+            ForgeError::Behind { .. } | ForgeError::Refused { .. } | ForgeError::BadAnswer { .. } => {
+                "ForgeRefused"
+            }
         }
     }
 

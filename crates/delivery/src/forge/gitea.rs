@@ -194,7 +194,13 @@ impl Forge for Gitea {
         let style = repository["default_merge_style"].as_str().unwrap_or("merge");
         let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
         let body = json!({"Do": style, "head_commit_id": at.head});
-        self.0.http.call(Method::POST, url, Some(&body)).await.map(drop)
+        match self.0.http.call(Method::POST, url, Some(&body)).await {
+            // `CheckPullBranchProtections` of 1.25; who may not administer the repository cannot see the rule.
+            Err(ForgeError::Refused { says, .. }) if says.contains("behind the base branch") => {
+                Err(ForgeError::Behind { forge: self.0.http.name.clone() })
+            }
+            other => other.map(drop),
+        }
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {

@@ -119,7 +119,8 @@ fn readiness(pull: &Value, merge: Merge) -> Readiness {
     let nothing_said = readiness.obstacle(&readiness.head).is_none();
     match pull["mergeStateStatus"].as_str() {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
-        Some("BEHIND") => readiness.waits.push("its branch to be brought up to date".into()),
+        // A queue brings it up to date itself.
+        Some("BEHIND") => readiness.behind = merge != Merge::Queue,
         Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
         // A required check that has not reported, or a rule. With a queue this is what comes before it.
         Some("BLOCKED") if nothing_said && merge != Merge::Queue => {

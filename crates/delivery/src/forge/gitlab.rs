@@ -106,7 +106,8 @@ fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String>
         "requested_changes" => "the changes that a reviewer asks for".into(),
         "discussions_not_resolved" => "its discussions to be resolved".into(),
         "conflict" => "its conflicts to be resolved".into(),
-        "need_rebase" => "its branch to be brought up to date".into(),
+        // That is for Sluice to mend, once nothing else is missing.
+        "need_rebase" => return Vec::new(),
         "checking" | "unchecked" | "preparing" | "approvals_syncing" => {
             "GitLab to look whether it can be merged".into()
         }
@@ -228,6 +229,7 @@ impl Forge for GitLab {
             _ => 0,
         };
         readiness.waits = waits(&now, missing, &readiness);
+        readiness.behind = now["detailed_merge_status"] == "need_rebase";
         if merge == Merge::Queue {
             let car = self.http.read(self.url(&["merge_trains", "merge_requests", &number], &[])).await?;
             readiness.queued = car.is_some_and(|car| car["merged_at"].is_null());

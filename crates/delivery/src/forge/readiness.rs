@@ -11,6 +11,8 @@ pub(crate) struct Readiness {
     pub(crate) checks: Vec<Check>,
     /// What else it waits for, a few words each: `1 approval`.
     pub(crate) waits: Vec<String>,
+    /// Its forge merges it only on top of its base as it is now, and it is not there.
+    pub(crate) behind: bool,
     /// It is in the forge's queue.
     pub(crate) queued: bool,
     /// What the adapter needs to know when it merges.

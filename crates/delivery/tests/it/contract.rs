@@ -51,8 +51,8 @@ async fn opens_one_and_follows_it_to_the_merge(world: World) {
 
     let head = request.head_commit.clone();
     let follow = || bench.delivery.follow(&order, &request);
-    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), conflicts: false });
-    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), conflicts: false });
+    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), stale: None });
+    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), stale: None });
     world.merge(request.number).await;
     let commit = world.repo().head("main").unwrap();
     assert_eq!(follow().await.unwrap(), Followed::Merged { commit: commit.clone(), head, ours: true });

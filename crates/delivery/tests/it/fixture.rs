@@ -44,6 +44,7 @@ pub fn order(strategy: Strategy, version: &str) -> Order {
         retried: false,
         permit: Default::default(),
         reopen: false,
+        anew: false,
         strategy,
         values: Default::default(),
         credentials: git_user(),

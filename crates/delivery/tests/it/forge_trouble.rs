@@ -66,7 +66,7 @@ async fn following_costs_nothing_while_nothing_changes() {
         let request = proposed(&bench.delivery, &order).await;
         for _ in 0..5 {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
-            assert_eq!(followed, Followed::Open { head: request.head_commit.clone(), conflicts: false });
+            assert_eq!(followed, Followed::Open { head: request.head_commit.clone(), stale: None });
         }
         let forge = world.standin().kind;
         let stats = bench.delivery.stats();

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::header::RETRY_AFTER;
-use sluice_delivery::{Credentials, Delivered, Followed, ForgeKind, Retry};
+use sluice_delivery::{Credentials, Delivered, Followed, ForgeKind, Retry, Stale};
 
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
@@ -263,7 +263,7 @@ async fn an_answer_that_asks_to_slow_down_is_taken_and_the_next_call_waits() {
     let request = proposed(&bench.delivery, &order).await;
     world.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "2".into())]);
     let follow = async || {
-        let open = Followed::Open { head: request.head_commit.clone(), conflicts: false };
+        let open = Followed::Open { head: request.head_commit.clone(), stale: None };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
     };
     let start = Instant::now();
@@ -322,9 +322,16 @@ async fn conflicts_are_told_where_the_forge_tells_them() {
         let order = world.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         world.standin().change(request.number, |pull| pull.conflicts = true);
-        let conflicts = world.standin().kind != ForgeKind::Bitbucket;
-        let open = Followed::Open { head: request.head_commit.clone(), conflicts };
+        let stale = (world.standin().kind != ForgeKind::Bitbucket).then_some(Stale::Conflicts);
+        let open = Followed::Open { head: request.head_commit.clone(), stale };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
+        // What others have pushed is not to be overwritten.
+        world.push(&request.branch);
+        let followed = bench.delivery.follow(&order, &request).await.unwrap();
+        let told = matches!(&followed, Followed::Waits { why, failed: false, .. } if why.contains("others have pushed"));
+        assert_eq!(told, stale.is_some(), "{followed:?}");
+        let end = bench.delivery.withdraw(&order, &request, "no").await.unwrap();
+        assert_eq!(end, Followed::Closed);
     })
     .await;
 }

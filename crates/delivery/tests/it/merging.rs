@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry};
+use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry, Stale};
 
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
@@ -21,7 +21,7 @@ async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (
         match delivery.tend(order, request).await.unwrap() {
             Followed::Waits { why, failed, .. } => return (why, failed),
             // A forge that still looks whether it can be merged.
-            Followed::Open { conflicts: true, .. } => {}
+            Followed::Open { stale: Some(_), .. } => {}
             other => panic!("{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -133,6 +133,39 @@ pub async fn what_is_not_allowed_any_more_is_not_merged(world: World) {
     let open = bench.delivery.follow(&merging(&world, "6.1.8"), &request).await.unwrap();
     assert!(matches!(open, Followed::Open { .. }), "{open:?}");
     assert!(world.pulls().await[0].open);
+}
+
+#[tokio::test]
+async fn what_has_fallen_behind_its_base_is_made_anew_on_top_of_it() {
+    // The others know no such rule.
+    for kind in [ForgeKind::GitHub, ForgeKind::GitLab, ForgeKind::Gitea, ForgeKind::Forgejo] {
+        falls_behind(World::of(kind).await).await;
+    }
+    falls_behind(World::gitea("falls_behind").await).await;
+}
+
+async fn falls_behind(world: World) {
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    let elsewhere = world.commit("elsewhere", &[("other.yaml", "a: b\n")]);
+    world.fall_behind(request.number).await;
+    let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(Stale::Behind) };
+    sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
+        let followed = bench.delivery.tend(&order, &request).await?;
+        anyhow::ensure!(followed == stale, "{followed:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // A try that is not told so leaves what is there, and its approvals.
+    assert_eq!(proposed(&bench.delivery, &order).await.head_commit, request.head_commit);
+    let anew = Order { anew: true, ..order.clone() };
+    let again = proposed(&bench.delivery, &anew).await;
+    assert_eq!(again.number, request.number);
+    assert_ne!(again.head_commit, request.head_commit);
+    assert_eq!(world.repo().log(&request.branch).unwrap()[1].sha, elsewhere);
+    assert_eq!(proposed(&bench.delivery, &anew).await.head_commit, again.head_commit);
+    is_merged(&bench.delivery, &order, &again).await;
 }
 
 #[tokio::test]

@@ -211,6 +211,17 @@ impl World {
         }
     }
 
+    /// Its base has moved on, and it is merged only on top of that.
+    pub async fn fall_behind(&self, number: u64) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| pull.behind = true),
+            World::Gitea(_, repo) => {
+                let rule = serde_json::json!({"rule_name": "main", "enable_push": true, "block_on_outdated_branch": true});
+                repo.api("POST", "branch_protections", rule).await.unwrap();
+            }
+        }
+    }
+
     /// A check reports on the head as it is.
     pub async fn check(&self, number: u64, name: &str, is: Is) {
         match self {

@@ -152,8 +152,8 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
         let gitea = shared_gitea().await?;
         let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
         let repo = gitea.create_repo(n, &[("prod.yaml", &file("6.1.5"))]).await?;
-        let rule =
-            json!({"rule_name": "main", "enable_status_check": true, "status_check_contexts": ["ci/build"]});
+        let rule = json!({"rule_name": "main", "enable_status_check": true, "status_check_contexts": ["ci/build"],
+            "enable_push": true, "block_on_outdated_branch": true});
         repo.api("POST", "branch_protections", rule).await?;
         let token = gitea.token();
         place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
@@ -183,10 +183,20 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
             })
             .await?;
         let green = json!({"state": "success", "context": "ci/build"});
-        repo.api("POST", &format!("statuses/{}", pull.head.sha), green).await?;
+        repo.api("POST", &format!("statuses/{}", pull.head.sha), green.clone()).await?;
         says(&place, "to be merged").await.map_err(|e| e.context(controller.tail()))?;
         ensure!(states(&repo).await? == ["open"], "a suspended pipeline has merged");
+        // Meanwhile its base moves on, and it is merged only on top of that.
+        let elsewhere = repo.commit("main", "elsewhere", &[("other.yaml", "a: b\n")])?;
         place.apply(&asked).await?;
+        let anew = eventually(SOON, || async {
+            let now = repo.pull(pull.number).await?;
+            ensure!(now.head.sha != pull.head.sha, "it is as it was");
+            Ok(now.head.sha)
+        });
+        let anew = anew.await.map_err(|e| e.context(controller.tail()))?;
+        ensure!(repo.log(&pull.head.branch)?[1].sha == elsewhere, "it is not on top of its base");
+        repo.api("POST", &format!("statuses/{anew}"), green).await?;
         place.until_story("podinfo", "prod", &["6.1.6 Delivered"]).await?;
         ensure!(repo.read("main", "prod.yaml")? == file("6.1.6"));
         let gone = || async {

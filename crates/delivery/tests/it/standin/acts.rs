@@ -43,6 +43,7 @@ impl Served {
         for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {
             let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
             pull.version += u64::from(sha != pull.sha);
+            pull.behind &= sha == pull.sha;
             pull.sha = sha;
         }
         let value = match ask {

@@ -62,6 +62,9 @@ impl Pull {
         if let Some((name, _)) = self.required().iter().find(|(_, is)| *is != Is::Green) {
             return Some(format!("Required status check {name} is not green."));
         }
-        (self.missing() > 0).then(|| format!("You still need {} approval", self.missing()))
+        if self.missing() > 0 {
+            return Some(format!("You still need {} approval", self.missing()));
+        }
+        self.behind.then(|| "The head branch is behind the base branch".into())
     }
 }

@@ -127,9 +127,14 @@ impl super::Shape for Shape {
             _ => "REVIEW_REQUIRED".into(),
         };
         let clean = pull.required().iter().all(|(_, is)| *is == Is::Green) && decision != "REVIEW_REQUIRED";
+        let state = match clean {
+            true if pull.behind => "BEHIND",
+            true => "CLEAN",
+            false => "BLOCKED",
+        };
         let pull = json!({
             "id": format!("PR_{}", pull.number), "headRefOid": pull.sha, "reviewDecision": decision,
-            "mergeStateStatus": if clean { "CLEAN" } else { "BLOCKED" }, "mergeQueueEntry": entry,
+            "mergeStateStatus": state, "mergeQueueEntry": entry,
             "latestOpinionatedReviews": {"nodes": reviews},
             "baseRef": {"refUpdateRule": {"requiredApprovingReviewCount": pull.needs}},
             "commits": {"nodes": [{"commit": {"oid": pull.sha, "statusCheckRollup": {"contexts": {"nodes": contexts}}}}]},

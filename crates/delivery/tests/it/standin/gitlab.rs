@@ -215,6 +215,7 @@ fn merge_status(pull: &Pull) -> &'static str {
         () if pull.title.starts_with("Draft:") => "draft_status",
         () if required.iter().any(|(_, is)| *is != Is::Green) => "ci_must_pass",
         () if pull.missing() > 0 => "not_approved",
+        () if pull.behind => "need_rebase",
         () => "mergeable",
     }
 }

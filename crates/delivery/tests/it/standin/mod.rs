@@ -7,6 +7,7 @@ mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
 mod checks;
+mod git;
 mod gitea;
 mod github;
 mod gitlab;
@@ -60,6 +61,8 @@ pub struct Pull {
     /// Where a title does not say it.
     pub draft: bool,
     pub conflicts: bool,
+    /// Its base has moved on, and it is merged only on top of it.
+    pub behind: bool,
     /// Checks by name, and the commits that they are of.
     pub checks: Vec<(String, Is, String)>,
     /// The checks and the number of approvals that it has to have.
@@ -455,6 +458,7 @@ impl Pull {
             assignees: vec![],
             draft: false,
             conflicts: false,
+            behind: false,
             checks: vec![],
             requires: vec![],
             needs: 0,
@@ -494,7 +498,7 @@ async fn answer(
         _ if beside.is_some() => beside.as_deref().unwrap(),
         Some(path) if path.is_empty() || path.starts_with('/') => path,
         _ if uri.path().starts_with(shape.clone_path()) => {
-            return pass_on(&served, method, uri, headers, body).await;
+            return git::pass_on(&served, method, uri, headers, body).await;
         }
         _ => {
             let (status, value) = shape.refuse(Why::NoPath);
@@ -563,37 +567,4 @@ fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Resp
         answer = answer.header(*name, value);
     }
     answer.body(body).unwrap()
-}
-
-async fn pass_on(
-    served: &Served,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response<Body> {
-    let path = uri.path_and_query().unwrap().as_str().replacen(served.shape.clone_path(), "/fleet", 1);
-    let client = reqwest_client();
-    let mut request = client.request(method, format!("{}{path}", served.git)).body(body);
-    for (name, value) in &headers {
-        if name == "authorization" && value == served.shape.git_login().as_str() {
-            request = request.header(name, basic(GitServer::USER, GitServer::PASSWORD));
-        } else if name != "host" && name != "content-length" && name != "transfer-encoding" {
-            request = request.header(name, value);
-        }
-    }
-    let answer = request.send().await.unwrap();
-    let mut response = Response::builder().status(answer.status());
-    for (name, value) in answer.headers() {
-        if name != "transfer-encoding" && name != "content-length" {
-            response = response.header(name, value);
-        }
-    }
-    response.body(Body::from(answer.bytes().await.unwrap())).unwrap()
-}
-
-fn reqwest_client() -> reqwest::Client {
-    static ONCE: std::sync::OnceLock<()> = std::sync::OnceLock::new();
-    ONCE.get_or_init(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    reqwest::Client::new()
 }
