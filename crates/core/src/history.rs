@@ -20,7 +20,7 @@ pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut surplus = Vec::new();
     let keep = keep.max(1);
     for mut ended in lanes.into_values().filter(|e| e.len() > keep) {
-        ended.sort_by_key(|p| std::cmp::Reverse(p.sequence));
+        ended.sort_by_key(|p| std::cmp::Reverse(p.line()));
         let needed: Vec<u64> = ended
             .iter()
             .filter(|p| p.phase == Phase::Succeeded)

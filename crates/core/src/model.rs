@@ -244,7 +244,8 @@ pub struct Promotion {
     pub run: u32,
     /// When the revision came to be a candidate, in the order of arrivals.
     pub arrival: u64,
-    /// Its place in the order in which promotions into the environment (or target) were started.
+    /// Its place in the order in which promotions into the environment (or target) were started. Two that
+    /// were asked for in one moment may have the same: see [`Promotion::line`].
     pub sequence: u64,
     /// It was asked for from outside, by this key; nothing that came before has proven it.
     pub trigger: Option<String>,
@@ -291,6 +292,11 @@ pub struct Request {
 }
 
 impl Promotion {
+    /// Its place in the line, which no other has.
+    pub fn line(&self) -> (u64, &str) {
+        (self.sequence, &self.name)
+    }
+
     /// The number of its change request, if that is open.
     pub fn open_request(&self) -> Option<u64> {
         self.request.filter(|r| r.open).map(|r| r.number)

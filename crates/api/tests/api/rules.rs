@@ -375,6 +375,9 @@ async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
     let mut own = pushed(&[("/promotion", keyless.clone())]);
     own["spec"]["environments"][2]["promotion"] =
         json!({"strategy": {"notification": {}, "secretRef": {"name": "hook"}}});
+    let mut elsewhere = pushed(&[("/promotion", keyless.clone())]);
+    elsewhere["spec"]["environments"][1]["promotion"] =
+        json!({"strategy": {"notification": {}, "secretRef": {"name": "hook"}}});
     let mut watched = pushed(&[("/promotion", keyless.clone())]);
     watched["spec"]["environments"][2]["targets"][0]["observe"] = "Watch".into();
     for passes in [pushed(&[]), named, own, watched] {
@@ -393,6 +396,8 @@ async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
             pushed(&[("/promotion", keyless)]),
             "name a Secret with the key hmac-key in promotion.strategy.secretRef",
         ),
+        // That of an environment before it is no key of its calls.
+        (elsewhere, "of its environment or of one that comes after it"),
         (
             pushed(&[("/environments/2/targets/0/observe", "Pull".into())]),
             "supported values: \"Watch\", \"Push\"",

@@ -156,9 +156,10 @@ pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
 /// open.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
     let Some(request) = request(promotion).filter(|r| r.state == "open") else { return false };
-    let mut later = all
-        .iter()
-        .filter(|p| p.spec.place() == promotion.spec.place() && p.spec.sequence > promotion.spec.sequence);
+    // As the core has them in line.
+    let line = |p: &Promotion| (p.spec.sequence, p.name_any());
+    let mut later =
+        all.iter().filter(|p| p.spec.place() == promotion.spec.place() && line(p) > line(promotion));
     later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
 }
 

@@ -10,7 +10,7 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 
 use super::answer::Answer;
-use super::keys::{Purpose, Unavailable};
+use super::keys::{Purpose, Unavailable, secret_of};
 use super::server::{Call, Hook};
 use super::store::{Change, Stands};
 use crate::intake::PipelineKey;
@@ -80,8 +80,7 @@ pub fn is_minted(subject: Subject<'_>, claim: Claim<'_>, tag: &str, keys: &[&[u8
 /// The Secret with whose key the tokens for promotions into an environment are made.
 fn secret<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a str> {
     let into = pipeline.spec.environments.iter().find(|e| e.name == environment)?;
-    let strategy = pipeline.spec.policy(into)?.strategy.as_ref()?;
-    strategy.secret_ref.as_ref().map(|secret| secret.name.as_str())
+    secret_of(pipeline.spec.policy(into)?)
 }
 
 impl Hook {

@@ -6,10 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use ring::hmac;
 use serde::Deserialize;
-use sluice_api::pipeline::Pipeline;
+use sluice_api::pipeline::{Pipeline, PromotionPolicy};
 
 use super::answer::Answer;
-use super::keys::{Purpose, Unavailable};
+use super::keys::{Purpose, Unavailable, secrets_of};
 use super::server::{Call, Hook};
 use super::signature;
 use super::store::Stands;
@@ -40,13 +40,8 @@ impl Hook {
 /// The Secrets whose keys a forge may know: those of the environments with change requests. Each once.
 pub fn secrets(pipeline: &Pipeline) -> Vec<&str> {
     let spec = &pipeline.spec;
-    let strategies =
-        spec.environments.iter().filter_map(|e| spec.policy(e)).filter_map(|p| p.strategy.as_ref());
-    let proposing = strategies.filter(|s| s.pull_request.is_some());
-    let mut names: Vec<&str> = proposing.filter_map(|s| Some(s.secret_ref.as_ref()?.name.as_str())).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    let proposes = |p: &&PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.pull_request.is_some());
+    secrets_of(spec.environments.iter().filter_map(|e| spec.policy(e)).filter(proposes))
 }
 
 /// How a forge shows that it knows a key.

@@ -1,12 +1,13 @@
 //! The keys that calls are signed with. They are read from Secrets when they are needed, and kept
 //! for a few seconds: a flood of calls asks the API server nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use sluice_api::pipeline::PromotionPolicy;
 
 use crate::watch::connect;
 
@@ -45,6 +46,16 @@ impl Known {
             Purpose::Hook | Purpose::Forge => &self.hook,
         }
     }
+}
+
+/// The Secret with the key of a policy.
+pub fn secret_of(policy: &PromotionPolicy) -> Option<&str> {
+    policy.strategy.as_ref()?.secret_ref.as_ref().map(|secret| secret.name.as_str())
+}
+
+/// The Secrets with the keys of some policies, each once.
+pub fn secrets_of<'a>(policies: impl Iterator<Item = &'a PromotionPolicy>) -> Vec<&'a str> {
+    policies.filter_map(secret_of).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The Secret cannot be read now.

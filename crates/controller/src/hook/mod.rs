@@ -1,5 +1,5 @@
-//! INTAKE by HTTP: events that Flux sends. A call never promotes by itself: it is checked, answered
-//! at once, and the pipeline is looked at again.
+//! INTAKE by HTTP: events of Flux, what a CI system asks for, what receivers and forges say. A call does
+//! nothing by itself: it is checked, what it says is kept where that counts, and the pipeline is looked at.
 
 pub mod answer;
 pub mod callback;

@@ -9,7 +9,7 @@ use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
 use super::answer::Answer;
 use super::event::{Event, InvolvedObject, Meaning};
-use super::keys::Unavailable;
+use super::keys::{Unavailable, secrets_of};
 use super::report;
 use super::server::{Call, Hook};
 use super::store::Stands;
@@ -60,13 +60,7 @@ impl Hook {
 /// The Secrets whose keys calls about an environment may be signed with: that of the environment, and
 /// those of the environments that come after it. Each once.
 pub fn secrets<'a>(pipeline: &'a Pipeline, environment: &'a str) -> Vec<&'a str> {
-    let mut names: Vec<&str> = policies(pipeline, environment)
-        .filter_map(|p| p.strategy.as_ref()?.secret_ref.as_ref())
-        .map(|s| s.name.as_str())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    secrets_of(policies(pipeline, environment))
 }
 
 /// Whether calls about an environment need no signature.

@@ -211,7 +211,8 @@ impl Hook {
         shows: impl Fn(&[&[u8]]) -> bool,
     ) -> Result<bool, Unavailable> {
         if call.pipeline.is_none() {
-            let _ = shows(&[b"no pipeline, no key"]);
+            // Twice, as below.
+            let _ = [shows(&[b"no pipeline, no key"]), shows(&[b"nor another"])];
             return Ok(false);
         }
         for anew in [false, true] {

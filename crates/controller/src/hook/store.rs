@@ -2,8 +2,10 @@
 //! now, changes a part of the status that nobody else writes, and only if nobody was faster. The replica
 //! that looks after the pipeline learns of it by its watch, and a restart by its list.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -27,6 +29,10 @@ const TRIES: usize = 8;
 /// How long reading and writing may take. Flux gives a call 15 seconds by default, tries and pauses
 /// included.
 const DEADLINE: Duration = Duration::from_secs(3);
+
+/// So long is nothing noted again of the same forge: its calls come in crowds, one for each check of each
+/// commit, and change requests are looked at no more often than that.
+const BREATH: Duration = Duration::from_secs(2);
 
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,12 +77,49 @@ pub enum Asked {
 #[derive(Clone)]
 pub struct Store {
     pub(super) client: Client,
+    forges: Forges,
+}
+
+/// The pipelines whose forges have called lately, and when that may be noted again.
+type Forges = Arc<Mutex<HashMap<PipelineKey, Noted>>>;
+
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    again: Instant,
+    awaited: bool,
+}
+
+/// The turn to note that a forge has called: one at a time for a pipeline.
+struct Turn<'a> {
+    forges: &'a Forges,
+    pipeline: &'a PipelineKey,
+    wait: Duration,
+}
+
+impl<'a> Turn<'a> {
+    fn take(forges: &'a Forges, pipeline: &'a PipelineKey) -> Option<Self> {
+        let now = Instant::now();
+        let mut noted = forges.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|_, one| one.awaited || one.again > now);
+        let one = noted.entry(pipeline.clone()).or_insert(Noted { again: now, awaited: false });
+        if std::mem::replace(&mut one.awaited, true) {
+            return None;
+        }
+        Some(Turn { forges, pipeline, wait: one.again.saturating_duration_since(now) })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut noted = self.forges.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.insert(self.pipeline.clone(), Noted { again: Instant::now() + BREATH, awaited: false });
+    }
 }
 
 impl Store {
     /// One that writes with this client.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, forges: Forges::default() }
     }
 
     /// Keeps what an event reports of targets that cannot be read, if it is newer than what stands.
@@ -113,6 +156,9 @@ impl Store {
     /// # Errors
     /// When it cannot be kept now.
     pub async fn forge_called(&self, pipeline: &PipelineKey) -> Result<Stands, Unavailable> {
+        // Whoever waits to note it notes it for all who come meanwhile.
+        let Some(turn) = Turn::take(&self.forges, pipeline) else { return Ok(Stands::Written) };
+        tokio::time::sleep(turn.wait).await;
         let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
         // Two calls in one second are two.
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
@@ -225,5 +271,24 @@ impl Store {
             }
             Ok(Ok(None)) | Err(_) => Err(Unavailable),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_notes_that_a_forge_has_called_and_the_next_a_moment_later() {
+        let forges = Forges::default();
+        let key = |name: &str| PipelineKey { namespace: "apps".into(), name: name.into() };
+        let (one, other) = (key("one"), key("other"));
+        let turn = Turn::take(&forges, &one).unwrap();
+        assert!(turn.wait.is_zero() && Turn::take(&forges, &one).is_none());
+        assert!(Turn::take(&forges, &other).unwrap().wait.is_zero());
+        drop(turn);
+        // Cut off or done: the next one waits, and is not shut out.
+        let next = Turn::take(&forges, &one).unwrap();
+        assert!(next.wait > BREATH / 2 && next.wait <= BREATH, "{:?}", next.wait);
     }
 }

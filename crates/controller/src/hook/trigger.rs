@@ -16,7 +16,7 @@ use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::world::is_tracked;
 
 use super::answer::{Answer, Recorded};
-use super::keys::Unavailable;
+use super::keys::{Unavailable, secret_of};
 use super::server::{Call, Hook};
 use super::store::Asked;
 use crate::observe::reported;
@@ -93,9 +93,7 @@ const EXAMPLE: &str = r#"{"revision": "1.2.3", "idempotencyKey": "build-4711"}"#
 
 /// The Secret whose key such calls are signed with: that of the first environment, and of no other.
 pub fn secret(pipeline: &Pipeline) -> Option<&str> {
-    let first = pipeline.spec.environments.first()?;
-    let strategy = pipeline.spec.policy(first)?.strategy.as_ref()?;
-    strategy.secret_ref.as_ref().map(|secret| secret.name.as_str())
+    secret_of(pipeline.spec.policy(pipeline.spec.environments.first()?)?)
 }
 
 fn recorded(promotion: &Promotion, new: bool) -> Answer {

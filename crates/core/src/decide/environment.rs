@@ -11,7 +11,7 @@ use crate::world::{Health, Target};
 
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
     let mut promotions: Vec<&Promotion> = facts.promotions.iter().filter(|p| environment.is_of(p)).collect();
-    promotions.sort_by_key(|p| p.sequence);
+    promotions.sort_by_key(|p| p.line());
     let settled: Vec<bool> =
         promotions.iter().map(|p| settle(facts, environment, &promotions, p, decision)).collect();
     let open =
@@ -87,7 +87,7 @@ fn settle(
     }
     let overtaken = all
         .iter()
-        .find(|p| p.sequence > promotion.sequence && matches!(p.phase, Phase::Delivered | Phase::Succeeded));
+        .find(|p| p.line() > promotion.line() && matches!(p.phase, Phase::Delivered | Phase::Succeeded));
     if let Some(newer) = overtaken {
         let message = format!("{} came before it was seen healthy", newer.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);

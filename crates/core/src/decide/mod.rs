@@ -214,7 +214,7 @@ fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
         let place = (&promotion.environment, &promotion.target);
         let heir = facts.promotions.iter().filter(|p| (&p.environment, &p.target) == place).any(|p| {
             let carries = p.request.is_some_and(|r| r.number == number);
-            p.phase.is_open() || (p.sequence > promotion.sequence && carries)
+            p.phase.is_open() || (p.line() > promotion.line() && carries)
         });
         let comes = decision.actions.iter().any(|action| match action {
             Action::Start(intent) => (&intent.environment, &intent.target) == place,

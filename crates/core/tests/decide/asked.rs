@@ -48,6 +48,28 @@ fn what_is_asked_for_later_takes_over_the_open_change_request() {
 }
 
 #[test]
+fn two_that_were_asked_for_at_once_are_in_line_whichever_is_seen_first() {
+    for turned in [false, true] {
+        let mut sim = Sim::three();
+        sim.trigger("dev", B, "build-1");
+        sim.trigger("dev", C, "build-2");
+        // Two replicas have counted in the same moment.
+        sim.promotions.iter_mut().for_each(|p| p.sequence = 1);
+        if turned {
+            sim.promotions.reverse();
+        }
+        sim.settle();
+        sim.merge("dev");
+        // Both are one change request's: what the first has of it is not taken back.
+        assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}");
+        assert_eq!(sim.promotion("dev-build-2").phase, Phase::Delivered, "{turned}");
+        sim.promotion("dev-build-1").phase = Phase::Delivered;
+        sim.settle();
+        assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}: overtaken");
+    }
+}
+
+#[test]
 fn what_came_from_an_environment_that_is_gone_ends() {
     let mut sim = Sim::three();
     sim.runs("dev", "d", B, Health::Ready);
