@@ -96,7 +96,8 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
         let controller = Controller::start(&place.shared.hub, n, &[&hook, "--poll-interval=10m"])?;
         repo.add_webhook(&format!("http://{address}/forge/{n}/podinfo"), FORGE_KEY).await?;
         let hooks = Hooks { address, namespace: n.into(), http: reqwest::Client::new() };
-        for environment in ["dev", "prod"] {
+        // prod first: where nobody knows what it runs, what dev runs would be promoted into it.
+        for environment in ["prod", "dev"] {
             eventually(SOON, || hooks.reports(environment, "6.1.5", 60)).await?;
         }
         let at_rest =

@@ -6,7 +6,8 @@ use reqwest::Method;
 use serde_json::Value;
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Gitea on SQLite takes its time when a busy machine has it do much at once.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Who calls.
 #[derive(Debug, Clone)]
