@@ -99,7 +99,7 @@ impl Hook {
         if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
-        let word: Word = match serde_json::from_slice(call.body) {
+        let word: Word = match call.read() {
             Ok(word) => word,
             Err(error) => {
                 let status =

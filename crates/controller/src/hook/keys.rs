@@ -128,7 +128,13 @@ impl Keys {
             }
             Err(_) => return Err(Unavailable),
         };
-        let of = |keys: [&str; 2]| Arc::new(keys.iter().filter_map(|key| data.get(*key).cloned()).collect());
+        // One of white space alone is none.
+        let is_one = |key: &Vec<u8>| !key.trim_ascii().is_empty();
+        let of = |keys: [&str; 2]| {
+            Arc::new(
+                keys.iter().filter_map(|key| data.get(*key).filter(|key| is_one(key)).cloned()).collect(),
+            )
+        };
         Ok(Known { hook: of(KEYS), forge: of(FORGE_KEYS) })
     }
 }

@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
+use serde::de::DeserializeOwned;
 use sluice_api::Pipeline;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -248,6 +249,21 @@ pub(super) struct Call<'a> {
     pub headers: &'a HeaderMap,
     /// What it says.
     pub body: &'a Bytes,
+}
+
+impl Call<'_> {
+    /// The body, which is an object: serde would take a list for one, field by field.
+    ///
+    /// # Errors
+    /// What it is in place of one.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        let first = self.body.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first.is_some_and(|byte| *byte != b'{') {
+            // Names what is there, or where it is no JSON at all.
+            serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(self.body)?;
+        }
+        serde_json::from_slice(self.body)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

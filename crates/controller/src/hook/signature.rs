@@ -15,7 +15,7 @@ pub enum Mismatch {
 
 /// Whether the body was signed with one of the keys. Each key counts as it is stored and without the
 /// white space around it: Flux trimmed keys in some versions and not in others, and files end in a
-/// line break. An empty key signs nothing. The time it takes tells nothing of the keys.
+/// line break. An empty key, or one of white space, signs nothing. The time it takes tells nothing of the keys.
 ///
 /// # Errors
 /// Why it does not count.
@@ -29,7 +29,7 @@ pub fn verify<'a>(
     for stored in keys {
         let trimmed = stored.trim_ascii();
         for key in [stored, trimmed].into_iter().take(if trimmed == stored { 1 } else { 2 }) {
-            let key_counts = !key.is_empty();
+            let key_counts = !trimmed.is_empty();
             good |= key_counts && hmac::verify(&hmac::Key::new(algorithm, key), body, &tag).is_ok();
         }
     }

@@ -59,7 +59,7 @@ impl Hook {
             return Ok(answer);
         }
         let wrong = |why: String| Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why);
-        let request: Request = match serde_json::from_slice(call.body) {
+        let request: Request = match call.read() {
             Ok(request) => request,
             Err(error) if error.is_data() => {
                 return Ok(wrong(format!("the body is not as it should be: {error}")));

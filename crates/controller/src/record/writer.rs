@@ -324,6 +324,24 @@ struct Version {
     resource_version: String,
 }
 
+/// The same JSON, as YAML takes it too: what is applied is read as YAML, which refuses a whole document for
+/// one of these characters (yaml.org/spec/1.2.2, "c-printable"), and messages of workloads and receivers
+/// may have any. Outside of strings JSON has none of them.
+fn printable(json: Vec<u8>) -> Vec<u8> {
+    let is_refused = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let Some(text) = std::str::from_utf8(&json).ok().filter(|text| text.contains(is_refused)) else {
+        return json;
+    };
+    let mut escaped = String::with_capacity(text.len() + 64);
+    for c in text.chars() {
+        match is_refused(c) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => escaped.push(c),
+        }
+    }
+    escaped.into_bytes()
+}
+
 /// Of the object that stands, only what says which version it is.
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
@@ -353,8 +371,31 @@ where
         .patch_subresource("status", name, &params, &Patch::Apply(&body))
         .map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
+    let request = request.map(printable);
     match tokio::time::timeout(DEADLINE, client.request::<Stands>(request)).await {
         Ok(result) => result.map(|object| object.metadata.resource_version.parse().unwrap_or(0)),
         Err(_) => Err(kube::Error::Service("the API server did not answer in time".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_yaml_does_not_take_as_it_is_is_escaped_and_reads_the_same() {
+        let said = "boom \u{7f} end â\u{80}\u{99} \u{85} \u{feff}\u{fffe} \u{1b} \u{2028} 🦀 \\u007f \" ä";
+        let value = serde_json::json!({"message": said, "\u{9b}": 1});
+        let sent = printable(serde_json::to_vec(&value).unwrap());
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&sent).unwrap(), value);
+        // c-printable, without the byte order mark, which readers take for one.
+        let takes = |c: char| {
+            matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+                && c != '\u{feff}'
+        };
+        let text = String::from_utf8(sent).unwrap();
+        assert!(text.chars().all(takes), "{text:?}");
+        let plain = serde_json::to_vec("as it was").unwrap();
+        assert_eq!(printable(plain.clone()), plain);
     }
 }

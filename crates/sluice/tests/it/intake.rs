@@ -32,14 +32,24 @@ impl Hooks {
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// Flux on the cluster of an environment reports a release, so long ago.
+    /// Flux on the cluster of an environment reports that it runs a release, so long ago.
     async fn reports(&self, environment: &str, version: &str, ago: i64) -> Result<()> {
+        let says = format!("Helm upgrade succeeded for release podinfo with chart podinfo@{version}");
+        self.tells(environment, ("UpgradeSucceeded", "info", &says), version, ago).await
+    }
+
+    async fn tells(
+        &self,
+        environment: &str,
+        (reason, severity, message): (&str, &str, &str),
+        version: &str,
+        ago: i64,
+    ) -> Result<()> {
         let at = Timestamp::now() - SignedDuration::from_secs(ago);
         let event = json!({
             "involvedObject": {"kind": "HelmRelease", "namespace": self.namespace, "name": "podinfo",
                 "apiVersion": "helm.toolkit.fluxcd.io/v2"},
-            "severity": "info", "timestamp": at, "reason": "UpgradeSucceeded",
-            "message": format!("Helm upgrade succeeded for release podinfo with chart podinfo@{version}"),
+            "severity": severity, "timestamp": at, "reason": reason, "message": message,
             "metadata": {"revision": version, "cluster": format!("edge-{environment}")},
             "reportingController": "helm-controller",
         });
@@ -124,6 +134,18 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
         let (status, said) = hooks.call(&format!("/trigger/{n}/podinfo"), &asked).await?;
         ensure!(status == 200 && said.contains("Succeeded"), "{status}: {said}");
         ensure!(repo.pulls("all").await?.len() == 2);
+
+        // Whatever characters it has: what the API server would refuse is no reason to say nothing.
+        let odd = "boom \u{7f} at \u{9b}\u{feff}\u{fffe}";
+        hooks.tells("dev", ("UpgradeFailed", "error", odd), "6.1.7", 0).await?;
+        let failed = |p: &sluice_api::Pipeline| {
+            let environments = p.status.clone().unwrap_or_default().environments;
+            let targets = environments.get("dev").map(|e| e.targets.clone()).unwrap_or_default();
+            targets
+                .iter()
+                .any(|t| t.health == sluice_api::pipeline::Health::Failed && t.error.contains("boom"))
+        };
+        place.until("podinfo", "dev has failed", failed).await.with_context(|| controller.tail())?;
         Ok(())
     })
 }
