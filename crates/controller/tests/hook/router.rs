@@ -18,7 +18,7 @@ use hyper::body::{Bytes, Frame};
 use kube::{Client, Config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
 use sluice_controller::intake::PipelineKey;
@@ -299,4 +299,116 @@ fn no_call_without_a_key_is_taken_or_tells_anything() {
     ended.unwrap();
     assert_eq!(beyond.load(Ordering::SeqCst), 0, "something was read for a call that nobody signed");
     assert!(taken.load(Ordering::Relaxed) > 100_000, "{taken:?} calls were made");
+}
+
+/// JSON of any shape, often with the words that bodies have.
+fn shape() -> impl Strategy<Value = Value> {
+    let word = prop::sample::select(vec![
+        "involvedObject",
+        "kind",
+        "namespace",
+        "name",
+        "apiVersion",
+        "resourceVersion",
+        "severity",
+        "timestamp",
+        "reason",
+        "message",
+        "metadata",
+        "revision",
+        "cluster",
+        "idempotencyKey",
+        "images",
+        "state",
+        "chart",
+        "HelmRelease",
+        "podinfo",
+        "helm.toolkit.fluxcd.io/v2",
+        "UpgradeSucceeded",
+        "1.2.3",
+        "eu",
+        "done",
+        "\u{7f}",
+        "2026-11-21T10:00:00Z",
+        "",
+    ]);
+    let leaf = prop_oneof![
+        4 => word.clone().prop_map(Value::from),
+        1 => any::<i64>().prop_map(Value::from),
+        1 => any::<Option<bool>>().prop_map(Value::from),
+        1 => ".{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 6, move |inner| {
+        let fields = prop::collection::vec((word.clone(), inner.clone()), 0..8);
+        let fields = fields.prop_map(|all| all.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
+        prop_oneof![
+            1 => prop::collection::vec(inner, 0..8).prop_map(Value::Array),
+            3 => fields.prop_map(Value::Object),
+        ]
+    })
+}
+
+/// A good body with some of its values replaced by others.
+fn nearly_good() -> impl Strategy<Value = Value> {
+    let good = prop::sample::select(vec![
+        json!({"involvedObject": {"kind": "HelmRelease", "namespace": "podinfo", "name": "podinfo",
+                "apiVersion": "helm.toolkit.fluxcd.io/v2"},
+            "severity": "info", "timestamp": jiff::Timestamp::now(), "reason": "UpgradeSucceeded",
+            "metadata": {"revision": "1", "cluster": "eu"}}),
+        json!({"revision": "1.2.3", "idempotencyKey": "a"}),
+        json!({"images": {"a/b": "1"}, "idempotencyKey": "a", "pipeline": "apps/podinfo"}),
+    ]);
+    (good, prop::collection::vec((any::<prop::sample::Index>(), shape()), 0..3)).prop_map(
+        |(mut good, others)| {
+            let fields = good.as_object_mut().unwrap();
+            for (at, other) in others {
+                let key = fields.keys().nth(at.index(fields.len())).unwrap().clone();
+                fields.insert(key, other);
+            }
+            good
+        },
+    )
+}
+
+#[test]
+fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let scratch = Scratch::new("signed").unwrap();
+    let (hook, _) = runtime.block_on(hook(&scratch));
+    let path = prop::sample::select(vec![
+        "/promotion/apps/podinfo/dev",
+        "/promotion/apps/podinfo/qa",
+        "/trigger/apps/podinfo",
+    ]);
+    let one = (path, prop_oneof![shape(), nearly_good()], prop::option::of(0usize..200));
+    let (sent, told) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let mut runner = TestRunner::new(Cases::with_cases(1050));
+    let ended = runner.run(&prop::collection::vec(one, 100), |calls| {
+        runtime.block_on(async {
+            for (path, value, cut) in &calls {
+                let mut body = serde_json::to_vec(value).unwrap();
+                body.truncate(cut.unwrap_or(usize::MAX));
+                let headers = vec![("x-signature", crate::server::sign(KEY, &body).into_bytes())];
+                let call = Drawn { method: "POST", path: path.to_string(), headers, body };
+                let (status, _, text) = answer(&hook, &call, path).await.unwrap();
+                sent.fetch_add(1, Ordering::Relaxed);
+                told.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
+                prop_assert!(matches!(status, 204 | 400 | 422 | 503), "{status} {text}: {value}");
+                prop_assert!(!text.contains(KEY), "{text}");
+                // Taken, if there were anything here that could keep it.
+                if status == 503 {
+                    let has = if path.starts_with("/trigger") { "idempotencyKey" } else { "involvedObject" };
+                    prop_assert!(
+                        cut.is_none_or(|cut| cut >= call.body.len()) && value.get(has).is_some(),
+                        "{value}"
+                    );
+                    prop_assert!(!path.ends_with("/qa"), "{value}");
+                }
+            }
+            Ok(())
+        })
+    });
+    ended.unwrap();
+    let (sent, told) = (sent.into_inner(), told.into_inner());
+    assert!(sent > 100_000 && told > sent / 2, "{told} of {sent}");
 }
