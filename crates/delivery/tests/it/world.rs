@@ -218,6 +218,7 @@ impl World {
             World::Gitea(_, repo) => {
                 let rule = serde_json::json!({"rule_name": "main", "enable_push": true, "block_on_outdated_branch": true});
                 repo.api("POST", "branch_protections", rule).await.unwrap();
+                repo.until_behind(number).await.unwrap();
             }
         }
     }

@@ -188,6 +188,7 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
         ensure!(states(&repo).await? == ["open"], "a suspended pipeline has merged");
         // Meanwhile its base moves on, and it is merged only on top of that.
         let elsewhere = repo.commit("main", "elsewhere", &[("other.yaml", "a: b\n")])?;
+        repo.until_behind(pull.number).await?;
         place.apply(&asked).await?;
         let anew = eventually(SOON, || async {
             let now = repo.pull(pull.number).await?;

@@ -175,6 +175,24 @@ impl ForgeRepo {
         .await
     }
 
+    /// Waits until Gitea itself knows that the base of a pull request has moved on, where a rule has it
+    /// refuse those: it counts the commits some time after they were pushed, and merges until then.
+    ///
+    /// # Errors
+    /// When it takes too long, there is no such rule, or something else stands in the way.
+    pub async fn until_behind(&self, number: u64) -> Result<()> {
+        let path = self.path(&format!("pulls/{number}/merge"));
+        // What may be merged is looked at before the head is, and no commit has this id.
+        let never = json!({"Do": "merge", "head_commit_id": "0".repeat(40)});
+        crate::eventually(crate::PATIENCE, async || {
+            let said =
+                self.api.post(&path, never.clone()).await.err().map(|e| e.to_string()).unwrap_or_default();
+            ensure!(said.contains("behind the base branch"), "Gitea says {said:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Closes a pull request without merging it.
     ///
     /// # Errors
