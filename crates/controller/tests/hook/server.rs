@@ -229,7 +229,7 @@ fn each_call_has_its_answer() -> Result<()> {
             (DEV, Some(other.as_str())),
             (DEV, Some("sha256=00")),
             ("/promotion/none/podinfo/dev", signed),
-            ("/promotion/apps/podinfo/none", signed),
+            ("/promotion/apps/podinfo/none", None),
             ("/promotion/apps/keyless/dev", signed),
             ("/promotion/apps/keyless/dev", None),
         ] {
@@ -238,6 +238,9 @@ fn each_call_has_its_answer() -> Result<()> {
             ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path} {signature:?}: {answer:?}");
             ensure!(answer.text().await?.contains("X-Signature"), "it does not say what to send");
         }
+        let unknown = served.post("/promotion/apps/podinfo/none", &good, signed).send().await?;
+        ensure!(unknown.status() == StatusCode::UNPROCESSABLE_ENTITY, "{unknown:?}");
+        ensure!(unknown.text().await?.contains("call with one of dev"), "it does not name the environments");
         let twice = served.post(DEV, &good, signed).header("x-signature", &signature).send().await?;
         ensure!(twice.status() == StatusCode::UNAUTHORIZED, "two signatures: {twice:?}");
         ensure!(served.status("/promotion/apps/open/dev", &good, None).await? == 202);
