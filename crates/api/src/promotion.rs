@@ -73,6 +73,14 @@ pub struct PromotionSpec {
     pub retry: Option<String>,
 }
 
+impl Promotion {
+    /// Its place in the line of its environment (or target), which no other has: of two that were asked for
+    /// in one moment the name decides.
+    pub fn line(&self) -> (u64, &str) {
+        (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
+    }
+}
+
 impl PromotionSpec {
     /// Where it goes, as people read it: the environment, or `environment/target`.
     pub fn place(&self) -> String {

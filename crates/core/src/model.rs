@@ -322,23 +322,23 @@ pub struct Gate {
 /// The name of a promotion, from what it is for: the same purpose has the same name, so that it
 /// cannot be recorded twice.
 pub fn promotion_name(pipeline: &Pipeline, into: &Environment, revision: &Revision, run: u32) -> String {
-    let mut facets: String = revision.facets().map(|(key, value)| format!("{key}\0{value}\0")).collect();
+    let facets: String = revision.facets().map(|(key, value)| format!("{key}\0{value}\0")).collect();
+    name(pipeline, into, &[&pipeline.uid, &into.name, &run.to_string()], facets)
+}
+
+/// The name of a promotion that is asked for from outside: the same key has the same name, whatever it
+/// asks for.
+pub fn trigger_name(pipeline: &Pipeline, into: &Environment, key: &str) -> String {
+    name(pipeline, into, &[&pipeline.uid, &into.name, "trigger", key], String::new())
+}
+
+fn name(pipeline: &Pipeline, into: &Environment, purpose: &[&str], mut facets: String) -> String {
     let mut place = into.name.clone();
     if let Some(target) = &into.alone {
         facets.push_str(&format!("target\0{target}\0"));
         let told: String = target.chars().take(63).collect();
         place = format!("{place}-{}", told.trim_end_matches(['.', '-']));
     }
-    name(pipeline, &place, &[&pipeline.uid, &into.name, &run.to_string()], &facets)
-}
-
-/// The name of a promotion that is asked for from outside: the same key has the same name, whatever it
-/// asks for.
-pub fn trigger_name(pipeline: &Pipeline, environment: &str, key: &str) -> String {
-    name(pipeline, environment, &[&pipeline.uid, environment, "trigger", key], "")
-}
-
-fn name(pipeline: &Pipeline, place: &str, purpose: &[&str], facets: &str) -> String {
     let mut hash = Sha256::new();
     for part in purpose {
         hash.update(part.as_bytes());

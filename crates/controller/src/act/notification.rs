@@ -16,8 +16,6 @@ use super::ActError;
 use crate::metrics::Metrics;
 use crate::record;
 
-/// The longest note that an event may have, in bytes.
-const LONGEST: usize = 1000;
 /// The longest name.
 const NAME: usize = 253;
 
@@ -26,7 +24,7 @@ const NAME: usize = 253;
 pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Timestamp) -> Option<Event> {
     let Strategy::Notification(about) = &order.strategy else { return None };
     let mut note = notification::message(order);
-    record::cut(&mut note, LONGEST);
+    record::cut(&mut note, record::events::LONGEST);
     let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     Some(Event {
         metadata: ObjectMeta {

@@ -156,10 +156,8 @@ pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
 /// open.
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
     let Some(request) = request(promotion).filter(|r| r.state == "open") else { return false };
-    // As the core has them in line.
-    let line = |p: &Promotion| (p.spec.sequence, p.name_any());
     let mut later =
-        all.iter().filter(|p| p.spec.place() == promotion.spec.place() && line(p) > line(promotion));
+        all.iter().filter(|p| p.spec.place() == promotion.spec.place() && p.line() > promotion.line());
     later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
 }
 

@@ -29,7 +29,7 @@ const WITHDRAW_AGAIN: Duration = Duration::from_secs(10);
 const WITHDRAW_SELDOM: Duration = Duration::from_secs(600);
 
 /// The least time between two looks at a change request.
-const BREATH: Duration = Duration::from_secs(2);
+pub(crate) const BREATH: Duration = Duration::from_secs(2);
 
 /// That a forge says of a change request that it cannot be merged as it is, without a break.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +75,8 @@ impl Polling {
         }
     }
 
-    /// Takes note whether the forge said that the change request cannot be merged as it is, and says whether it is
-    /// to be made anew: when it was said for a while without a break, and then ever more seldom.
+    /// Takes note whether the forge said that the change request cannot be merged as it is, and says whether
+    /// it is to be made anew: when it was said for a while without a break, and then ever more seldom.
     pub fn stale(&mut self, promotion: &str, stale: bool, now: Instant) -> bool {
         let Some(poll) = self.next.get_mut(promotion) else { return false };
         if !stale {

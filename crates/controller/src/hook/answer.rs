@@ -33,38 +33,66 @@ pub enum Answer {
     NotNow,
 }
 
-/// A promotion that was asked for.
+/// What was asked for: one promotion, or one for each target where each is promoted into by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// It was not there before.
+    /// It, or one of them, was not there before.
     pub new: bool,
-    /// Its namespace.
+    /// The namespace of all.
     pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its pipeline.
+    /// Their pipeline.
     pub pipeline: String,
     /// Where the revision goes.
     pub environment: String,
     /// What it is.
     pub revision: String,
+    /// The promotion of the environment, or those of its targets.
+    pub promotions: Vec<Asked>,
+}
+
+/// One promotion that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its name.
+    pub name: String,
+    /// The target that it is of; none for the environment as a whole.
+    pub target: Option<String>,
     /// Where it is by now.
     pub phase: String,
 }
 
 impl Recorded {
+    /// The one promotion of an environment that is promoted into as a whole.
+    fn alone(&self) -> Option<&Asked> {
+        self.promotions.first().filter(|first| first.target.is_none())
+    }
+
     /// As JSON, with the command that watches it.
     fn text(&self) -> String {
-        json!({
+        let mut text = json!({
             "namespace": self.namespace,
-            "name": self.name,
             "pipeline": self.pipeline,
             "environment": self.environment,
             "revision": self.revision,
-            "phase": self.phase,
-            "watch": format!("sluice get promotions {} -n {} --watch", self.name, self.namespace),
-        })
-        .to_string()
+        });
+        let which = if let Some(Asked { name, phase, .. }) = self.alone() {
+            (text["name"], text["phase"]) = (json!(name), json!(phase));
+            name.clone()
+        } else {
+            let shown = |one: &Asked| json!({"name": one.name, "target": one.target, "phase": one.phase});
+            text["promotions"] = self.promotions.iter().map(shown).collect();
+            format!("--pipeline {}", self.pipeline)
+        };
+        text["watch"] = json!(format!("sluice get promotions {which} -n {} --watch", self.namespace));
+        text.to_string()
+    }
+
+    /// The path of what is to be watched: the promotion, or the pipeline where there are several.
+    fn path(&self) -> String {
+        match self.alone() {
+            Some(one) => format!("{}/{}", Promotion::url_path(&(), Some(&self.namespace)), one.name),
+            None => format!("{}/{}", Pipeline::url_path(&(), Some(&self.namespace)), self.pipeline),
+        }
     }
 }
 
@@ -105,9 +133,7 @@ impl Answer {
             Answer::Accepted(of) => {
                 Some(format!("{}/{}", Pipeline::url_path(&(), Some(&of.namespace)), of.name))
             }
-            Answer::Recorded(of) => {
-                Some(format!("{}/{}", Promotion::url_path(&(), Some(&of.namespace)), of.name))
-            }
+            Answer::Recorded(of) => Some(of.path()),
             _ => None,
         }
     }

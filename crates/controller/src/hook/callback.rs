@@ -12,12 +12,9 @@ use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 use super::answer::Answer;
 use super::keys::{Purpose, Unavailable, secret_of};
 use super::server::{Call, Hook};
-use super::store::{Change, Stands};
+use super::store::{Change, LONGEST, Stands};
 use crate::intake::PipelineKey;
 use crate::translate;
-
-/// The longest message that is kept, in bytes.
-const LONGEST: usize = 1000;
 
 /// What a token is for.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+/// What is said where there should be a revision.
+pub(super) const NO_REVISION: &str =
+    "the event has no revision in its metadata: only events of Flux's own controllers are taken";
+
 /// An event as notification-controller posts it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

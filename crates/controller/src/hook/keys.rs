@@ -28,8 +28,9 @@ pub const FORGE_KEYS: [&str; 2] = ["forge-key", "forge-key-previous"];
 const KEPT: Duration = Duration::from_secs(10);
 /// How soon they may be looked at again when a signature is not theirs: they may be new.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a look may take. Flux gives a call 15 seconds by default, tries and pauses included.
-const DEADLINE: Duration = Duration::from_secs(3);
+/// How long the API server may take to answer. Flux gives a call 15 seconds by default, tries and pauses
+/// included.
+pub(super) const DEADLINE: Duration = Duration::from_secs(3);
 
 /// The keys of one Secret; none where it is not there or holds none.
 #[derive(Clone, Debug, Default)]

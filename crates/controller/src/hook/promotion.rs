@@ -8,7 +8,7 @@ use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
 use super::answer::Answer;
-use super::event::{Event, InvolvedObject, Meaning};
+use super::event::{Event, InvolvedObject, Meaning, NO_REVISION};
 use super::keys::{Unavailable, secrets_of};
 use super::report;
 use super::server::{Call, Hook};
@@ -132,10 +132,7 @@ pub fn judge(pipeline: &Pipeline, environment: &str, event: &Event) -> Verdict {
         return Verdict::Nothing;
     }
     if event.revision().is_none() {
-        return Verdict::Wrong(
-            "the event has no revision in its metadata: only events of Flux's own controllers are taken"
-                .into(),
-        );
+        return Verdict::Wrong(NO_REVISION.into());
     }
     Verdict::Look
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 
-use super::event::{Event, Meaning};
+use super::event::{Event, Meaning, NO_REVISION};
+use super::store::LONGEST;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -18,8 +19,6 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 const OLD: SignedDuration = SignedDuration::from_mins(60);
 /// The highest version that is told from others: what the API server keeps as it is.
 const MOST: u64 = (1 << 53) - 1;
-/// The longest message that is kept, in bytes.
-const LONGEST: usize = 1000;
 
 /// The reports that an event is for: those of its object in each target with `observe: Push` that has
 /// its namespace and its cluster.
@@ -83,10 +82,7 @@ pub fn check(pipeline: &Pipeline, environment: &str, event: &Event, now: Timesta
         ));
     }
     if event.meaning() == Meaning::Deployed && event.revision().is_none() {
-        return Err(
-            "the event has no revision in its metadata: only events of Flux's own controllers are taken"
-                .into(),
-        );
+        return Err(NO_REVISION.into());
     }
     Ok(())
 }

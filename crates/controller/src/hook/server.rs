@@ -203,7 +203,7 @@ impl Hook {
     }
 
     /// Whether a call shows that it knows one of the keys of these Secrets. Where it does not, they are
-    /// read again: they may be new. A pipeline that is not there takes as long to refuse.
+    /// read again: they may be new. For a pipeline that is not there as much is reckoned, and nothing read.
     pub(super) async fn knows(
         &self,
         call: &Call<'_>,

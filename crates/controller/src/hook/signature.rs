@@ -15,7 +15,8 @@ pub enum Mismatch {
 
 /// Whether the body was signed with one of the keys. Each key counts as it is stored and without the
 /// white space around it: Flux trimmed keys in some versions and not in others, and files end in a
-/// line break. An empty key, or one of white space, signs nothing. The time it takes tells nothing of the keys.
+/// line break. An empty key, or one of white space, signs nothing. The time it takes tells nothing of the
+/// keys.
 ///
 /// # Errors
 /// Why it does not count.

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 
 use super::event::Event;
-use super::keys::Unavailable;
+use super::keys::{DEADLINE, Unavailable};
 use super::report;
 use super::trigger::{self, Request};
+use crate::act::polling::BREATH;
 use crate::intake::PipelineKey;
 use crate::record::promotion::{self, PIPELINE_LABEL};
 
@@ -26,13 +27,8 @@ use crate::record::promotion::{self, PIPELINE_LABEL};
 const MANAGER: &str = "sluice-hook";
 /// How often a write is tried that somebody was faster than.
 const TRIES: usize = 8;
-/// How long reading and writing may take. Flux gives a call 15 seconds by default, tries and pauses
-/// included.
-const DEADLINE: Duration = Duration::from_secs(3);
-
-/// So long is nothing noted again of the same forge: its calls come in crowds, one for each check of each
-/// commit, and change requests are looked at no more often than that.
-const BREATH: Duration = Duration::from_secs(2);
+/// The longest message of others that is kept, in bytes.
+pub(super) const LONGEST: usize = 1000;
 
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +59,8 @@ pub enum Change {
 /// What became of what was asked for.
 #[derive(Clone, Debug)]
 pub enum Asked {
-    /// This is its record; it is new, or was there before.
-    Recorded(Box<Promotion>, bool),
+    /// These are its records, one for each place that the revision goes to; whether one of them is new.
+    Recorded(Vec<Promotion>, bool),
     /// The key has asked for this revision before.
     Otherwise(String),
     /// It is no revision of this pipeline: what to write instead.
@@ -80,7 +76,8 @@ pub struct Store {
     forges: Forges,
 }
 
-/// The pipelines whose forges have called lately, and when that may be noted again.
+/// The pipelines whose forges have called lately, and when that may be noted again: the calls of a forge come
+/// in crowds, one for each check of each commit, and nothing is looked at more often than each [`BREATH`].
 type Forges = Arc<Mutex<HashMap<PipelineKey, Noted>>>;
 
 #[derive(Clone, Copy, Debug)]
@@ -206,28 +203,40 @@ impl Store {
         };
         let label = format!("{PIPELINE_LABEL}={}", promotion::label(&key.name));
         let of_pipeline = ListParams::default().labels(&label);
-        let name = trigger::name(&pipeline, &request.idempotency_key);
-        for _ in 0..TRIES {
-            if let Some(before) = promotions.get_opt(&name).await? {
-                let same = before.spec.facets == revision.to_strings();
-                return Ok(Some(if same {
-                    Asked::Recorded(Box::new(before), false)
-                } else {
-                    Asked::Otherwise(before.spec.revision)
-                }));
+        let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+        let all = promotions.list(&of_pipeline).await?.items;
+        let records =
+            trigger::records(&pipeline, &request.idempotency_key, &revision, &all, Timestamp::now());
+        let known = |record: &Promotion| all.iter().find(|p| p.metadata.name == record.metadata.name);
+        // Nothing is recorded for one target when the key stands for another revision at the next.
+        let other =
+            |record: &Promotion| known(record).filter(|before| before.spec.facets != record.spec.facets);
+        if let Some(before) = records.iter().find_map(other) {
+            return Ok(Some(Asked::Otherwise(before.spec.revision.clone())));
+        }
+        let (mut stand, mut new) = (Vec::new(), false);
+        for record in records {
+            if let Some(before) = known(&record) {
+                stand.push(before.clone());
+                continue;
             }
-            let all = promotions.list(&of_pipeline).await?.items;
-            let now = Timestamp::now();
-            let record = trigger::record(&pipeline, &request.idempotency_key, revision.clone(), &all, now);
-            let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
             match promotions.create(&params, &record).await {
-                Ok(created) => return Ok(Some(Asked::Recorded(Box::new(created), true))),
+                Ok(created) => {
+                    new = true;
+                    stand.push(created);
+                }
                 // The same was asked for at the same time.
-                Err(kube::Error::Api(e)) if e.code == 409 => {}
+                Err(kube::Error::Api(e)) if e.code == 409 => {
+                    match promotions.get_opt(&record.name_any()).await? {
+                        Some(before) if before.spec.facets == record.spec.facets => stand.push(before),
+                        Some(before) => return Ok(Some(Asked::Otherwise(before.spec.revision))),
+                        None => return Ok(None),
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        Ok(Some(Asked::Recorded(stand, new)))
     }
 
     /// Merges into the status of an object what `change` makes of the object as it stands.
@@ -289,6 +298,6 @@ mod tests {
         drop(turn);
         // Cut off or done: the next one waits, and is not shut out.
         let next = Turn::take(&forges, &one).unwrap();
-        assert!(next.wait > BREATH / 2 && next.wait <= BREATH, "{:?}", next.wait);
+        assert!(!next.wait.is_zero() && next.wait <= BREATH, "{:?}", next.wait);
     }
 }

@@ -11,11 +11,11 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, Trigger};
 use sluice_core::Revision;
 use sluice_core::decide::Intent;
-use sluice_core::model::{Track, trigger_name};
+use sluice_core::model::{Environment, Track, trigger_name};
 use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::world::is_tracked;
 
-use super::answer::{Answer, Recorded};
+use super::answer::{self, Answer, Recorded};
 use super::keys::{Unavailable, secret_of};
 use super::server::{Call, Hook};
 use super::store::Asked;
@@ -74,7 +74,7 @@ impl Hook {
             return Ok(wrong(why));
         }
         Ok(match self.store.trigger(&call.place.pipeline, &request).await? {
-            Asked::Recorded(promotion, new) => recorded(&promotion, new),
+            Asked::Recorded(promotions, new) => recorded(pipeline, &promotions, new),
             Asked::Otherwise(before) => Answer::Wrong(
                 StatusCode::CONFLICT,
                 format!(
@@ -96,16 +96,20 @@ pub fn secret(pipeline: &Pipeline) -> Option<&str> {
     secret_of(pipeline.spec.policy(pipeline.spec.environments.first()?)?)
 }
 
-fn recorded(promotion: &Promotion, new: bool) -> Answer {
-    let phase = promotion.status.as_ref().map(|s| s.phase).unwrap_or_default();
+fn recorded(pipeline: &Pipeline, promotions: &[Promotion], new: bool) -> Answer {
+    let shown = |promotion: &Promotion| answer::Asked {
+        name: promotion.name_any(),
+        target: promotion.spec.target.clone(),
+        phase: format!("{:?}", promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()),
+    };
+    let spec = promotions.first().map(|first| first.spec.clone()).unwrap_or_default();
     Answer::Recorded(Box::new(Recorded {
         new,
-        namespace: promotion.namespace().unwrap_or_default(),
-        name: promotion.name_any(),
-        pipeline: promotion.spec.pipeline.clone(),
-        environment: promotion.spec.environment.clone(),
-        revision: promotion.spec.revision.clone(),
-        phase: format!("{phase:?}"),
+        namespace: pipeline.namespace().unwrap_or_default(),
+        pipeline: pipeline.name_any(),
+        environment: spec.environment,
+        revision: spec.revision,
+        promotions: promotions.iter().map(shown).collect(),
     }))
 }
 
@@ -145,11 +149,6 @@ pub fn shape(pipeline: &Pipeline) -> Result<BTreeSet<FacetKey>, String> {
     let Some((first, known)) = pipeline.spec.environments.first().zip(model.environments.first()) else {
         return Err("the pipeline has no environment".into());
     };
-    if known.policy.as_ref().is_some_and(|policy| policy.per_target) {
-        return Err("each target of the first environment has its own change request, which a call cannot ask for: take \
-                    per: Target out of its pull-request"
-            .into());
-    }
     let evidence = translate::evidence(pipeline.status.as_ref());
     let proofs = known.targets.iter().filter_map(|target| evidence.of(&known.name, target).last());
     let proven = proofs.filter(|p| is_tracked(&model, &p.revision)).max_by_key(|p| p.arrival);
@@ -258,36 +257,54 @@ fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of the record: the same key for the same environment of the same pipeline has the same.
-pub fn name(pipeline: &Pipeline, key: &str) -> String {
-    let environment = pipeline.spec.environments.first().map_or("", |e| e.name.as_str());
-    trigger_name(&translate::pipeline(pipeline), environment, key)
-}
-
-/// The record of what is asked for, after all that is recorded for the environment.
-pub fn record(
+/// The records of what is asked for: one for the first environment, or one for each of its targets where each
+/// is promoted into by itself. The same key has the same names.
+pub fn records(
     pipeline: &Pipeline,
     key: &str,
-    revision: Revision,
+    revision: &Revision,
     all: &[Promotion],
     now: Timestamp,
-) -> Promotion {
-    let environment = pipeline.spec.environments.first().map(|e| e.name.clone()).unwrap_or_default();
-    let of =
-        all.iter().filter(|p| p.spec.pipeline == pipeline.name_any() && p.spec.environment == environment);
-    let shown = pipeline.status.as_ref().and_then(|s| s.environments.get(&environment));
-    let intent = Intent {
-        name: name(pipeline, key),
+) -> Vec<Promotion> {
+    let model = translate::pipeline(pipeline);
+    let places = model.environments.first().map(Environment::lanes).unwrap_or_default();
+    places
+        .iter()
+        .map(|place| {
+            let intent = intent(pipeline, place, trigger_name(&model, place, key), revision.clone(), all);
+            let mut object = promotion::object(pipeline, &intent);
+            object.spec.trigger = Some(Trigger { key: key.into(), at: translate::time(now) });
+            object
+        })
+        .collect()
+}
+
+/// What is to be recorded, after all that is recorded for the place.
+fn intent(
+    pipeline: &Pipeline,
+    place: &Environment,
+    name: String,
+    revision: Revision,
+    all: &[Promotion],
+) -> Intent {
+    let of = all.iter().filter(|p| {
+        let spec = &p.spec;
+        (&spec.pipeline, &spec.environment, &spec.target) == (&pipeline.name_any(), &place.name, &place.alone)
+    });
+    let shown = pipeline.status.as_ref().and_then(|s| s.environments.get(&place.name));
+    let runs = match &place.alone {
+        None => shown.and_then(|e| e.revision.as_ref()),
+        Some(alone) => shown.and_then(|e| e.targets.iter().find(|t| t.name == *alone)?.revision.as_ref()),
+    };
+    Intent {
+        name,
         sequence: of.map(|p| p.spec.sequence).max().unwrap_or(0) + 1,
-        environment,
-        target: None,
+        environment: place.name.clone(),
+        target: place.alone.clone(),
         revision,
         run: 0,
         arrival: 0,
-        replaces: shown.and_then(|e| e.revision.clone()).unwrap_or_default(),
+        replaces: runs.cloned().unwrap_or_default(),
         proven_by: Vec::new(),
-    };
-    let mut object = promotion::object(pipeline, &intent);
-    object.spec.trigger = Some(Trigger { key: key.into(), at: translate::time(now) });
-    object
+    }
 }

@@ -20,7 +20,7 @@ use crate::watch::guard::Unreadable;
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
 /// The longest note that an event may have, in bytes.
-const LONGEST: usize = 1000;
+pub(crate) const LONGEST: usize = 1000;
 
 /// Sends events.
 #[derive(Clone)]

@@ -146,7 +146,7 @@ fn in_hand<'a>(
 ) -> Option<&'a ApiPromotion> {
     let newest = |wanted: &dyn Fn(Phase) -> bool| {
         let of = facts.promotions.iter().filter(|p| is_there(p));
-        of.filter(|p| wanted(phase_of(p))).max_by_key(|p| (p.spec.sequence, p.name_any())).copied()
+        of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.line()).copied()
     };
     let going = newest(&|phase| !phase.has_ended());
     let stopped = || {

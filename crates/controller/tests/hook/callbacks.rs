@@ -161,7 +161,7 @@ fn a_forge_has_change_requests_looked_at() -> Result<()> {
         let post =
             |path: &str, name: &str, value: &str| served.post(path, body, None).header(name, value).send();
         // It is known to the hook server a moment after it was made.
-        eventually(Duration::from_secs(30), async || {
+        eventually(Duration::from_secs(60), async || {
             let answer = post("/forge/apps/proposing", "x-gitlab-token", "test-hmac-key").await?;
             ensure!(answer.status() == 202, "{answer:?}");
             Ok(())
@@ -254,7 +254,7 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
         served.cluster.apply_yaml(&called(&url)).await?;
         ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.8", 60)).await? == 202);
         let heard = async |count: usize| {
-            eventually(Duration::from_secs(30), async || {
+            eventually(Duration::from_secs(60), async || {
                 let all = heard.lock().unwrap().clone();
                 ensure!(all.len() == count, "{all:?}");
                 all.last().cloned().context("nothing was said")
@@ -266,7 +266,7 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
         let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
         let name = message["promotion"]["name"].as_str().context("no name")?;
         let becomes = async |phase: Phase, words: &str| {
-            eventually(Duration::from_secs(30), async || {
+            eventually(Duration::from_secs(60), async || {
                 let status = promotions.get(name).await?.status.unwrap_or_default();
                 ensure!(status.phase == phase && status.message.contains(words), "{status:?}");
                 Ok(())

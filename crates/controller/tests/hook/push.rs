@@ -42,7 +42,7 @@ impl Served {
 
     /// Waits until a target shows this health and revision.
     async fn shows(&self, environment: &str, health: Health, revision: Option<&str>) -> Result<()> {
-        eventually(Duration::from_secs(30), async || {
+        eventually(Duration::from_secs(60), async || {
             let status = self.pipeline().await?.status.context("no status")?;
             let target = status.environments.get(environment).and_then(|e| e.targets.first()).cloned();
             let target = target.context("no target")?;
@@ -78,7 +78,7 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
         ensure!(reports["dev/eu-podinfo/HelmRelease/podinfo"].revision == "6.1.8", "{reports:?}");
         served.shows("dev", Health::Ready, Some("6.1.8")).await?;
         let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
-        eventually(Duration::from_secs(30), async || {
+        eventually(Duration::from_secs(60), async || {
             let all = promotions.list(&Default::default()).await?.items;
             let phases: Vec<_> =
                 all.iter().map(|p| (p.spec.revision.clone(), p.status.clone().map(|s| s.phase))).collect();
@@ -102,7 +102,7 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
         for cluster in ["us", "ap"] {
             ensure!(served.says("prod", &event(cluster, "InstallSucceeded", "6.1.7", 10)).await? == 202);
         }
-        eventually(Duration::from_secs(30), async || {
+        eventually(Duration::from_secs(60), async || {
             let all = promotions.list(&Default::default()).await?.items;
             let mut phases: Vec<_> =
                 all.into_iter().map(|p| (p.spec.revision, p.status.map(|s| s.phase))).collect();
@@ -114,7 +114,7 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
         .await?;
 
         served.cluster.stop();
-        eventually(Duration::from_secs(30), async || {
+        eventually(Duration::from_secs(60), async || {
             let body = event("eu", "UpgradeSucceeded", "6.2.0", 0).to_string();
             let signature = sign("test-hmac-key", body.as_bytes());
             let answer =
@@ -132,6 +132,7 @@ fn reports_stand_whichever_replica_took_them() -> Result<()> {
         let served = serve(|_, _| {}).await?;
         let key = PipelineKey { namespace: "apps".into(), name: "push".into() };
         let mut replicas = tokio::task::JoinSet::new();
+        let now = Timestamp::now();
         for replica in 0..4i64 {
             let store = Store::new(served.cluster.client().await?);
             let key = key.clone();
@@ -140,14 +141,12 @@ fn reports_stand_whichever_replica_took_them() -> Result<()> {
                     // Each has its share of the same story, in an order of its own.
                     let ago = 100 - (nth * 7 + replica * 3) % 20;
                     for cluster in ["us", "ap"] {
-                        let event: Event = serde_json::from_value(event(
-                            cluster,
-                            "UpgradeSucceeded",
-                            &format!("1.0.{ago}"),
-                            ago,
-                        ))?;
+                        let mut event = event(cluster, "UpgradeSucceeded", &format!("1.0.{ago}"), ago);
+                        // Whenever it is sent.
+                        event["timestamp"] = json!((now - SignedDuration::from_secs(ago)).to_string());
+                        let event: Event = serde_json::from_value(event)?;
                         // One that cannot be kept now is sent again.
-                        eventually(Duration::from_secs(30), async || {
+                        eventually(Duration::from_secs(60), async || {
                             store.report(&key, "prod", &event).await.map_err(|e| anyhow::anyhow!("{e:?}"))
                         })
                         .await?;

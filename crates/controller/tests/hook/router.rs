@@ -229,11 +229,12 @@ fn a_flood_reads_a_secret_once() {
             headers: vec![("x-signature", crate::server::sign("no", b"{}").into_bytes())],
             body: b"{}".to_vec(),
         };
+        let begun = std::time::Instant::now();
         let calls = (0..200).map(|_| answer(&hook, &call, &call.path));
         futures::future::join_all(calls).await;
-        // They come within a moment, but who knows how long that is here.
-        let read = beyond.load(Ordering::SeqCst);
-        assert!(read <= 20, "200 calls at once, and {read} questions to an API server that cannot answer");
+        // They come within a moment, but who knows how long that is here: it may ask again each second.
+        let (read, most) = (beyond.load(Ordering::SeqCst), 20 + begun.elapsed().as_secs() as usize);
+        assert!(read <= most, "200 calls at once, and {read} questions to an API server that cannot answer");
     });
 }
 

@@ -119,9 +119,14 @@ fn it_says_by_which_key_for_which_pipeline_and_signs_with_the_first_environments
 
 impl Served {
     async fn asks(&self, body: &Value) -> Result<(u16, Option<String>, String)> {
+        self.asks_of("podinfo", body).await
+    }
+
+    async fn asks_of(&self, pipeline: &str, body: &Value) -> Result<(u16, Option<String>, String)> {
         let body = body.to_string();
         let signature = sign("test-hmac-key", body.as_bytes());
-        let answer = self.post("/trigger/apps/podinfo", body.as_bytes(), Some(&signature)).send().await?;
+        let path = format!("/trigger/apps/{pipeline}");
+        let answer = self.judged(&path, body.as_bytes(), Some(&signature)).await?;
         let place = answer.headers().get("location").map(|l| l.to_str().unwrap().to_string());
         Ok((answer.status().as_u16(), place, answer.text().await?))
     }
@@ -138,6 +143,44 @@ async fn refuses_what_is_wrong(served: &Served) -> Result<()> {
     }
     let signature = sign("test-hmac-key", b"{");
     ensure!(served.status("/trigger/apps/podinfo", b"{", Some(&signature)).await? == 400);
+    Ok(())
+}
+
+async fn each_target_has_a_promotion_of_its_own(served: &Served) -> Result<()> {
+    let first = json!({"revision": "6.1.8", "idempotencyKey": "build-1"});
+    let (status, place, text) = served.asks_of("each", &first).await?;
+    ensure!(status == 202, "{status}: {text}");
+    ensure!(place.is_some_and(|at| at.ends_with("/namespaces/apps/pipelines/each")));
+    let said: Value = serde_json::from_str(&text)?;
+    ensure!(said["watch"] == "sluice get promotions --pipeline each -n apps --watch", "{said}");
+    let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
+    for (n, target) in ["eu", "us"].into_iter().enumerate() {
+        let one = &said["promotions"][n];
+        ensure!(one["target"] == target, "{said}");
+        let record = promotions.get(one["name"].as_str().unwrap_or_default()).await?;
+        ensure!(record.spec.place() == format!("dev/{target}") && record.spec.sequence == 1, "{record:?}");
+    }
+    ensure!(served.asks_of("each", &first).await?.0 == 200);
+    let other = json!({"revision": "6.1.9", "idempotencyKey": "build-1"});
+    ensure!(served.asks_of("each", &other).await?.0 == 409);
+    // One that got lost on the way, as when the API server goes away between two, is recorded by the next call.
+    let lost = said["promotions"][1]["name"].as_str().unwrap_or_default();
+    promotions.delete(lost, &Default::default()).await?;
+    eventually(Duration::from_secs(60), async || {
+        ensure!(promotions.get_opt(lost).await?.is_none(), "{lost} is still there");
+        Ok(())
+    })
+    .await?;
+    ensure!(
+        served.asks_of("each", &other).await?.0 == 409,
+        "one target must not take what the other refuses"
+    );
+    ensure!(promotions.get_opt(lost).await?.is_none());
+    let (status, _, again) = served.asks_of("each", &first).await?;
+    ensure!(
+        status == 202 && serde_json::from_str::<Value>(&again)?["promotions"][1]["name"] == lost,
+        "{again}"
+    );
     Ok(())
 }
 
@@ -167,6 +210,7 @@ fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Resul
             served.asks(&json!({"revision": "6.1.9", "idempotencyKey": "build-1"})).await?;
         ensure!(status == 409 && text.contains("key build-1 has asked for 6.1.8 before"), "{status}: {text}");
         refuses_what_is_wrong(&served).await?;
+        each_target_has_a_promotion_of_its_own(&served).await?;
 
         // Nothing of dev can be read here, so both wait; what was asked for last stays in hand.
         let second = json!({"chart": "6.2.0", "idempotencyKey": "build-2", "pipeline": "apps/podinfo"});
@@ -175,12 +219,13 @@ fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Resul
         all.sort_unstable();
         ensure!(all == [200, 200, 202], "{all:?}");
         let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
-        eventually(Duration::from_secs(30), async || {
+        eventually(Duration::from_secs(60), async || {
             let mut found: Vec<_> = promotions
                 .list(&Default::default())
                 .await?
                 .items
                 .into_iter()
+                .filter(|p| p.spec.pipeline == "podinfo")
                 .map(|p| (p.spec.revision, p.spec.environment, p.status.unwrap_or_default().phase))
                 .collect();
             found.sort();
@@ -193,10 +238,11 @@ fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Resul
         ensure!(record.spec.trigger.is_some_and(|t| t.key == "build-1"), "no cause");
 
         served.cluster.stop();
-        eventually(Duration::from_secs(30), async || {
-            let (status, ..) =
-                served.asks(&json!({"revision": "7.0.0", "idempotencyKey": "build-3"})).await?;
-            ensure!(status == 503, "{status}");
+        eventually(Duration::from_secs(60), async || {
+            let body = br#"{"revision": "7.0.0", "idempotencyKey": "build-3"}"#;
+            let signature = sign("test-hmac-key", body);
+            let answer = served.post("/trigger/apps/podinfo", body, Some(&signature)).send().await?;
+            ensure!(answer.status() == 503, "{answer:?}");
             Ok(())
         })
         .await

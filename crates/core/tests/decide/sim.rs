@@ -277,21 +277,24 @@ impl Sim {
 
     /// Somebody outside asks for a version in an environment, by a key.
     pub fn trigger(&mut self, environment: &str, version: &str, key: &str) {
-        let of = self.promotions.iter().filter(|p| p.environment == environment);
-        let sequence = of.map(|p| p.sequence).max().unwrap_or(0) + 1;
-        let name = format!("{environment}-{key}");
-        self.carry_out(Action::Start(Intent {
-            name: name.clone(),
-            environment: environment.into(),
-            target: None,
-            revision: revision(version),
-            run: 0,
-            arrival: 0,
-            sequence,
-            replaces: String::new(),
-            proven_by: Vec::new(),
-        }));
-        self.promotion(&name).trigger = Some(key.into());
+        let of = self.pipeline.environments.iter().find(|e| e.name == environment).unwrap();
+        for lane in of.lanes() {
+            let sequence = self.promotions.iter().filter(|p| lane.is_of(p)).map(|p| p.sequence).max();
+            let alone = lane.alone.iter().map(|target| format!("{target}-")).collect::<String>();
+            let name = format!("{environment}-{alone}{key}");
+            self.carry_out(Action::Start(Intent {
+                name: name.clone(),
+                environment: environment.into(),
+                target: lane.alone,
+                revision: revision(version),
+                run: 0,
+                arrival: 0,
+                sequence: sequence.unwrap_or(0) + 1,
+                replaces: String::new(),
+                proven_by: Vec::new(),
+            }));
+            self.promotion(&name).trigger = Some(key.into());
+        }
         self.settle();
     }
 

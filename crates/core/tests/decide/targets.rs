@@ -1,6 +1,7 @@
 //! Where each target of an environment is promoted into by itself.
 
 use sluice_core::decide::Action;
+use sluice_core::model::Phase;
 use sluice_core::world::Health;
 
 use crate::sim::Sim;
@@ -36,6 +37,25 @@ fn each_target_has_a_promotion_of_its_own_and_none_waits_for_the_other() {
         ["1.1.0 Succeeded", "1.2.0 Proposed", "1.1.0 Superseded", "1.2.0 Proposed"]
     );
     assert_eq!(sim.open_requests("prod"), ["1.2.0", "1.2.0"]);
+}
+
+#[test]
+fn what_is_asked_for_goes_into_each_target_by_itself() {
+    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+    sim.policy_of("dev").per_target = true;
+    sim.trigger("dev", "1.1.0", "build-1");
+    assert_eq!(sim.story("dev"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
+    assert_eq!(sim.open_requests("dev").len(), 2);
+    // eu is merged; us is taken over by what is asked for next.
+    sim.merge("dev");
+    sim.runs("dev", "eu", "1.1.0", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.promotion("dev-eu-build-1").phase, Phase::Succeeded);
+    sim.trigger("dev", "1.2.0", "build-2");
+    assert_eq!(sim.promotion("dev-us-build-1").phase, Phase::Superseded);
+    assert_eq!(sim.open_requests("dev"), ["1.2.0", "1.2.0"]);
+    // What eu has proven goes on from there.
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
