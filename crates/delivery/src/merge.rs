@@ -22,7 +22,7 @@ pub(crate) async fn follow(
 fn left_to_people(followed: Followed, request: &ChangeRequest) -> Followed {
     match followed {
         Followed::Open { head, stale: Some(_) } if head != request.head_commit => {
-            let why = "it conflicts with its base, and others have pushed to its branch: resolve that there, \
+            let why = "it cannot be merged as it is, and others have pushed to its branch: resolve that there, \
                        or close it";
             Followed::Waits { why: why.into(), failed: false, queued: request.queued }
         }

@@ -162,6 +162,7 @@ const PHRASES: &[(&str, Kind)] = &[
     ("recv failure", Kind::Unreachable),
     ("unable to access", Kind::Unreachable),
     ("hung up unexpectedly", Kind::Unreachable),
+    ("unexpected disconnect", Kind::Unreachable),
     ("early eof", Kind::Unreachable),
     ("could not read from remote repository", Kind::Unreachable),
 ];

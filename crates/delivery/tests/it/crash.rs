@@ -1,13 +1,16 @@
 //! The process dies, at every point where it hurts and at any other, and runs again: what was to be
 //! done has been done once.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use sluice_delivery::{
-    ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Merge, Order, Settings, Strategy,
+    ChangeRequest, Credentials, Delivered, Delivery, Followed, ForgeKind, Merge, Order, Settings, Strategy,
 };
+use sluice_testkit::Repo;
 
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
@@ -26,7 +29,7 @@ fn command(cache: &Path, order: &Order, fault: &str) -> Command {
         Strategy::PullRequest { forge, url, .. } => format!("{} {url}", forge.name()),
         Strategy::Notification(_) | Strategy::Webhook { .. } => panic!("no delivery to a repository"),
     };
-    let version = order.promotion.rsplit('-').next().unwrap();
+    let (version, credentials) = (order.promotion.rsplit('-').next().unwrap(), &order.credentials);
     let order = format!("{strategy} {version} {} {}", order.created, order.retried);
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -37,6 +40,11 @@ fn command(cache: &Path, order: &Order, fault: &str) -> Command {
         .env("SLUICE_FAULT_POINT", fault)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    let credentials = &credentials.identity.iter().zip(&credentials.known_hosts).next();
+    if let Some((identity, known_hosts)) = credentials {
+        command.env("TEST_IDENTITY", OsStr::from_bytes(identity));
+        command.env("TEST_KNOWN_HOSTS", OsStr::from_bytes(known_hosts));
+    }
     command
 }
 
@@ -57,8 +65,12 @@ async fn the_other_process() {
             Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::new(settings) }
         }
     };
-    let order =
+    let mut order =
         Order { created: created.parse().unwrap(), retried: retried == "true", ..order(strategy, version) };
+    if let (Ok(identity), Ok(known)) = (std::env::var("TEST_IDENTITY"), std::env::var("TEST_KNOWN_HOSTS")) {
+        let (identity, known_hosts) = (Some(identity.into_bytes()), Some(known.into_bytes()));
+        order.credentials = Credentials { identity, known_hosts, ..Credentials::default() };
+    }
     let bench = bench_with(|o| o.cache_dir = std::env::var_os("TEST_CACHE").unwrap().into());
     if let Some((url, head)) = tended.as_deref().and_then(|text| text.split_once(' ')) {
         drop(bench.delivery.tend(&order, &request(&order, url, head)).await.unwrap());
@@ -162,10 +174,14 @@ async fn a_merge_survives_every_point() {
 #[tokio::test]
 async fn commits_survive_every_point() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    commits_survive(&repo, |version| to_main(&repo, version)).await;
+}
+
+pub async fn commits_survive(repo: &Repo, to_main: impl Fn(&str) -> Order) {
     let cache = tempfile::tempdir().unwrap();
     let bench = bench_with(|o| o.cache_dir = cache.path().into());
     for (i, point) in ["before-push", "after-push"].into_iter().enumerate() {
-        let order = to_main(&repo, &format!("6.2.{i}"));
+        let order = to_main(&format!("6.2.{i}"));
         assert!(dies_at(cache.path(), &order, point).await, "{point} was not reached");
         let done = bench.delivery.deliver(&again(&order)).await.unwrap();
         assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });

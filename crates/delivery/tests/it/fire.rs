@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sluice_delivery::{ChangeRequest, Delivered, DeliveryError, Followed, ForgeKind, Order, Retry, Strategy};
 use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
 
-use crate::fixture::{Bench, FILE, again, bench_with, order, yaml};
+use crate::fixture::{Bench, FILE, again, bench, bench_with, order, yaml};
 
 /// How long one git or one call may take here: what is silent is waited for so long.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -103,7 +103,7 @@ impl Model {
             },
         };
         let (earlier, this) = (order(strategy.clone(), "6.1.8"), order(strategy, "6.2.0"));
-        let (bench, mut request) = (process(), None);
+        let (bench, mut request) = (bench(), None);
         let mut stage = async |order: &Order| match bench.delivery.deliver(order).await.unwrap() {
             Delivered::Proposed { request: made, .. } => request = Some(made),
             _ => request = None,

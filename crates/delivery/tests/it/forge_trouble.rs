@@ -6,7 +6,8 @@ use futures::future::join_all;
 use sluice_delivery::{Delivered, DeliveryError, Followed, ForgeKind, Order, Retry, Strategy};
 
 use crate::contract::proposed;
-use crate::fixture::{again, bench, bench_with};
+use crate::fixture::{Bench, FILE, again, bench, bench_with};
+use crate::merging::{LOOKS, merging};
 use crate::standin::{Call, Trouble};
 use crate::world::World;
 
@@ -120,7 +121,7 @@ async fn refusals_are_told_in_the_forges_words() {
 #[tokio::test]
 async fn silence_has_an_end() {
     let world = World::github().await;
-    let bench = bench_with(|o| o.deadline = Duration::from_secs(2));
+    let bench = bench_with(|o| o.deadline = Duration::from_secs(10));
     let order = world.order("6.1.8");
     world.standin().trouble(Call::Open, Trouble::Hang);
     let error = bench.delivery.deliver(&order).await.unwrap_err();
@@ -227,53 +228,84 @@ async fn until_done<T>(order: &Order, act: impl AsyncFn(&Order) -> Result<T, Del
 }
 
 #[tokio::test]
-async fn whichever_answer_is_lost_from_the_opening_to_the_close_nothing_is_done_twice() {
-    everywhere(async |world| {
-        let (bench, joe) = (bench(), world.joe().await);
-        let (no_labels, no_assignees) = world.lacks();
-        let order = |version: String| {
-            world.order_with(&version, |settings| {
-                settings.reviewers = vec![joe.clone()];
-                settings.labels = if no_labels { vec![] } else { vec!["ready".into(), "sluice".into()] };
-                settings.assignees = if no_assignees { vec![] } else { vec![joe.clone()] };
-            })
-        };
-        for n in 1.. {
-            world.standin().book(|book| book.loses = n);
-            let mut number = 0;
-            for version in [format!("7.{n}.0"), format!("7.{n}.1")] {
-                let order = order(version);
-                let done = until_done(&order, async |order| bench.delivery.deliver(order).await).await;
-                let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
-                assert!(number == 0 || number == request.number, "answer {n}: a second one");
-                assert_eq!(request.notes, Vec::<String>::new());
-                number = request.number;
-                let pull = world.pulls().await.pop().unwrap();
-                let sorted = |mut names: Vec<String>| {
-                    names.sort();
-                    names
-                };
-                let Strategy::PullRequest { settings, .. } = &order.strategy else { unreachable!() };
-                assert_eq!(sorted(pull.labels), settings.labels, "answer {n}");
-                let asked = pull.reviewers.iter().filter(|r| **r == joe).count();
-                assert_eq!((pull.open, asked, pull.assignees), (true, 1, settings.assignees.clone()));
-                assert!(pull.title.contains(order.revision.to_string().as_str()), "{}", pull.title);
-                if order.revision.to_string().ends_with(".1") {
-                    let withdraw = async |order: &Order| bench.delivery.withdraw(order, &request, "no").await;
-                    assert_eq!(until_done(&order, withdraw).await, Followed::Closed);
-                }
-            }
-            let all = world.pulls().await;
-            assert_eq!((all.len(), all.iter().filter(|pull| pull.open).count()), (n, 0), "answer {n}");
-            assert!(world.comments(number).await.len() <= 1);
-            if world.standin().book(|book| book.loses > 0) {
-                // Opening, what is added, updating, closing, the comment.
-                assert!(n > 5, "only {n} calls");
-                return;
-            }
+async fn whichever_answer_is_lost_nothing_is_done_twice() {
+    everywhere(async |world| whichever_answer_is_lost(&world).await).await;
+}
+
+#[tokio::test]
+async fn whichever_answer_of_a_real_gitea_is_lost_nothing_is_done_twice() {
+    whichever_answer_is_lost(&World::gitea_behind_a_door("lost-answers").await).await;
+}
+
+/// Plays the same again with each answer lost, of the calls that change something: one is opened, replaced and
+/// closed; and one is opened and merged.
+async fn whichever_answer_is_lost(world: &World) {
+    let bench = bench();
+    let closed = until_none_is_lost(world, async |n| closes_one(world, &bench, n).await).await;
+    // Opening, what is added, updating, closing, the comment.
+    assert!(closed > 5, "only {closed} calls");
+    let merged = until_none_is_lost(world, async |n| merges_one(world, &bench, closed + n).await).await;
+    assert!(merged > 2, "only {merged} calls");
+    let all = world.pulls().await;
+    let ended =
+        (all.iter().filter(|p| !p.open && !p.merged).count(), all.iter().filter(|p| p.merged).count());
+    assert_eq!((all.len(), ended), (closed + merged, (closed, merged)), "{all:#?}");
+}
+
+/// Says how often it was played.
+async fn until_none_is_lost(world: &World, play: impl AsyncFn(usize)) -> usize {
+    let mut n = 0;
+    loop {
+        n += 1;
+        world.lose(n);
+        play(n).await;
+        if !world.has_lost() {
+            return n;
         }
-    })
-    .await;
+    }
+}
+
+async fn closes_one(world: &World, bench: &Bench, n: usize) {
+    let joe = world.joe().await;
+    let (no_labels, no_assignees) = world.lacks();
+    let mut number = None;
+    for version in [format!("7.{n}.0"), format!("7.{n}.1")] {
+        let order = world.order_with(&version, |settings| {
+            settings.reviewers = vec![joe.clone()];
+            settings.labels = if no_labels { vec![] } else { vec!["ready".into(), "sluice".into()] };
+            settings.assignees = if no_assignees { vec![] } else { vec![joe.clone()] };
+        });
+        let done = until_done(&order, async |order| bench.delivery.deliver(order).await).await;
+        let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
+        assert_eq!(*number.get_or_insert(request.number), request.number, "answer {n}: a second one");
+        assert_eq!(request.notes, Vec::<String>::new());
+        let mut pull = world.pulls().await.pop().unwrap();
+        pull.labels.sort();
+        let Strategy::PullRequest { settings, .. } = &order.strategy else { unreachable!() };
+        assert_eq!(pull.labels, settings.labels, "answer {n}");
+        let asked = pull.reviewers.iter().filter(|r| **r == joe).count();
+        assert_eq!((pull.open, asked, pull.assignees), (true, 1, settings.assignees.clone()));
+        assert!(pull.title.contains(&version), "{}", pull.title);
+        if version.ends_with(".1") {
+            let withdraw = async |order: &Order| bench.delivery.withdraw(order, &request, "no").await;
+            assert_eq!(until_done(&order, withdraw).await, Followed::Closed);
+            assert!(world.comments(request.number).await.len() <= 1, "answer {n}");
+        }
+    }
+}
+
+async fn merges_one(world: &World, bench: &Bench, n: usize) {
+    let order = merging(world, &format!("7.{n}.2"));
+    let done = until_done(&order, async |order| bench.delivery.deliver(order).await).await;
+    let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
+    let tend = async |order: &Order| bench.delivery.tend(order, &request).await;
+    let mut looks = 0;
+    while !matches!(until_done(&order, tend).await, Followed::Merged { ours: true, .. }) {
+        looks += 1;
+        assert!(looks < LOOKS, "answer {n}: it is not merged");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(world.repo().read("main", FILE).unwrap().contains(&format!("7.{n}.2")), "answer {n}");
 }
 
 #[tokio::test]

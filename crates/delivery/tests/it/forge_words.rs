@@ -240,7 +240,9 @@ async fn limits_are_obeyed() {
         assert_eq!(error.reason(), "RateLimited", "{error}");
         assert!(error.to_string().starts_with("waiting for the budget at "), "{error}");
         let Retry::At(until) = error.retry() else { panic!("{error:?}") };
-        assert!((until.as_second() - now.as_second() - seconds).abs() <= 5, "{forge:?} {until} {seconds}");
+        let since = until.as_second() - seconds;
+        let asked = now.as_second() - 1..=jiff::Timestamp::now().as_second() + 1;
+        assert!(asked.contains(&since), "{forge:?} {until} {seconds}");
         // Until then nothing is asked at all, of the forge or of git.
         world.standin().calls();
         let fetches = bench.delivery.stats().git_fetches;
@@ -261,16 +263,16 @@ async fn an_answer_that_asks_to_slow_down_is_taken_and_the_next_call_waits() {
     let bench = bench();
     let order = world.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    world.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "2".into())]);
+    world.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "5".into())]);
     let follow = async || {
         let open = Followed::Open { head: request.head_commit.clone(), stale: None };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
     };
     let start = Instant::now();
     follow().await;
-    assert!(start.elapsed() < Duration::from_millis(1500));
+    assert!(start.elapsed() < Duration::from_secs(4));
     follow().await;
-    assert!(start.elapsed() >= Duration::from_millis(1500), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= Duration::from_millis(4500), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use ring::signature::{KeyPair, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
-use sluice_delivery::{Credentials, Order};
+use sluice_delivery::{Credentials, Delivered, Order, Strategy};
 
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
@@ -131,6 +131,24 @@ async fn a_token_is_lent_once_for_all_that_follows() {
     // The installation has one budget, whichever its tokens; asking has its own.
     let left: Vec<_> = bench.delivery.stats().forge_budgets.iter().map(|purse| purse.left).collect();
     assert!(left.len() == 2 && left.contains(&Some(4999)), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_commit_is_pushed_with_what_is_lent() {
+    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+    let mut order = desk.order(&world, "6.1.8", &[]);
+    let url = world.standin().url.clone();
+    order.strategy = Strategy::Commit { url, branch: "main".into() };
+    desk.book(|book| book.lends = "taken-back");
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
+    desk.book(|book| book.lends = TOKEN);
+    for _ in 0..2 {
+        let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+        assert_eq!(done, Delivered::Committed { commit: world.repo().head("main").unwrap() });
+    }
+    assert_eq!(world.repo().log("main").unwrap().len(), 2);
+    assert_eq!(desk.calls().len(), 4, "what was taken back is asked for anew, once");
 }
 
 #[tokio::test]

@@ -142,7 +142,7 @@ async fn what_came_before_and_what_others_push_is_seen_by_those_who_share_a_fetc
 async fn a_forge_that_hangs_delays_only_what_goes_there() {
     let (hanging, lively) = (Forge::start().unwrap(), Forge::start().unwrap());
     let here = hosted(&lively, 2);
-    let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(20), 2));
+    let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(120), 2));
     hanging.door().plan(Plan::Always(Fault::Silent));
     let stuck: Vec<_> = (0..12)
         .map(|i| {
@@ -152,7 +152,7 @@ async fn a_forge_that_hangs_delays_only_what_goes_there() {
             tokio::spawn(async move { delivery.deliver(&order).await })
         })
         .collect();
-    sluice_testkit::eventually(Duration::from_secs(10), async || {
+    sluice_testkit::eventually(Duration::from_secs(60), async || {
         anyhow::ensure!(hanging.door().calls().len() > 1, "nobody has called");
         Ok(())
     })

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use sluice_delivery::{Credentials, Delivered, Order};
-use sluice_testkit::Repo;
+use sluice_testkit::{Repo, eventually};
 
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
@@ -111,11 +112,14 @@ async fn commits_are_signed_with_gpg_and_its_agent_goes() {
     let broken = fails(&bench, &signed_with(&next, broken, None), "SigningKeyInvalid").await;
     assert!(says(broken).contains("cannot be used by gpg"));
     run("gpgconf", &["--kill", "gpg-agent"], folder.path());
-    let agents = run("ps", &["-e", "-o", "args="], folder.path());
-    assert!(
-        !agents.lines().any(|line| line.contains("gpg-agent") && line.contains("sluice-private-")),
-        "{agents}"
-    );
+    eventually(Duration::from_secs(60), async || {
+        let agents = run("ps", &["-e", "-o", "args="], folder.path());
+        let left = agents.lines().any(|line| line.contains("gpg-agent") && line.contains("sluice-private-"));
+        anyhow::ensure!(!left, "{agents}");
+        Ok(())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use sluice_delivery::{Credentials, Delivered, Order, Retry};
 use sluice_testkit::{Repo, SshServer};
 
 use crate::commit::to_main;
+use crate::crash;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::git_trouble::fails;
 
@@ -33,6 +34,26 @@ async fn a_promotion_goes_over_ssh_and_is_found_again() {
     assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
     assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
     assert_eq!(repo.log("main").unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_push_whose_answer_got_lost_is_found() {
+    let (_server, repo, order) = server().await;
+    let bench = bench();
+    // The branch has moved, and the server's git ends before its answer does.
+    repo.hook("post-receive", "kill -9 $PPID").unwrap();
+    let error = fails(&bench, &order, "Unreachable").await;
+    assert_eq!(error.retry(), Retry::Soon, "{error}");
+    let done = bench.delivery.deliver(&again(&order)).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    assert_eq!(repo.log("main").unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn commits_survive_every_point() {
+    let (_server, repo, order) = server().await;
+    let to_main = |version: &str| Order { credentials: order.credentials.clone(), ..to_main(&repo, version) };
+    crash::commits_survive(&repo, to_main).await;
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ async fn the_call_is_this_to_the_last_byte() {
         )
     );
     let sent: jiff::Timestamp = sent.parse().unwrap();
-    assert!(jiff::Timestamp::now().as_second() - sent.as_second() < 5);
+    assert!(jiff::Timestamp::now().as_second() - sent.as_second() < 60);
     let signature = format!("sha256={}", hmac(TOKEN.as_bytes(), &call.body));
     assert_eq!(call.header("x-signature"), Some(signature.as_str()));
     assert_eq!(call.header("idempotency-key"), Some("7f1c2a52-0000-4000-8000-000000000001"));
@@ -232,7 +232,8 @@ async fn who_asks_for_time_gets_it() {
         let now = jiff::Timestamp::now();
         let error = bench.delivery.deliver(&to(&receiver.url(), about())).await.unwrap_err();
         let Retry::At(until) = error.retry() else { panic!("{error:?}") };
-        assert!((until.as_second() - now.as_second() - seconds).abs() <= 2, "{status} {after:?}: {until}");
+        let asked = now.as_second() - 1..=jiff::Timestamp::now().as_second() + 1;
+        assert!(asked.contains(&(until.as_second() - seconds)), "{status} {after:?}: {until}");
     }
 }
 
@@ -289,9 +290,9 @@ async fn slow_huge_and_broken_answers_have_an_end() {
         receiver.reply(reply);
         let begun = Instant::now();
         let done = bench.delivery.deliver(&to(&receiver.url(), about())).await;
-        assert!(begun.elapsed() < Duration::from_secs(4), "{i}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{i}: {:?}", begun.elapsed());
         match (&done, reason) {
-            (Ok(_), None) => assert!(begun.elapsed() < Duration::from_secs(1), "success needs no words"),
+            (Ok(_), None) => assert!(begun.elapsed() < Duration::from_secs(3), "success needs no words"),
             (Err(error), Some(reason)) => {
                 assert_eq!(error.reason(), reason, "{i}: {error}");
                 assert!(error.to_string().len() < 700, "{i}: {error}");
@@ -304,10 +305,7 @@ async fn slow_huge_and_broken_answers_have_an_end() {
 
 #[tokio::test]
 async fn nobody_at_home_is_tried_again() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/x", listener.local_addr().unwrap());
-    drop(listener);
-    let error = open().delivery.deliver(&to(&url, about())).await.unwrap_err();
+    let error = open().delivery.deliver(&to("http://127.0.0.1:1/x", about())).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon), "{error}");
     let error = open().delivery.deliver(&to("http://nobody.invalid/", about())).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon), "{error}");

@@ -1,6 +1,7 @@
 //! A forge with a repository, whichever: the same steps run over each.
 
 use sluice_delivery::{Credentials, ForgeKind, Order, Settings, Strategy};
+use sluice_testkit::fire::{Door, Fault, Plan};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
@@ -8,7 +9,14 @@ use crate::standin::{Is, StandIn};
 
 pub enum World {
     StandIn(StandIn),
-    Gitea(&'static Gitea, ForgeRepo),
+    Gitea(Real),
+}
+
+/// A repository at real Gitea, with a door before it where answers are to be lost.
+pub struct Real {
+    gitea: &'static Gitea,
+    pub repo: ForgeRepo,
+    door: Option<Door>,
 }
 
 /// A change request as tests look at it.
@@ -23,6 +31,12 @@ pub struct Seen {
     pub reviewers: Vec<String>,
     pub assignees: Vec<String>,
     pub draft: bool,
+}
+
+impl Real {
+    fn door(&self) -> &Door {
+        self.door.as_ref().expect("a door")
+    }
 }
 
 impl World {
@@ -42,13 +56,36 @@ impl World {
         while repo.pulls("all").await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        World::Gitea(gitea, repo)
+        World::Gitea(Real { gitea, repo, door: None })
+    }
+
+    /// Real Gitea behind a door, at which [`World::lose`] waits.
+    pub async fn gitea_behind_a_door(name: &str) -> World {
+        let World::Gitea(real) = World::gitea(name).await else { unreachable!() };
+        let door = Door::before_address(real.gitea.url()).unwrap();
+        World::Gitea(Real { door: Some(door), ..real })
+    }
+
+    /// The answer to this one is lost, counted from the next, of the calls that change something.
+    pub fn lose(&self, call: usize) {
+        match self {
+            World::StandIn(s) => s.book(|book| book.loses = call),
+            World::Gitea(real) => drop(real.door().plan(Plan::Change { call, fault: Fault::Lost })),
+        }
+    }
+
+    /// Whether there has been such a call.
+    pub fn has_lost(&self) -> bool {
+        match self {
+            World::StandIn(s) => s.book(|book| book.loses == 0),
+            World::Gitea(real) => real.door().faults() > 0,
+        }
     }
 
     pub fn repo(&self) -> &Repo {
         match self {
             World::StandIn(standin) => &standin.repo,
-            World::Gitea(_, repo) => repo,
+            World::Gitea(Real { repo, .. }) => repo,
         }
     }
 
@@ -75,9 +112,13 @@ impl World {
     pub fn order(&self, version: &str) -> Order {
         let (forge, url, credentials) = match self {
             World::StandIn(s) => (s.kind, s.url.clone(), git_user()),
-            World::Gitea(gitea, repo) => {
+            World::Gitea(Real { gitea, repo, door }) => {
                 let token = Some(gitea.token().to_string());
-                (ForgeKind::Gitea, repo.url().to_string(), Credentials { token, ..Credentials::default() })
+                let url = match door {
+                    Some(door) => repo.url().replace(gitea.url(), &door.url()),
+                    None => repo.url().to_string(),
+                };
+                (ForgeKind::Gitea, url, Credentials { token, ..Credentials::default() })
             }
         };
         let strategy = Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::default() };
@@ -87,7 +128,7 @@ impl World {
     pub fn commit(&self, message: &str, files: &[(&str, &str)]) -> String {
         match self {
             World::StandIn(s) => s.repo.commit("main", message, files).unwrap(),
-            World::Gitea(_, repo) => repo.commit("main", message, files).unwrap(),
+            World::Gitea(Real { repo, .. }) => repo.commit("main", message, files).unwrap(),
         }
     }
 
@@ -107,7 +148,7 @@ impl World {
                 };
                 s.pulls().into_iter().map(seen).collect()
             }
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 let seen = |p: sluice_testkit::Pull| Seen {
                     number: p.number,
                     body: p.body,
@@ -129,21 +170,23 @@ impl World {
     pub async fn merge(&self, number: u64) {
         match self {
             World::StandIn(s) => s.merge(number),
-            World::Gitea(_, repo) => repo.merge(number).await.unwrap(),
+            World::Gitea(Real { repo, .. }) => repo.merge(number).await.unwrap(),
         }
     }
 
     pub async fn close(&self, number: u64) {
         match self {
             World::StandIn(s) => s.close(number),
-            World::Gitea(_, repo) => repo.close(number).await.unwrap(),
+            World::Gitea(Real { repo, .. }) => repo.close(number).await.unwrap(),
         }
     }
 
     pub async fn set_body(&self, number: u64, body: &str) {
         match self {
             World::StandIn(s) => s.change(number, |pull| pull.body = body.into()),
-            World::Gitea(_, repo) => repo.edit(number, serde_json::json!({"body": body})).await.unwrap(),
+            World::Gitea(Real { repo, .. }) => {
+                repo.edit(number, serde_json::json!({"body": body})).await.unwrap()
+            }
         }
     }
 
@@ -164,7 +207,7 @@ impl World {
 
     /// Somebody who may review and be assigned.
     pub async fn joe(&self) -> String {
-        if let World::Gitea(gitea, repo) = self {
+        if let World::Gitea(Real { gitea, repo, .. }) = self {
             gitea.create_person("joe").await.unwrap();
             repo.admit("joe").await.unwrap();
         }
@@ -186,7 +229,7 @@ impl World {
     pub async fn add_label(&self, number: u64, label: &str) {
         match self {
             World::StandIn(s) => s.change(number, |pull| pull.labels.push(label.into())),
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 let body = serde_json::json!({"name": label, "color": "#123456"});
                 let id = repo.api("POST", "labels", body).await.unwrap()["id"].clone();
                 let body = serde_json::json!({"labels": [id]});
@@ -201,7 +244,7 @@ impl World {
             World::StandIn(s) => s.change(number, |pull| {
                 (pull.requires, pull.needs) = (requires.iter().map(|r| r.to_string()).collect(), approvals);
             }),
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 let rule = serde_json::json!({
                     "rule_name": "main", "enable_push": true, "required_approvals": approvals,
                     "enable_status_check": !requires.is_empty(), "status_check_contexts": requires,
@@ -215,7 +258,7 @@ impl World {
     pub async fn fall_behind(&self, number: u64) {
         match self {
             World::StandIn(s) => s.change(number, |pull| pull.behind = true),
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 let rule = serde_json::json!({"rule_name": "main", "enable_push": true, "block_on_outdated_branch": true});
                 repo.api("POST", "branch_protections", rule).await.unwrap();
                 repo.until_behind(number).await.unwrap();
@@ -230,7 +273,7 @@ impl World {
                 let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
                 s.change(number, |pull| pull.checks.push((name.into(), is, head)));
             }
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 let head = repo.pull(number).await.unwrap().head.sha;
                 let state = match is {
                     Is::Green => "success",
@@ -250,8 +293,9 @@ impl World {
                 let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
                 s.change(number, |pull| pull.approvals.push(head));
             }
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 self.joe().await;
+                repo.until_pushed(number).await.unwrap();
                 repo.review(number, "joe", "APPROVED").await.unwrap();
             }
         }
@@ -262,7 +306,7 @@ impl World {
         let files = [("unreviewed.yaml", "x: 1\n")];
         match self {
             World::StandIn(s) => s.repo.commit(branch, "by hand", &files).unwrap(),
-            World::Gitea(_, repo) => repo.commit(branch, "by hand", &files).unwrap(),
+            World::Gitea(Real { repo, .. }) => repo.commit(branch, "by hand", &files).unwrap(),
         }
     }
 
@@ -273,7 +317,7 @@ impl World {
             World::StandIn(s) => {
                 s.change(number, |pull| (pull.title, pull.draft) = (ready(&pull.title), false));
             }
-            World::Gitea(_, repo) => {
+            World::Gitea(Real { repo, .. }) => {
                 let title = repo.pull(number).await.unwrap().title;
                 repo.edit(number, serde_json::json!({"title": ready(&title)})).await.unwrap();
             }
@@ -283,7 +327,7 @@ impl World {
     pub async fn comments(&self, number: u64) -> Vec<String> {
         match self {
             World::StandIn(s) => s.pulls()[number as usize - 1].comments.clone(),
-            World::Gitea(_, repo) => repo.comments(number).await.unwrap(),
+            World::Gitea(Real { repo, .. }) => repo.comments(number).await.unwrap(),
         }
     }
 }

@@ -60,6 +60,17 @@ impl Door {
         Ok(Door { listening, seen })
     }
 
+    /// Opens a door before a server at an address.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn before_address(url: &str) -> Result<Door> {
+        crate::kubeconfig::install_tls_provider();
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+        let to = url.to_owned();
+        Door::before(Router::new().fallback(async move |request| pass_on(&client, &to, request).await))
+    }
+
     /// Its address.
     pub fn url(&self) -> String {
         self.listening.url()
@@ -103,7 +114,8 @@ impl Seen {
     fn note(&self, operation: String) -> Option<Fault> {
         let (plan, calls) = &mut *self.lock();
         let number = calls.len() + 1;
-        let fault = plan.at(number);
+        let changes = calls.iter().filter(|call| is_change(&call.operation)).count();
+        let fault = plan.at(number, is_change(&operation).then_some(changes + 1));
         calls.push(Call { number, operation, fault });
         fault
     }
@@ -153,6 +165,29 @@ fn weighed(body: Body, seen: Arc<Seen>) -> Body {
     Body::from_stream(body.into_data_stream().inspect_ok(count))
 }
 
+/// The answer of the server at this address, unchanged; of one that cannot be reached, 502.
+async fn pass_on(client: &reqwest::Client, to: &str, request: Request<Body>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut headers = head.headers;
+    // It goes on in one piece.
+    headers.remove(header::TRANSFER_ENCODING);
+    let asked = client.request(head.method, format!("{to}{path}")).headers(headers);
+    let answered = async {
+        let whole = axum::body::to_bytes(body, usize::MAX).await.map_err(Error::other)?;
+        asked.body(whole).send().await.map_err(Error::other)
+    };
+    match answered.await {
+        Ok(answer) => Response::from(answer).map(Body::new),
+        Err(error) => {
+            tracing::warn!(%error, "nobody is behind the door");
+            let mut answer = Response::new(Body::empty());
+            *answer.status_mut() = axum::http::StatusCode::BAD_GATEWAY;
+            answer
+        }
+    }
+}
+
 /// What becomes of the answer to something that was done.
 async fn spoil(fault: Fault, answer: Response<Body>) -> Result<Response<Body>, Error> {
     let (mut head, body) = answer.into_parts();
@@ -180,6 +215,11 @@ fn refusal(status: u16) -> Result<Response<Body>, Error> {
         answer = answer.header(header::RETRY_AFTER, COME_AGAIN);
     }
     answer.body(Body::from(r#"{"message": "made to fail by the plan"}"#)).map_err(Error::other)
+}
+
+/// Whether a call changes something when it is done.
+fn is_change(operation: &str) -> bool {
+    operation == "git push" || !["git ", "GET "].iter().any(|start| operation.starts_with(start))
 }
 
 /// What a call asks for, without names and numbers.

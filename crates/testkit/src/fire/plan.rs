@@ -64,6 +64,13 @@ pub enum Plan {
         /// What it meets.
         fault: Fault,
     },
+    /// One call of those that change something does.
+    Change {
+        /// Its number among those.
+        call: usize,
+        /// What it meets.
+        fault: Fault,
+    },
     /// So many of a hundred do, drawn from a seed.
     Random {
         /// The same seed draws the same faults for the same numbers.
@@ -74,12 +81,13 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// What the call of this number meets.
-    pub fn at(&self, number: usize) -> Option<Fault> {
+    /// What the call of this number meets, which has this number among those that change something.
+    pub fn at(&self, number: usize, change: Option<usize>) -> Option<Fault> {
         match *self {
             Plan::Quiet => None,
             Plan::Always(fault) => Some(fault),
             Plan::Once { call, fault } => (call == number).then_some(fault),
+            Plan::Change { call, fault } => (Some(call) == change).then_some(fault),
             Plan::Random { seed, percent } => {
                 let drawn = draw(seed, number as u64);
                 let which = (drawn / 100) as usize % Fault::ALL.len();
@@ -106,12 +114,12 @@ mod tests {
     #[test]
     fn a_seed_draws_every_fault_as_often_as_it_should_and_always_the_same() {
         let plan = Plan::Random { seed: 7, percent: 20 };
-        let drawn: Vec<_> = (1..=5000).map(|n| plan.at(n)).collect();
+        let drawn: Vec<_> = (1..=5000).map(|n| plan.at(n, None)).collect();
         let faults = drawn.iter().flatten().count();
         assert!((900..1100).contains(&faults), "{faults} of 5000");
         assert_eq!(drawn.iter().flatten().collect::<BTreeSet<_>>().len(), Fault::ALL.len());
-        assert_eq!(drawn, (1..=5000).map(|n| plan.at(n)).collect::<Vec<_>>());
+        assert_eq!(drawn, (1..=5000).map(|n| plan.at(n, None)).collect::<Vec<_>>());
         let other = Plan::Random { seed: 8, percent: 20 };
-        assert!((1..=100).any(|n| plan.at(n) != other.at(n)));
+        assert!((1..=100).any(|n| plan.at(n, None) != other.at(n, None)));
     }
 }

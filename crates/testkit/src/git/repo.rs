@@ -6,6 +6,7 @@ use super::program::{read, run};
 use super::tap::{Requests, Tap};
 use anyhow::{Context, Result, anyhow};
 use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -83,6 +84,19 @@ impl Repo {
     /// Its folder on disk.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Has the server's git run a script at a push: `pre-receive`, `update`, `post-receive`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn hook(&self, name: &str, script: &str) -> Result<()> {
+        let folder = self.folder.join("hooks");
+        std::fs::create_dir_all(&folder)?;
+        let hook = folder.join(name);
+        std::fs::write(&hook, format!("#!/bin/sh\n{script}\n"))?;
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))?;
+        Ok(())
     }
 
     /// Requests to this repository.
