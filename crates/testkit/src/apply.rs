@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long a kind may take to be served after its CRD was applied.
-const SERVED_DEADLINE: Duration = Duration::from_secs(10);
+const SERVED_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Reads the objects of a YAML text with any number of documents; empty ones are left out.
 ///

@@ -10,7 +10,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
 use std::time::Duration;
 
-const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
+const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The CRDs of Flux and of GitopsCluster, from the Go modules that `hack/controlplane` pins.
 ///

@@ -101,4 +101,4 @@ async fn start() -> Result<Shared> {
 }
 
 /// How long a test waits for something that takes a moment on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);

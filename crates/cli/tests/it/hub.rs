@@ -89,7 +89,7 @@ impl Heard {
 
     /// Waits until so many lines were written.
     pub async fn lines(&self, count: usize) -> anyhow::Result<()> {
-        eventually(Duration::from_secs(30), || async {
+        eventually(Duration::from_secs(60), || async {
             anyhow::ensure!(self.text().lines().count() >= count, "{}", self.text());
             Ok(())
         })

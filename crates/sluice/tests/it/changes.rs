@@ -43,8 +43,7 @@ fn a_change_request_follows_where_the_pipeline_says() -> Result<()> {
         let file = |version: &str| format!("version: {version} # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
         let first = gitea.create_repo(&format!("{n}-first"), &[("prod.yaml", &file("6.1.5"))]).await?;
         let second = gitea.create_repo(&format!("{n}-second"), &[("prod.yaml", &file("6.1.5"))]).await?;
-        let token = gitea.token();
-        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        place.forge_secret().await?;
         for environment in ["dev", "prod"] {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
@@ -107,8 +106,7 @@ fn the_change_request_of_an_environment_that_is_gone_is_closed() -> Result<()> {
         let gitea = shared_gitea().await?;
         let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
         let repo = gitea.create_repo(n, &[("prod.yaml", &file)]).await?;
-        let token = gitea.token();
-        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        place.forge_secret().await?;
         for environment in ["dev", "prod"] {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
@@ -155,8 +153,7 @@ fn what_sluice_is_to_merge_is_merged_when_it_is_green_and_not_while_the_pipeline
         let rule = json!({"rule_name": "main", "enable_status_check": true, "status_check_contexts": ["ci/build"],
             "enable_push": true, "block_on_outdated_branch": true});
         repo.api("POST", "branch_protections", rule).await?;
-        let token = gitea.token();
-        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        place.forge_secret().await?;
         for environment in ["dev", "prod"] {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
@@ -221,8 +218,7 @@ fn each_target_has_a_change_request_of_its_own() -> Result<()> {
         };
         let (eu, us) = (file("eu", "6.1.5"), file("us", "6.1.5"));
         let repo = shared_gitea().await?.create_repo(n, &[("eu.yaml", &eu), ("us.yaml", &us)]).await?;
-        let token = shared_gitea().await?.token();
-        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        place.forge_secret().await?;
         for environment in ["dev", "staging", "prod"] {
             releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;

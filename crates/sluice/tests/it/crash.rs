@@ -1,13 +1,11 @@
 //! The controller killed at each step boundary of a promotion, with its temporary files kept and
 //! with them wiped: the promotion is neither lost nor made twice.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
-use crate::place::{Place, revision};
+use crate::place::{Place, SOON, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -54,9 +52,7 @@ impl Scene {
         let place = Place::new("crash").await?;
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
-        place
-            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
-            .await?;
+        place.forge_secret().await?;
         let controller = Controller::start(&place.shared.hub, &place.namespace, &[])?;
         Ok(Scene { place, repo, controller })
     }
@@ -80,7 +76,7 @@ impl Scene {
     async fn dies_at(&mut self, name: &str, point: &str) -> Result<()> {
         self.controller.restart_to_die_at(point)?;
         releases::runs(self.place.leaf("dev"), &self.place.namespace, name, "1.1.0", true).await?;
-        self.controller.dies(Duration::from_secs(30)).await.with_context(|| point.to_string())
+        self.controller.dies(SOON).await.with_context(|| point.to_string())
     }
 
     /// The one pull request that there ever was for prod, which is open.

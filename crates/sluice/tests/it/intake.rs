@@ -96,8 +96,7 @@ fn ci_asks_the_forge_says_that_it_was_merged_and_flux_reports_what_runs() -> Res
         };
         let (dev, prod) = (file("dev", "6.1.5"), file("prod", "6.1.5"));
         let repo = gitea.create_repo(n, &[("dev.yaml", &dev), ("prod.yaml", &prod)]).await?;
-        let token = gitea.token();
-        place.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await?;
+        place.forge_secret().await?;
         place.secret("keys", &[("hmac-key", HMAC_KEY), ("forge-key", FORGE_KEY)]).await?;
         place.apply(&pipeline(n, repo.url())).await?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();

@@ -172,8 +172,16 @@ fn one_of_three_is_killed_stopped_or_told_to_end_amid_deliveries() -> Result<()>
         let before = scene.place.promotions().list(&ListParams::default()).await?.items;
         scene.replicas[place].thaw()?;
         // It comes back as somebody else, and has its share again.
-        let reborn = format!("sluice.{}.replica-{victim}-2", scene.place.namespace);
-        eventually(SOON, || async { Ok(scene.leases().get(&reborn).await?) }).await?;
+        let (life, old) =
+            (victim.split('-').take(2).collect::<Vec<_>>().join("-"), format!("replica-{victim}"));
+        let is_reborn = |name: &str| name.contains(&format!(".replica-{life}")) && !name.ends_with(&old);
+        eventually(SOON, || async {
+            let leases = scene.leases().list(&ListParams::default()).await?.items;
+            let names: Vec<String> = leases.iter().map(ResourceExt::name_any).collect();
+            ensure!(names.iter().any(|name| is_reborn(name)), "{names:?}, and none of {life} but {old}");
+            Ok(())
+        })
+        .await?;
         scene.until_even().await?;
         scene.once(&names)?;
         // What it had begun wrote nothing more anywhere.
@@ -203,9 +211,7 @@ fn two_that_both_believe_to_be_alone_make_nothing_twice() -> Result<()> {
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
         let gitea = shared_gitea().await?;
         let forge = gitea.create_repo(&n, &[("README.md", "fleet\n")]).await?;
-        place
-            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
-            .await?;
+        place.forge_secret().await?;
         let by_request =
             format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", forge.url());
         let (hub, alone) = (&place.shared.hub, ["--leader-elect=false"]);

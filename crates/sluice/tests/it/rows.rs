@@ -32,9 +32,7 @@ impl Rows {
         let repo = gitea
             .create_repo(&n, &[("staging.yaml", &file("staging")), ("prod.yaml", &file("prod"))])
             .await?;
-        place
-            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
-            .await?;
+        place.forge_secret().await?;
         for leaf in ["dev", "staging", "prod"] {
             releases::create(place.leaf(leaf), &n, "app", json!({})).await?;
             releases::runs(place.leaf(leaf), &n, "app", A, true).await?;

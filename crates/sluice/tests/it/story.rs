@@ -42,9 +42,7 @@ fn a_revision_goes_through_by_pull_requests_and_each_step_is_recorded() -> Resul
         };
         let (staging, prod) = (file("staging", "6.1.5"), file("prod", "6.1.5"));
         let repo = gitea.create_repo(namespace, &[("staging.yaml", &staging), ("prod.yaml", &prod)]).await?;
-        place
-            .secret("forge", &[("username", "x"), ("password", gitea.token()), ("token", gitea.token())])
-            .await?;
+        place.forge_secret().await?;
         for environment in ["dev", "staging", "prod"] {
             releases::create(place.leaf(environment), namespace, "podinfo", json!({})).await?;
             releases::runs(place.leaf(environment), namespace, "podinfo", "6.1.5", true).await?;

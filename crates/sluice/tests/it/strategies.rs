@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use axum::Router;
@@ -18,7 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::Promotion;
 
-use crate::place::{Place, revision};
+use crate::place::{Place, SOON, revision};
 use crate::process::Controller;
 use crate::{releases, run};
 
@@ -343,7 +342,7 @@ fn without_the_flags_nothing_inside_is_called() -> Result<()> {
 async fn survives(scene: &mut Scene, name: &str, point: &str) -> Result<Promotion> {
     scene.controller.restart_to_die_at(point)?;
     scene.runs(name, "dev", "1.1.0").await?;
-    scene.controller.dies(Duration::from_secs(30)).await.with_context(|| point.to_string())?;
+    scene.controller.dies(SOON).await.with_context(|| point.to_string())?;
     scene.controller.restart(true)?;
     let promotion = scene.story(name, "1.1.0 Delivered").await.with_context(|| point.to_string())?;
     scene.runs(name, "staging", "1.1.0").await?;

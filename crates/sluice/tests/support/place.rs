@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
-use sluice_testkit::{Cluster, Shared, eventually, shared};
+use sluice_testkit::{Cluster, Shared, eventually, shared, shared_gitea};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -73,6 +73,12 @@ impl Place {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(&secret)).await?;
         Ok(())
+    }
+
+    /// A Secret `forge` with which git and API of Gitea may be used.
+    pub async fn forge_secret(&self) -> Result<()> {
+        let token = shared_gitea().await?.token();
+        self.secret("forge", &[("username", "x"), ("password", token), ("token", token)]).await
     }
 
     /// Applies YAML to the hub.

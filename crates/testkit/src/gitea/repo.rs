@@ -175,6 +175,20 @@ impl ForgeRepo {
         .await
     }
 
+    /// Waits until Gitea itself knows what was pushed to a pull request last: a review is of what it knows.
+    ///
+    /// # Errors
+    /// When it takes too long, or there is none of this number.
+    pub async fn until_pushed(&self, number: u64) -> Result<()> {
+        let branch = self.pull(number).await?.head.branch;
+        crate::eventually(crate::PATIENCE, async || {
+            let known = self.disk.git(&["rev-parse", &format!("refs/pull/{number}/head")])?;
+            ensure!(known.trim() == self.disk.head(&branch)?, "Gitea still knows {known}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Waits until Gitea itself knows that the base of a pull request has moved on, where a rule has it
     /// refuse those: it counts the commits some time after they were pushed, and merges until then.
     ///

@@ -25,7 +25,7 @@ impl Gitea {
     /// The administrator, who owns the repositories.
     pub const USER: &'static str = "sluice";
     /// The administrator's password.
-    pub const PASSWORD: &'static str = "open sesame/+?";
+    pub const PASSWORD: &'static str = "open barley/+?";
 
     /// Starts a server with an administrator and no repositories.
     ///
@@ -176,6 +176,7 @@ OFFLINE_MODE = true
 DB_TYPE = sqlite3
 PATH = {folder}/gitea.db
 SQLITE_JOURNAL_MODE = WAL
+SQLITE_TIMEOUT = 30000
 [repository]
 ROOT = {folder}/repositories
 DEFAULT_BRANCH = main

@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 /// Calls the API of a repository; an error is a call without a whole answer.
 async fn call(method: &str, of: &Hosted, path: &str, body: Value) -> Result<(u16, String)> {
     let url = of.url.replace("/acme/", "/api/v3/repos/acme/").replace(".git", path);
-    let client = reqwest::Client::builder().timeout(Duration::from_secs(2)).build()?;
+    // What never answers is given up on.
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build()?;
     let request = client.request(method.parse()?, url).bearer_auth(Forge::TOKEN).json(&body);
     let answer = request.send().await?;
     Ok((answer.status().as_u16(), answer.text().await?))

@@ -129,7 +129,7 @@ fn pods_that_never_start_fail_the_upgrade_after_its_timeout() -> Result<()> {
         let stage = stage().await?;
         stage.cluster.namespace("hr-health").await?;
         stage.flux.fail("HelmRelease", "hr-health", "podinfo", "6.1.8", Failure::NeverHealthy);
-        stage.cluster.apply_yaml(&object("hr-health", "6.1.8", "timeout: 1s")).await?;
+        stage.cluster.apply_yaml(&object("hr-health", "6.1.8", "timeout: 5s")).await?;
         let api = stage.api("HelmRelease", "hr-health").await?;
         let failed = until(&api, "podinfo", |s| reason(s, "Ready") == "False/InstallFailed").await?;
         let message = condition(&failed.data["status"], "Ready")["message"].as_str().unwrap_or_default();

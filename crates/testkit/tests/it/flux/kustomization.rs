@@ -63,11 +63,13 @@ fn it_goes_through_the_steps_of_flux() -> Result<()> {
         assert_eq!(done["history"].as_array().map(Vec::len), Some(2));
 
         let deployments = stage.api("Deployment", "ks-steps").await?;
-        let available = |s: &Value| reason(s, "Available") == "True/MinimumReplicasAvailable";
-        let deployment = until(&deployments, "podinfo", available).await?;
+        // It was available with the first version too, so that alone does not say that this one is rolled out.
+        let rolled_out = |s: &Value| {
+            s["observedGeneration"] == 2 && reason(s, "Available") == "True/MinimumReplicasAvailable"
+        };
+        let deployment = until(&deployments, "podinfo", rolled_out).await?;
         assert_eq!(deployment.labels()["kustomize.toolkit.fluxcd.io/name"], "podinfo");
         assert_eq!(deployment.labels()["kustomize.toolkit.fluxcd.io/namespace"], "ks-steps");
-        assert_eq!(deployment.data["status"]["observedGeneration"], 2);
         let managers: Vec<_> = deployment.managed_fields().iter().filter_map(|m| m.manager.clone()).collect();
         ensure!(managers == ["kustomize-controller", "kube-controller-manager"], "{managers:?}");
         Ok(())
@@ -122,10 +124,13 @@ fn health_that_never_comes_fails_it_and_healing_mends_it() -> Result<()> {
         let stage = stage().await?;
         stage.repository("ks-health", &[("apps/d.yaml", &manifest("6.1.8"))]).await?;
         stage.flux.fail("Kustomization", "ks-health", "podinfo", "6.1.8", Failure::NeverHealthy);
-        stage.cluster.apply_yaml(&object("ks-health", ", wait: true, timeout: 1s")).await?;
+        let applied =
+            stage.cluster.apply_yaml(&object("ks-health", ", wait: true, timeout: 5s")).await?.remove(0);
         let api = stage.api("Kustomization", "ks-health").await?;
-        until(&api, "podinfo", |s| reason(s, "Healthy") == "Unknown/Progressing").await?;
-        let failed = until(&api, "podinfo", |s| reason(s, "Ready") == "False/HealthCheckFailed").await?;
+        let has_failed = |s: &Value| reason(s, "Ready") == "False/HealthCheckFailed";
+        let seen = statuses(&api, "podinfo", &applied, has_failed).await?;
+        ensure!(seen.iter().any(|s| reason(s, "Healthy") == "Unknown/Progressing"), "{seen:#?}");
+        let failed = until(&api, "podinfo", has_failed).await?;
         let message = condition(&failed.data["status"], "Ready")["message"].as_str().unwrap_or_default();
         ensure!(message.ends_with("[Deployment/ks-health/podinfo status: 'InProgress']"), "{message}");
         assert_eq!(failed.data["status"]["history"][0]["lastReconciledStatus"], "HealthCheckFailed");
