@@ -9,7 +9,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pages::{Page, Reading};
+use super::pages::{Entries, Page, Reading};
 use super::readiness::{Check, CheckState};
 use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
 use crate::address::{Address, AddressError};
@@ -208,8 +208,14 @@ impl Forge for Bitbucket {
     async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
         let now = self.http.call(Method::GET, self.one(found.request.number, &[]), None).await?;
         let head = self.whole(text(&now["source"]["commit"]["hash"]).unwrap_or_default()).await?;
-        let url = self.url(&["commit", &head, "statuses"], &[("pagelen", "100")]);
-        let statuses = self.http.call(Method::GET, url, None).await?;
+        let mut statuses = Entries::from(1);
+        while let Some(page) = statuses.at() {
+            let query = [("pagelen", "100"), ("page", &page.to_string())];
+            let url = self.url(&["commit", &head, "statuses"], &query);
+            let mut answer = self.http.call(Method::GET, url, None).await?;
+            let next = answer["next"].is_string().then_some(page + 1);
+            statuses.take(self.http.values(&mut answer)?, next);
+        }
         let check = |one: &Value| {
             let state = match one["state"].as_str() {
                 Some("SUCCESSFUL") => CheckState::Green,
@@ -225,7 +231,7 @@ impl Forge for Bitbucket {
         }
         Ok(Readiness {
             head,
-            checks: statuses["values"].as_array().into_iter().flatten().map(check).collect(),
+            checks: statuses.all.iter().map(check).collect(),
             waits,
             how: now["destination"]["branch"]["default_merge_strategy"].clone(),
             ..Readiness::default()

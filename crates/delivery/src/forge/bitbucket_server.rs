@@ -9,7 +9,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pages::{Page, Reading};
+use super::pages::{Entries, Page, Reading};
 use super::readiness::{Check, CheckState, approvals};
 use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, text};
 use crate::address::{Address, AddressError};
@@ -64,9 +64,7 @@ impl BitbucketServer {
         ];
         let answer = self.http.call(Method::GET, self.url(&["pull-requests"], &query), None).await?;
         let list = answer["values"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
-        let last = answer["isLastPage"].as_bool() != Some(false);
-        let next = if last { None } else { answer["nextPageStart"].as_u64() };
-        Ok(Page { found: list.iter().filter_map(parse).collect(), next })
+        Ok(Page { found: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
     }
 
     fn branch(&self, name: &str) -> Value {
@@ -193,9 +191,14 @@ impl Forge for BitbucketServer {
         let now = self.http.call(Method::GET, self.one(number, &[], &[]), None).await?;
         let head = text(&now["fromRef"]["latestCommit"]).unwrap_or_default();
         let merge = self.http.call(Method::GET, self.one(number, &["merge"], &[]), None).await?;
-        let builds = ["build-status", "1.0", "commits", &head];
-        let builds = self.http.beside(2, &builds, &[("limit", "100")]);
-        let builds = self.http.call(Method::GET, builds, None).await?;
+        let mut builds = Entries::from(0);
+        while let Some(start) = builds.at() {
+            let (path, start) = (["build-status", "1.0", "commits", &head], start.to_string());
+            let url = self.http.beside(2, &path, &[("limit", "100"), ("start", &start)]);
+            let mut answer = self.http.call(Method::GET, url, None).await?;
+            let next = next_page(&answer);
+            builds.take(self.http.values(&mut answer)?, next);
+        }
         let check = |one: &Value| {
             let state = match one["state"].as_str() {
                 Some("SUCCESSFUL") => CheckState::Green,
@@ -204,10 +207,9 @@ impl Forge for BitbucketServer {
             };
             Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
         };
-        let checks = builds["values"].as_array().into_iter().flatten().map(check).collect();
         Ok(Readiness {
             head,
-            checks,
+            checks: builds.all.iter().map(check).collect(),
             waits: waits(&now, &merge),
             how: now["version"].clone(),
             ..Readiness::default()
@@ -235,6 +237,12 @@ impl Forge for BitbucketServer {
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "id")))
     }
+}
+
+/// Where the next page of a list begins, if there is one.
+fn next_page(answer: &Value) -> Option<u64> {
+    let last = answer["isLastPage"].as_bool() != Some(false);
+    if last { None } else { answer["nextPageStart"].as_u64() }
 }
 
 /// What a pull request waits for: what vetoes its merge, in the server's words, and an approval of this very

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Scheme, Shared};
-use super::pages::{Page, Reading};
+use super::pages::{Entries, Page, Reading};
 use super::pulls::Pulls;
 use super::readiness::{Check, CheckState, approvals};
 use super::{
@@ -21,8 +21,6 @@ use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
 const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
-/// So many pages of a list beside that of change requests are read at most.
-const PAGES: usize = 20;
 /// A page with fewer is the last one: no server is set to give so few at once (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
 
@@ -52,26 +50,21 @@ impl Gitea {
 
     /// All entries of a list, which its answer has under a key or is itself.
     async fn entries(&self, path: &[&str], key: &str) -> Result<Vec<Value>, ForgeError> {
-        let mut all = Vec::new();
-        for page in 1..=PAGES {
-            let page = page.to_string();
-            let url = self.0.url(path, &[("limit", "50"), ("page", &page)]);
+        let mut entries = Entries::from(1);
+        while let Some(page) = entries.at() {
+            let url = self.0.url(path, &[("limit", "50"), ("page", &page.to_string())]);
             let mut answer = self.0.http.call(Method::GET, url, None).await?;
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
-            match list.map(Value::take) {
-                Some(Value::Array(list)) => {
-                    let is_last = list.len() < FEW;
-                    all.extend(list);
-                    if is_last {
-                        break;
-                    }
-                }
+            let list = match list.map(Value::take) {
+                Some(Value::Array(list)) => list,
                 // As Go writes an empty one.
-                Some(Value::Null) => break,
+                Some(Value::Null) => Vec::new(),
                 _ => return Err(self.0.http.unreadable("a list")),
-            }
+            };
+            let next = (list.len() >= FEW).then_some(page + 1);
+            entries.take(list, next);
         }
-        Ok(all)
+        Ok(entries.all)
     }
 
     /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by

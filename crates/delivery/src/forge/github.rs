@@ -57,13 +57,24 @@ impl GitHub {
 impl GitHub {
     /// Asks what only the other API tells: which checks are required, and the queue.
     async fn graphql(&self, query: &str, variables: Value) -> Result<Value, ForgeError> {
+        self.ask(query, variables).await.map(|(data, _)| data)
+    }
+
+    /// The same, and whether all that it refused to show were checks, which fine-grained tokens may not read.
+    async fn ask(&self, query: &str, variables: Value) -> Result<(Value, bool), ForgeError> {
         // At a server of one's own it is /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
         let mut answer = http.call(Method::POST, http.beside(up, &["graphql"], &[]), Some(&body)).await?;
-        let Some(error) = answer["errors"].get(0) else {
-            return Ok(answer.get_mut("data").map(Value::take).unwrap_or_default());
+        let data = answer.get_mut("data").map(Value::take).unwrap_or_default();
+        let errors = answer["errors"].as_array().map_or(&[][..], Vec::as_slice);
+        let of_checks = |error: &Value| {
+            let mut path = error["path"].as_array().into_iter().flatten();
+            error["type"] == "FORBIDDEN" && path.any(|part| part == "statusCheckRollup")
+        };
+        let Some(error) = errors.iter().find(|error| !of_checks(error)) else {
+            return Ok((data, !errors.is_empty()));
         };
         let (forge, says) = (http.name.clone(), text(&error["message"]).unwrap_or_default());
         Err(match error["type"].as_str() {
@@ -73,21 +84,27 @@ impl GitHub {
     }
 }
 
-const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!) { \
+const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $after: String) { \
     repository(owner: $owner, name: $name) { viewerDefaultMergeMethod pullRequest(number: $number) { \
     id headRefOid mergeStateStatus reviewDecision QUEUE \
     latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state commit { oid } } } \
     baseRef { refUpdateRule { requiredApprovingReviewCount } } \
-    commits(last: 1) { nodes { commit { oid statusCheckRollup { contexts(first: 100) { nodes { \
+    commits(last: 1) { nodes { commit { oid statusCheckRollup { contexts(first: 100, after: $after) { pageInfo { hasNextPage endCursor } nodes { \
     ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
     ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
 
+/// So many checks of a commit are read at most.
+const CHECKS: usize = 4000;
+
+/// The commit at the head of a pull request.
+fn commit(pull: &Value) -> &Value {
+    &pull["commits"]["nodes"][0]["commit"]
+}
+
 /// What a pull request waits for. Of approvals only those of this very head count.
-fn readiness(pull: &Value, merge: Merge) -> Readiness {
+fn readiness(pull: &Value, contexts: Option<&[Value]>, merge: Merge) -> Readiness {
     let head = text(&pull["headRefOid"]).unwrap_or_default();
-    let commit = &pull["commits"]["nodes"][0]["commit"];
-    let contexts = commit["statusCheckRollup"]["contexts"]["nodes"].as_array();
-    let checks = contexts.into_iter().flatten().filter(|_| commit["oid"] == head.as_str()).map(check);
+    let checks = contexts.into_iter().flatten().filter(|_| commit(pull)["oid"] == head.as_str()).map(check);
     let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |review: &&Value, state: &str| review["state"] == state;
     let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
@@ -121,6 +138,10 @@ fn readiness(pull: &Value, merge: Merge) -> Readiness {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
         // A queue brings it up to date itself.
         Some("BEHIND") => readiness.behind = merge != Merge::Queue,
+        // Something has not reported, or has failed.
+        Some("UNSTABLE") if contexts.is_none() => {
+            readiness.waits.push("its checks, which this token may not read".into());
+        }
         Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
         // A required check that has not reported, or a rule. With a queue this is what comes before it.
         Some("BLOCKED") if nothing_said && merge != Merge::Queue => {
@@ -213,16 +234,28 @@ impl Forge for GitHub {
         // Servers before 3.12 do not know the queue.
         let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
         let query = READINESS.replace("QUEUE", queue);
-        let variables = json!({"owner": self.0.owner, "name": self.0.name, "number": found.request.number});
-        let data = self.graphql(&query, variables).await?;
-        let repository = &data["repository"];
-        let pull = &repository["pullRequest"];
-        if pull.is_null() {
-            return Err(self.0.http.unreadable("a pull request"));
+        let (mut contexts, mut after, mut head) = (Vec::new(), Value::Null, None);
+        loop {
+            let (owner, name, number) = (&self.0.owner, &self.0.name, found.request.number);
+            let variables = json!({"owner": owner, "name": name, "number": number, "after": after});
+            let (data, hidden) = self.ask(&query, variables).await?;
+            let repository = &data["repository"];
+            let pull = &repository["pullRequest"];
+            // What another head has is on pages of its own.
+            if pull.is_null() || *head.get_or_insert(pull["headRefOid"].clone()) != pull["headRefOid"] {
+                return Err(self.0.http.unreadable("a pull request"));
+            }
+            let page = &commit(pull)["statusCheckRollup"]["contexts"];
+            contexts.extend(page["nodes"].as_array().into_iter().flatten().cloned());
+            if page["pageInfo"]["hasNextPage"] == true && contexts.len() < CHECKS {
+                after = page["pageInfo"]["endCursor"].clone();
+                continue;
+            }
+            let checks = (!hidden).then_some(&contexts[..]);
+            let mut readiness = readiness(pull, checks, merge);
+            readiness.how = json!({"id": pull["id"], "method": repository["viewerDefaultMergeMethod"]});
+            return Ok(readiness);
         }
-        let mut readiness = readiness(pull, merge);
-        readiness.how = json!({"id": pull["id"], "method": repository["viewerDefaultMergeMethod"]});
-        Ok(readiness)
     }
 
     // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 where the head is another than `sha`.
@@ -299,7 +332,7 @@ mod tests {
                 "headRefOid": "a", "mergeStateStatus": "CLEAN", "reviewDecision": decision,
                 "latestOpinionatedReviews": {"nodes": [{"state": state, "commit": {"oid": "a"}}]},
             });
-            readiness(&pull, Merge::WhenGreen).waits
+            readiness(&pull, Some(&[]), Merge::WhenGreen).waits
         };
         let asked = ["the changes that a reviewer asks for"];
         assert_eq!(waits(json!("CHANGES_REQUESTED"), "CHANGES_REQUESTED"), asked);

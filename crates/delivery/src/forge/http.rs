@@ -179,6 +179,14 @@ impl ForgeHttp {
         url
     }
 
+    /// The entries of a page, as both Bitbuckets have them.
+    pub(super) fn values(&self, page: &mut Value) -> Result<Vec<Value>, ForgeError> {
+        match page.get_mut("values").map(Value::take) {
+            Some(Value::Array(values)) => Ok(values),
+            _ => Err(self.unreadable("a list")),
+        }
+    }
+
     /// Calls, and takes only success for an answer.
     pub(super) async fn call(
         &self,

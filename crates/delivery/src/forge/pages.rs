@@ -1,6 +1,9 @@
-//! Lists that come in pages, at whichever forge: read as far back as it can matter, and no further.
+//! Lists that come in pages, at whichever forge: those of change requests are read as far back as it can
+//! matter, and no further; others to their end.
 
 use jiff::{SignedDuration, Timestamp};
+
+use serde_json::Value;
 
 use super::Found;
 
@@ -76,5 +79,31 @@ impl<'a> Reading<'a> {
         self.ours.extend(page.found.into_iter().filter(|f| f.request.branch == self.head));
         let done = done || (matches!(self.until, Until::First) && !self.ours.is_empty());
         self.at = page.next.filter(|_| !done);
+    }
+}
+
+/// All entries of a list that is not of change requests.
+pub(super) struct Entries {
+    at: Option<u64>,
+    pages: usize,
+    pub(super) all: Vec<Value>,
+}
+
+impl Entries {
+    /// Of a list whose first page begins there.
+    pub(super) fn from(first: u64) -> Self {
+        Entries { at: Some(first), pages: 0, all: Vec::new() }
+    }
+
+    /// Where the page begins that is to be read next, if one is.
+    pub(super) fn at(&self) -> Option<u64> {
+        self.at.filter(|_| self.pages < PAGES)
+    }
+
+    /// Takes in a page that was read, and where the next one begins.
+    pub(super) fn take(&mut self, page: Vec<Value>, next: Option<u64>) {
+        self.pages += 1;
+        self.all.extend(page);
+        self.at = next;
     }
 }

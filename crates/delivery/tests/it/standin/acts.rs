@@ -48,13 +48,13 @@ impl Served {
         }
         let value = match ask {
             Ask::Repository => json!({"name": "fleet", "default_merge_style": "merge"}),
-            Ask::Tell { what, of } => {
+            Ask::Tell { what, from, of } => {
                 let pull = match of {
                     Of::Number(number) => pull(&mut book, number)?,
                     Of::Head(sha) => book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Why::NoCommit)?,
                     Of::Base => book.pulls.last_mut().ok_or(Why::NoPull)?,
                 };
-                shape.tell(what, pull).ok_or(Why::NoPull)?
+                shape.tell(what, pull, from).ok_or(Why::NoPull)?
             }
             Ask::Merge { number, head, version, queue } => {
                 let meddle = std::mem::take(&mut book.meddle);
@@ -167,7 +167,7 @@ impl Served {
         }
         if queue {
             pull.queued = true;
-            return Ok(self.shape.tell("queued", pull).unwrap());
+            return Ok(self.shape.tell("queued", pull, 0).unwrap());
         }
         let commit = self.repo.merge(&pull.head, "main").unwrap();
         (pull.open, pull.merged) = (false, Some(commit));

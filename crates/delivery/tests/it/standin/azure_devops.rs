@@ -113,10 +113,10 @@ impl super::Shape for Shape {
                 let id =
                     request.query("artifactId").filter(|_| preview).ok_or(Why::Bad("not as it is asked"))?;
                 let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(Why::NoPath)?;
-                Ok(Ask::Tell { what: "policies", of: Of::Number(number(n)?) })
+                Ok(Ask::Tell { what: "policies", from: 0, of: Of::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
-                Ok(Ask::Tell { what: "statuses", of: Of::Head((*sha).into()) })
+                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;
@@ -186,7 +186,7 @@ impl super::Shape for Shape {
         Some(Why::Bad("The reviewer identity could not be found."))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+    fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         if what == "statuses" {
             let one = |(name, is): &(&str, Is)| {
                 let (genre, name) = name.split_once('/').unwrap_or(("", name));

@@ -77,7 +77,8 @@ impl super::Shape for Shape {
                 Ok(Ask::Comment { number: number(n)?, text })
             }
             ("GET", ["commit", sha, "statuses"]) => {
-                Ok(Ask::Tell { what: "statuses", of: Of::Head((*sha).into()) })
+                let from = (request.number("page", 1) - 1) * 100;
+                Ok(Ask::Tell { what: "statuses", from, of: Of::Head((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "merge"]) => {
                 request.only(&["type", "merge_strategy"])?;
@@ -124,9 +125,14 @@ impl super::Shape for Shape {
         }))
     }
 
-    fn tell(&self, _what: &'static str, pull: &Pull) -> Option<Value> {
+    fn tell(&self, _what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+        let (reported, next) = pull.reported_from(from, 100);
         let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
-        Some(json!({"values": pull.reported().iter().map(one).collect::<Vec<_>>()}))
+        let mut page = json!({"values": reported.iter().map(one).collect::<Vec<_>>()});
+        if next.is_some() {
+            page["next"] = "http://forge/2.0/repositories/acme/fleet/commit/0/statuses?page=2".into();
+        }
+        Some(page)
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, next: Option<usize>) -> Value {

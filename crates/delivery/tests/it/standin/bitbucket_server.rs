@@ -94,10 +94,11 @@ impl super::Shape for Shape {
                 Ok(Ask::Close { number: number(n)?, version: Some(version) })
             }
             ("GET", ["..", "build-status", "commits", sha]) => {
-                Ok(Ask::Tell { what: "builds", of: Of::Head((*sha).into()) })
+                let from = request.number("start", 0);
+                Ok(Ask::Tell { what: "builds", from, of: Of::Head((*sha).into()) })
             }
             ("GET", ["pull-requests", n, "merge"]) => {
-                Ok(Ask::Tell { what: "merge", of: Of::Number(number(n)?) })
+                Ok(Ask::Tell { what: "merge", from: 0, of: Of::Number(number(n)?) })
             }
             ("POST", ["pull-requests", n, "merge"]) => {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
@@ -160,10 +161,11 @@ impl super::Shape for Shape {
         Some(if author { Why::Bad("the author is no reviewer") } else { Why::NoPull })
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         if what == "builds" {
             let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
-            return Some(json!({"values": pull.reported().iter().map(one).collect::<Vec<_>>()}));
+            let (reported, next) = pull.reported_from(from, 100);
+            return Some(self.list(reported.iter().map(one).collect(), from, next));
         }
         // Approvals of an earlier head still count here.
         let missing = pull.needs.saturating_sub(pull.approvals.len());

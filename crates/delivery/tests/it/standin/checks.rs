@@ -33,6 +33,13 @@ impl Pull {
         of_head.map(|(name, is, _)| (name.as_str(), *is)).collect()
     }
 
+    /// A page of them, and where the next one begins.
+    pub(super) fn reported_from(&self, from: usize, size: usize) -> (Vec<(&str, Is)>, Option<usize>) {
+        let all = self.reported();
+        let next = (from + size < all.len()).then_some(from + size);
+        (all.into_iter().skip(from).take(size).collect(), next)
+    }
+
     /// The checks that are required, reported or not.
     pub(super) fn required(&self) -> Vec<(&str, Is)> {
         let of = |name: &str| self.reported().iter().rev().find(|(n, _)| *n == name).map(|(_, is)| *is);

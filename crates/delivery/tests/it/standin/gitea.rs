@@ -36,7 +36,9 @@ impl super::Shape for Shape {
                 let open = request.query("state") != Some("all");
                 Ok(Ask::List(Wanted { open, from, size, ..Wanted::default() }))
             }
-            ("GET", ["pulls", n, "reviews"]) => Ok(Ask::Tell { what: "reviews", of: Of::Number(number(n)?) }),
+            ("GET", ["pulls", n, "reviews"]) => {
+                Ok(Ask::Tell { what: "reviews", from: 0, of: Of::Number(number(n)?) })
+            }
             ("GET", ["pulls", base, head]) => Ok(Ask::Between { base: (*base).into(), head: (*head).into() }),
             ("POST", ["pulls"]) => match request.body.get("draft") {
                 // Only a title says that it is one.
@@ -71,9 +73,10 @@ impl super::Shape for Shape {
                 Ok(Ask::Add { number: number(n)?, what: Extra::Assignee, names, replaces: true })
             }
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
-            ("GET", ["branches", "main"]) => Ok(Ask::Tell { what: "branch", of: Of::Base }),
+            ("GET", ["branches", "main"]) => Ok(Ask::Tell { what: "branch", from: 0, of: Of::Base }),
             ("GET", ["commits", sha, "status"]) => {
-                Ok(Ask::Tell { what: "status", of: Of::Head((*sha).into()) })
+                let from = (request.number("page", 1) - 1) * 50;
+                Ok(Ask::Tell { what: "status", from, of: Of::Head((*sha).into()) })
             }
             ("POST", ["pulls", n, "merge"]) => {
                 request.only(&["Do", "head_commit_id"])?;
@@ -116,7 +119,7 @@ impl super::Shape for Shape {
         })
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         Some(match what {
             "branch" => json!({
                 "name": "main", "enable_status_check": !pull.requires.is_empty(),
@@ -124,7 +127,8 @@ impl super::Shape for Shape {
             }),
             "status" => {
                 let one = |(name, is): &(&str, Is)| json!({"context": name, "status": is.word("success", "pending", "failure")});
-                json!({"statuses": pull.reported().iter().map(one).collect::<Vec<_>>()})
+                let (reported, _) = pull.reported_from(from, 50);
+                json!({"statuses": reported.iter().map(one).collect::<Vec<_>>()})
             }
             _ => {
                 let one = |sha: &String| {

@@ -98,7 +98,7 @@ impl super::Shape for Shape {
         Some(Why::Bad(words))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         let entry = pull.queued.then(|| json!({"state": "QUEUED"}));
         if what == "queued" {
             return Some(json!({"data": {"enqueuePullRequest": {"mergeQueueEntry": {"id": "MQE_1"}}}}));
@@ -117,7 +117,9 @@ impl super::Shape for Shape {
                 json!({"name": name, "status": "COMPLETED", "conclusion": conclusion, "isRequired": required(name)})
             }
         };
-        let contexts: Vec<Value> = pull.reported().iter().map(context).collect();
+        let (reported, next) = pull.reported_from(from, 100);
+        let contexts: Vec<Value> = reported.iter().map(context).collect();
+        let more = json!({"hasNextPage": next.is_some(), "endCursor": next.map(|n| n.to_string())});
         let reviews: Vec<Value> =
             pull.approvals.iter().map(|sha| json!({"state": "APPROVED", "commit": {"oid": sha}})).collect();
         // Approvals of an earlier head still count for it.
@@ -137,7 +139,7 @@ impl super::Shape for Shape {
             "mergeStateStatus": state, "mergeQueueEntry": entry,
             "latestOpinionatedReviews": {"nodes": reviews},
             "baseRef": {"refUpdateRule": {"requiredApprovingReviewCount": pull.needs}},
-            "commits": {"nodes": [{"commit": {"oid": pull.sha, "statusCheckRollup": {"contexts": {"nodes": contexts}}}}]},
+            "commits": {"nodes": [{"commit": {"oid": pull.sha, "statusCheckRollup": {"contexts": {"pageInfo": more, "nodes": contexts}}}}]},
         });
         Some(json!({"data": {"repository": {"viewerDefaultMergeMethod": "SQUASH", "pullRequest": pull}}}))
     }
@@ -180,7 +182,8 @@ fn graphql(request: &Request) -> Result<Ask, Why<'static>> {
     if !query.starts_with("mutation") {
         let here = request.text("/variables/owner").as_deref() == Some("acme");
         let number = request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(Why::NoPath)?;
-        return Ok(Ask::Tell { what: "readiness", of: Of::Number(number) });
+        let from = request.text("/variables/after").map_or(0, |after| after.parse().unwrap());
+        return Ok(Ask::Tell { what: "readiness", from, of: Of::Number(number) });
     }
     let id = request.text("/variables/id").ok_or(Why::Bad("id is missing"))?;
     let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(Why::NoPull)?;

@@ -103,13 +103,13 @@ impl super::Shape for Shape {
                 Ok(Ask::User(request.query("username").ok_or(Why::Bad("username is missing"))?.into()))
             }
             ("GET", ["repository", "commits", sha, "statuses"]) => {
-                Ok(Ask::Tell { what: "statuses", of: Of::Head((*sha).into()) })
+                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
-                Ok(Ask::Tell { what: "approvals", of: Of::Number(number(n)?) })
+                Ok(Ask::Tell { what: "approvals", from: 0, of: Of::Number(number(n)?) })
             }
             ("GET", ["merge_trains", "merge_requests", n]) => {
-                Ok(Ask::Tell { what: "train", of: Of::Number(number(n)?) })
+                Ok(Ask::Tell { what: "train", from: 0, of: Of::Number(number(n)?) })
             }
             ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
                 request.only(&["sha"])?;
@@ -146,7 +146,7 @@ impl super::Shape for Shape {
         Some(Why::Bad("there is no such user"))
     }
 
-    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value> {
+    fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         let word = |is: Is| is.word("success", "running", "failed");
         Some(match what {
             "statuses" => {

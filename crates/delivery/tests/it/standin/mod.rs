@@ -136,6 +136,7 @@ enum Ask {
     /// Something about a change request that only merging needs.
     Tell {
         what: &'static str,
+        from: usize,
         of: Of,
     },
     /// Held to a head or to a version, where the forge can.
@@ -318,7 +319,8 @@ trait Shape: Send + Sync {
     /// How somebody is refused; `None` for one who is left out without a word.
     fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>>;
     /// What it says of one that is to be merged; `None` where it knows no such thing.
-    fn tell(&self, what: &'static str, pull: &Pull) -> Option<Value>;
+    /// Where that comes in pages, the one that begins there.
+    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &Commit) -> Value;
     fn refuse(&self, why: Why<'_>) -> Answer;
     /// The status of a success.
