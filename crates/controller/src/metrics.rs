@@ -38,6 +38,11 @@ struct Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cause {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct State {
     state: &'static str,
 }
@@ -72,6 +77,7 @@ pub struct Metrics {
     wait: Histogram,
     hooks: Family<Outcome, Counter>,
     hook_time: Histogram,
+    hook_cuts: Family<Cause, Counter>,
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
@@ -101,6 +107,7 @@ impl Metrics {
         let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let hooks = Family::<Outcome, Counter>::default();
         let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
+        let hook_cuts = Family::<Cause, Counter>::default();
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
         let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
@@ -116,6 +123,7 @@ impl Metrics {
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
         registry.register("hook_calls", "Calls of the hook server, by how they ended", hooks.clone());
         registry.register("hook_seconds", "From the head of a call to its answer", hook_time.clone());
+        registry.register("hook_cuts", "Connections that the hook server has ended", hook_cuts.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
         registry.register(
@@ -141,6 +149,7 @@ impl Metrics {
             wait,
             hooks,
             hook_time,
+            hook_cuts,
             delivery,
             git,
             forge,
@@ -185,6 +194,11 @@ impl Metrics {
     pub fn called(&self, endpoint: &'static str, result: &'static str, time: Duration) {
         self.hooks.get_or_create(&Outcome { endpoint, result }).inc();
         self.hook_time.observe(time.as_secs_f64());
+    }
+
+    /// The hook server has ended a connection, without an answer that is counted.
+    pub fn cut(&self, cause: &'static str) {
+        self.hook_cuts.get_or_create(&Cause { cause }).inc();
     }
 
     /// An event waited so long for its turn.

@@ -58,6 +58,7 @@ pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certifi
             };
             let (acceptor, hook) = (acceptor.clone(), hook.clone());
             let Some(seat) = hook.crowd(peer.ip()).map_or(Some(None), |p| crowd.admit(p).map(Some)) else {
+                hook.cut("crowded");
                 continue;
             };
             tokio::spawn(async move {
@@ -65,12 +66,11 @@ pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certifi
                 let _ = stream.set_nodelay(true);
                 match acceptor {
                     None => one(stream, peer, &hook).await,
-                    Some(acceptor) => {
-                        if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await
-                        {
-                            one(stream, peer, &hook).await;
-                        }
-                    }
+                    Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => one(stream, peer, &hook).await,
+                        Ok(Err(_)) => hook.cut("handshake"),
+                        Err(_) => hook.cut("slow"),
+                    },
                 }
             });
         }
@@ -89,11 +89,17 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
-    // A peer that breaks off is no news.
-    if tokio::time::timeout(LIFE, served.as_mut()).await.is_err() {
-        // What it is being answered it may still read.
-        served.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(PATIENCE, served).await;
+    match tokio::time::timeout(LIFE, served.as_mut()).await {
+        Ok(Err(error)) if error.is_timeout() => hook.cut("slow"),
+        Ok(Err(error)) if error.is_parse() => hook.cut("unreadable"),
+        // A peer that breaks off is no news.
+        Ok(_) => {}
+        Err(_) => {
+            hook.cut("old");
+            // What it is being answered it may still read.
+            served.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(PATIENCE, served).await;
+        }
     }
 }
 

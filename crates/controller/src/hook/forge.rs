@@ -106,8 +106,16 @@ fn concerns_change_requests(headers: &HeaderMap, body: &[u8]) -> bool {
     let named = names.iter().find_map(|name| headers.get(*name)?.to_str().ok());
     let azure = || serde_json::from_slice::<AzureEvent>(body).map(|event| event.event_type).ok();
     let Some(event) = named.map(str::to_ascii_lowercase).or_else(azure) else { return true };
-    let about =
-        ["pull_request", "merge request", "pullrequest:", "pr:", "git.pullrequest", "check_", "status"];
+    let about = [
+        "pull_request",
+        "merge request",
+        "pullrequest:",
+        "pr:",
+        "git.pullrequest",
+        "check_",
+        "status",
+        "build.",
+    ];
     about.iter().any(|about| event.starts_with(about) || event.contains("commit_status"))
         || event.starts_with("pipeline")
 }

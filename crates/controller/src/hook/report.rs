@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 
-use super::event::{Event, Meaning, NO_REVISION};
+use super::event::{Event, Meaning, NO_REVISION, VALUE, is_value};
 use super::store::LONGEST;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
@@ -17,6 +17,10 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// How long ago something may have happened that is news: Flux gives an event up within two minutes,
 /// and clocks differ. What is older is a call that somebody kept.
 const OLD: SignedDuration = SignedDuration::from_mins(60);
+/// What a revision is made of, in the metadata of Flux.
+const REVISION: &str = "revision";
+const APP: &str = "app-version";
+const DIGEST: &str = "oci-digest";
 /// The highest version that is told from others: what the API server keeps as it is.
 const MOST: u64 = (1 << 53) - 1;
 
@@ -84,6 +88,16 @@ pub fn check(pipeline: &Pipeline, environment: &str, event: &Event, now: Timesta
     if event.meaning() == Meaning::Deployed && event.revision().is_none() {
         return Err(NO_REVISION.into());
     }
+    for key in [REVISION, DIGEST] {
+        if event.metadata(key).is_some_and(|value| !is_value(value)) {
+            return Err(format!("the event's {key} is no value that Flux gives: it is {VALUE}"));
+        }
+    }
+    // Whoever makes a chart may write any words there.
+    let wild = |app: &str| app.len() > 256 || app.chars().any(char::is_control);
+    if event.metadata(APP).is_some_and(wild) {
+        return Err(format!("the event's {APP} is too long, or no words: up to 256 bytes on one line"));
+    }
     Ok(())
 }
 
@@ -137,9 +151,9 @@ pub fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
         health,
         reason: event.reason.clone(),
         message,
-        revision: said("revision", &last.revision),
-        app: said("app-version", &last.app),
-        digest: said("oci-digest", &last.digest),
+        revision: said(REVISION, &last.revision),
+        app: said(APP, &last.app),
+        digest: said(DIGEST, &last.digest),
         tests,
     })
 }

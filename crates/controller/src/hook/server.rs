@@ -183,6 +183,11 @@ impl Hook {
         })
     }
 
+    /// A connection was ended before its call had an answer.
+    pub(super) fn cut(&self, cause: &'static str) {
+        self.metrics.cut(cause);
+    }
+
     /// As whom the connections of a peer are counted; not at all where it is a proxy, which has them for
     /// many.
     pub(super) fn crowd(&self, peer: IpAddr) -> Option<IpAddr> {

@@ -207,6 +207,13 @@ impl Store {
         let all = promotions.list(&of_pipeline).await?.items;
         let records =
             trigger::records(&pipeline, &request.idempotency_key, &revision, &all, Timestamp::now());
+        if let Some(before) = trigger::answered(&pipeline, &request.idempotency_key, &records, &all) {
+            let same = |p: &&Promotion| p.spec.facets == revision.to_strings();
+            return Ok(Some(match before.iter().find(|p| !same(p)) {
+                None => Asked::Recorded(before.into_iter().cloned().collect(), false),
+                Some(other) => Asked::Otherwise(other.spec.revision.clone()),
+            }));
+        }
         let known = |record: &Promotion| all.iter().find(|p| p.metadata.name == record.metadata.name);
         // Nothing is recorded for one target when the key stands for another revision at the next.
         let other =

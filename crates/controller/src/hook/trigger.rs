@@ -16,6 +16,7 @@ use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::world::is_tracked;
 
 use super::answer::{self, Answer, Recorded};
+use super::event::{VALUE, is_value};
 use super::keys::{Unavailable, secret_of};
 use super::server::{Call, Hook};
 use super::store::Asked;
@@ -243,12 +244,8 @@ fn spelled(facet: &Facet) -> String {
 }
 
 fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
-    let good = |b: u8| b.is_ascii_alphanumeric() || b"._-+/@:".contains(&b);
-    if value.is_empty() || value.len() > 256 || !value.bytes().all(good) {
-        return Err(format!(
-            "the value of {facet} is up to 256 letters, digits and the signs . _ - + / @ : such as 1.2.3 or \
-             main@sha1:1eabc9a4"
-        ));
+    if !is_value(value) {
+        return Err(format!("the value of {facet} is {VALUE}"));
     }
     if *facet == Facet::Chart && value.contains('+') {
         let bare = value.split('+').next().unwrap_or_default();
@@ -277,6 +274,28 @@ pub fn records(
             object
         })
         .collect()
+}
+
+/// What the key has asked for before, where nothing is to be added to that: the pipeline promoted into the
+/// environment as a whole then and into each target now, or the other way round; or something else was asked for
+/// since, and what is missing is of a target that came later. Else what is missing got lost on the way.
+pub fn answered<'a>(
+    pipeline: &Pipeline,
+    key: &str,
+    records: &[Promotion],
+    all: &'a [Promotion],
+) -> Option<Vec<&'a Promotion>> {
+    let environment = &records.first()?.spec.environment;
+    let asked = all.iter().filter(|p| {
+        (&p.spec.pipeline, &p.spec.environment) == (&pipeline.name_any(), environment)
+            && p.spec.trigger.is_some()
+    });
+    let key_of = |p: &Promotion| p.spec.trigger.as_ref().is_some_and(|t| t.key == key);
+    let (own, others): (Vec<_>, Vec<_>) = asked.partition(|p| key_of(p));
+    let line = |p: &&Promotion| p.spec.sequence;
+    let overtaken = others.iter().map(line).max() > own.iter().map(line).max();
+    let as_before = own.first()?.spec.target.is_some() == records.first()?.spec.target.is_some();
+    (overtaken || !as_before).then_some(own)
 }
 
 /// What is to be recorded, after all that is recorded for the place.

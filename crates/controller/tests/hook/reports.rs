@@ -119,6 +119,20 @@ fn what_is_of_another_time_or_place_proves_nothing() {
     check(&of, "prod", &says(says(good.clone(), "pipeline", "apps/podinfo"), "environment", "prod"), now)
         .unwrap();
     assert!(refused(&says(good.clone(), "revision", "")).contains("no revision"));
+    for (key, value) in [
+        ("revision", "1.0 # x"),
+        ("revision", "1\n2"),
+        ("revision", &*"1".repeat(257)),
+        ("oci-digest", "sha256:`x`"),
+        ("app-version", "1\u{1b}[31m"),
+        ("app-version", &*"é".repeat(129)),
+    ] {
+        assert!(
+            refused(&says(good.clone(), key, value)).contains(&format!("the event's {key} is ")),
+            "{value}"
+        );
+    }
+    check(&of, "prod", &says(good.clone(), "app-version", "1.0 (Ätna)"), now).unwrap();
     assert!(refused(&Event { timestamp: None, ..good }).contains("no timestamp"));
 }
 

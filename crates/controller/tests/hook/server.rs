@@ -368,6 +368,19 @@ fn huge_slow_and_broken_calls_end() -> Result<()> {
         let (good, signature) = self::body("hr-chart-upgrade-succeeded.json");
         ensure!(served.status(DEV, &good, Some(&signature)).await? == 202, "it serves no more");
 
+        let cut = async |cause: &str, least: u64| {
+            eventually(Duration::from_secs(60), async || {
+                let start = format!("sluice_hook_cuts_total{{cause=\"{cause}\"}} ");
+                let text = served.metrics().await?;
+                let count: u64 = text.lines().find_map(|l| l.strip_prefix(&start)?.parse().ok()).unwrap_or(0);
+                ensure!(count >= least, "{cause}: {count}");
+                Ok(())
+            })
+            .await
+        };
+        cut("slow", 1).await?;
+        cut("unreadable", 1).await?;
+
         // One peer leaves room for others: it may not have all the places there are.
         let mut all = Vec::new();
         for _ in 0..=128 {
@@ -377,6 +390,7 @@ fn huge_slow_and_broken_calls_end() -> Result<()> {
         let closed = tokio::time::timeout(Duration::from_secs(30), last.read(&mut [0])).await;
         ensure!(!matches!(closed.context("it was let in")?, Ok(1..)), "it was answered");
         drop(all);
+        cut("crowded", 1).await?;
         eventually(Duration::from_secs(60), async || {
             ensure!(served.status(DEV, &good, Some(&signature)).await? == 202);
             Ok(())

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kube::api::Api;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
@@ -176,11 +176,32 @@ async fn each_target_has_a_promotion_of_its_own(served: &Served) -> Result<()> {
         "one target must not take what the other refuses"
     );
     ensure!(promotions.get_opt(lost).await?.is_none());
+    let before = promotions.list(&Default::default()).await?.items.len();
     let (status, _, again) = served.asks_of("each", &first).await?;
     ensure!(
         status == 202 && serde_json::from_str::<Value>(&again)?["promotions"][1]["name"] == lost,
         "{again}"
     );
+    let second = json!({"revision": "6.2.0", "idempotencyKey": "build-2"});
+    ensure!(served.asks_of("each", &second).await?.0 == 202);
+    let count = async || anyhow::Ok(promotions.list(&Default::default()).await?.items.len());
+    ensure!(count().await? == before + 3);
+    let change = async |per: &str, targets: Value| {
+        let pipelines: Api<Pipeline> = Api::namespaced(served.cluster.client().await?, "apps");
+        let strategy = json!({"strategy": {"pull-request": {"per": per}}});
+        let spec = json!({"promotion": strategy, "environments": [{"name": "dev", "targets": targets}]});
+        pipelines.patch("each", &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+        anyhow::Ok(())
+    };
+    // A target that came later does not get an old build; nor does one key ask twice when `per` is changed.
+    let (eu, us) = (json!({"namespace": "a", "name": "eu"}), json!({"namespace": "b", "name": "us"}));
+    let ap = json!({"namespace": "c", "name": "ap"});
+    for (per, targets) in [("Target", json!([eu, us, ap])), ("Environment", json!([eu, us]))] {
+        change(per, targets).await?;
+        let (status, _, text) = served.asks_of("each", &first).await?;
+        ensure!(status == 200 && count().await? == before + 3, "{per}: {status} {text}");
+        ensure!(served.asks_of("each", &other).await?.0 == 409, "{per}");
+    }
     Ok(())
 }
 
