@@ -59,6 +59,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         retried: false,
         reopen: false,
         anew: false,
+        settled: true,
         permit: Permit::default(),
         strategy: Strategy::Commit { url: repo.url().into(), branch: "main".into() },
         values: Default::default(),

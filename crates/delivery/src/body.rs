@@ -298,6 +298,7 @@ mod tests {
             retried: false,
             reopen: false,
             anew: false,
+            settled: true,
             permit: crate::permit::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
             values: crate::order::Values::Marked,

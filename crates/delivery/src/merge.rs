@@ -108,6 +108,9 @@ async fn merge(
     if readiness.behind {
         return behind();
     }
+    if readiness.checks.is_empty() && !order.settled {
+        return waits("waits for checks: none has reported yet", false);
+    }
     if request.queued {
         return waits("the merge queue has put it out: look there why, and put it in again by hand", true);
     }

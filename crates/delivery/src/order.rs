@@ -35,6 +35,9 @@ pub struct Order {
     pub reopen: bool,
     /// Whether a change request is to be on top of its base as it is now, also where it says the same already.
     pub anew: bool,
+    /// Whether its head has stood for so long that checks would have begun to report: one without any is not
+    /// merged before.
+    pub settled: bool,
     /// Whether it may still be done: looked at before each thing that others can see.
     pub permit: Permit,
     /// How it is delivered.

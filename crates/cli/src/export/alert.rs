@@ -107,7 +107,8 @@ fn objects(
 ) -> String {
     let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
     let (cluster, there) = (targets[0].cluster_ref.as_ref(), &targets[0].namespace);
-    let object = format!("{}-{name}-{}", args.name, environment.name);
+    // Neither namespaces nor environments have a dot, so that no two pipelines share a name.
+    let object = format!("{}-{namespace}.{name}.{}", args.name, environment.name);
     let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
     let metadata = json!({"name": object, "namespace": there});
     let mut event_metadata =

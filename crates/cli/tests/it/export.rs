@@ -111,14 +111,14 @@ async fn an_alert_for_each_place_ready_to_commit() -> Result<()> {
     assert_eq!(provider["spec"]["address"], "https://sluice.example.com/promotion/export/podinfo/dev");
     assert_eq!(provider["spec"]["type"], "generic-hmac");
     assert_eq!(provider["spec"]["timeout"], "60s");
-    assert_eq!(provider["metadata"], json!({"name": "sluice-podinfo-dev", "namespace": "a"}));
-    assert_eq!(provider["spec"]["secretRef"]["name"], "sluice-podinfo-dev");
+    assert_eq!(provider["metadata"], json!({"name": "sluice-export.podinfo.dev", "namespace": "a"}));
+    assert_eq!(provider["spec"]["secretRef"]["name"], "sluice-export.podinfo.dev");
     let alert = &alerts[0]["spec"];
     let both = json!([{"kind": "HelmRelease", "name": "podinfo"}, {"kind": "Kustomization", "name": "more"}]);
     assert_eq!(alert["eventSources"], both, "what two targets have in one namespace");
     let metadata = json!({"cluster": "dev-eu", "environment": "dev", "pipeline": "export/podinfo"});
     assert_eq!(alert["eventMetadata"], metadata);
-    assert_eq!(alert["providerRef"]["name"], "sluice-podinfo-dev");
+    assert_eq!(alert["providerRef"]["name"], "sluice-export.podinfo.dev");
     assert!(alert["exclusionList"].as_array().is_some_and(|l| l.len() > 2));
     assert_eq!(alerts[1]["spec"]["eventMetadata"].get("cluster"), None, "the hub has no name");
 

@@ -270,8 +270,9 @@ impl Engine {
         if due > now {
             return self.wake_at(key, due);
         }
-        let Some(job) = self.job(key, name, On::Request) else { return };
+        let Some(mut job) = self.job(key, name, On::Request) else { return };
         let Some(request) = job.request() else { return };
+        job.order.settled = self.polling.settled(name, &request.head_commit, now);
         self.polling.looked(name, now);
         let next = self.polling.due(name, now);
         self.wake_at(key, next);

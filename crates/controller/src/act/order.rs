@@ -195,6 +195,7 @@ pub fn order(
         retried: !first,
         reopen: may_reopen(promotion, &status),
         anew: false,
+        settled: false,
         permit: Permit::default(),
         strategy,
         values: values(by, pipeline, &spec.environment),

@@ -21,6 +21,8 @@ struct Poll {
     looked: Instant,
     due: Instant,
     stale: Option<Staleness>,
+    /// The head that it had, and since when.
+    head: Option<(String, Instant)>,
 }
 
 /// The pause after a change request could not be closed; it doubles with each try.
@@ -44,6 +46,10 @@ struct Staleness {
 /// moves, until it has looked.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// So long after a push may the first check be a long time coming: what runs checks begins with them when it is told
+/// of the push.
+const SETTLED: Duration = Duration::from_secs(60);
+
 impl Polling {
     /// Looks at a new change request after `base`, and again after that.
     pub fn every(base: Duration) -> Self {
@@ -54,7 +60,7 @@ impl Polling {
     pub fn due(&mut self, promotion: &str, now: Instant) -> Instant {
         self.next
             .entry(promotion.into())
-            .or_insert(Poll { since: now, looked: now, due: now + self.base, stale: None })
+            .or_insert(Poll { since: now, looked: now, due: now + self.base, stale: None, head: None })
             .due
     }
 
@@ -90,6 +96,19 @@ impl Polling {
             stale.due = now + stale.pause;
         }
         due
+    }
+
+    /// Takes note of the head that was pushed, and says whether that was so long ago that checks of it would
+    /// have begun to report.
+    pub fn settled(&mut self, promotion: &str, head: &str, now: Instant) -> bool {
+        let Some(poll) = self.next.get_mut(promotion) else { return false };
+        match &poll.head {
+            Some((known, since)) if known == head => now.duration_since(*since) >= SETTLED,
+            _ => {
+                poll.head = Some((head.into(), now));
+                false
+            }
+        }
     }
 
     /// Until when the next try to close a promotion's change request waits, if it does.
@@ -205,6 +224,24 @@ mod tests {
         polling.looked("a", start + 7 * second);
         // It is asked about as before when nobody says anything.
         assert_eq!(polling.due("a", start), start + 37 * second);
+    }
+
+    #[test]
+    fn a_head_is_settled_a_minute_after_it_was_first_seen() {
+        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        polling.due("a", start);
+        for (seconds, head, settled) in [
+            (30, "x", false),
+            (89, "x", false),
+            (90, "x", true),
+            (91, "y", false),
+            (150, "y", false),
+            (151, "y", true),
+        ] {
+            assert_eq!(polling.settled("a", head, at(seconds)), settled, "{seconds} {head}");
+        }
+        assert!(!polling.settled("b", "x", at(1000)), "nobody follows it");
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use sluice_delivery::{ChangeRequest, Delivered, DeliveryError, Followed, ForgeKind, Order, Retry, Strategy};
+use sluice_delivery::{
+    ChangeRequest, Delivered, DeliveryError, Followed, ForgeKind, Merge, Order, Retry, Settings, Strategy,
+};
 use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
 
 use crate::fixture::{Bench, FILE, again, bench, bench_with, order, yaml};
@@ -37,13 +39,17 @@ enum Scene {
     Follows,
     /// One was merged, and is looked at.
     FollowsMerged,
+    /// One is open, somebody has reviewed it, and Sluice is to merge it.
+    Merges,
+    /// The same, and somebody has pushed to it since.
+    LeavesUnreviewed,
     /// A commit.
     Commits,
     /// A commit that an earlier try has made; another one came after it.
     FindsCommit,
 }
 
-const SCENES: [Scene; 11] = [
+const SCENES: [Scene; 13] = [
     Scene::Opens,
     Scene::Replaces,
     Scene::Finds,
@@ -53,6 +59,8 @@ const SCENES: [Scene; 11] = [
     Scene::Withdraws,
     Scene::Follows,
     Scene::FollowsMerged,
+    Scene::Merges,
+    Scene::LeavesUnreviewed,
     Scene::Commits,
     Scene::FindsCommit,
 ];
@@ -99,7 +107,13 @@ impl Model {
                 forge: ForgeKind::GitHub,
                 url,
                 base: "main".into(),
-                settings: Box::default(),
+                settings: Box::new(Settings {
+                    merge: match scene {
+                        Scene::Merges | Scene::LeavesUnreviewed => Merge::WhenGreen,
+                        _ => Merge::Never,
+                    },
+                    ..Settings::default()
+                }),
             },
         };
         let (earlier, this) = (order(strategy.clone(), "6.1.8"), order(strategy, "6.2.0"));
@@ -123,7 +137,11 @@ impl Model {
                 stage(&this).await;
                 again(&this)
             }
-            Scene::Withdraws | Scene::Follows | Scene::FollowsMerged => {
+            Scene::Withdraws
+            | Scene::Follows
+            | Scene::FollowsMerged
+            | Scene::Merges
+            | Scene::LeavesUnreviewed => {
                 stage(&this).await;
                 this
             }
@@ -131,6 +149,11 @@ impl Model {
         match scene {
             Scene::FindsMerged | Scene::FollowsMerged => assert_eq!(forge.merge(&hosted), 1),
             Scene::FindsClosed => forge.close(&hosted, 1),
+            Scene::Merges => forge.review(&hosted),
+            Scene::LeavesUnreviewed => {
+                forge.review(&hosted);
+                hosted.repo.commit(&order.branch(), "by hand", &[("a.yaml", "a: b\n")]).unwrap();
+            }
             Scene::FindsCommit => drop(hosted.repo.commit("main", "other", &[("a.yaml", "a: b\n")]).unwrap()),
             _ => {}
         }
@@ -167,6 +190,9 @@ impl Stage<'_> {
             Scene::Follows | Scene::FollowsMerged => {
                 delivery.follow(order, request()).await.map(End::Followed)
             }
+            Scene::Merges | Scene::LeavesUnreviewed => {
+                delivery.tend(order, request()).await.map(End::Followed)
+            }
             _ => delivery.deliver(order).await.map(End::Delivered),
         }
     }
@@ -176,6 +202,10 @@ impl Stage<'_> {
         let mut said = Vec::new();
         for tries in 1..=TRIES {
             match self.act().await {
+                // It is looked at again, as long as it is open.
+                Ok(End::Followed(Followed::Waits { why, .. })) if self.scene == Scene::Merges => {
+                    said.push(why)
+                }
                 Ok(end) => return self.judge(&end).map(|()| tries).map_err(|e| format!("{e}; {said:?}")),
                 Err(error) if error.retry() == Retry::OnChange => {
                     return Err(format!("only a person could help: {error}"));
@@ -216,7 +246,7 @@ impl Stage<'_> {
                 let set = matches!(end, End::Delivered(Delivered::AlreadySet { .. }));
                 ((proposes(true) || denied && set) && main == new, (1, 0, 1))
             }
-            Scene::FollowsMerged => {
+            Scene::FollowsMerged | Scene::Merges => {
                 let right = |ours: &bool| *ours || denied;
                 (matches!(end, End::Followed(Followed::Merged { ours, .. }) if right(ours)), (1, 0, 1))
             }
@@ -228,6 +258,7 @@ impl Stage<'_> {
                 let said = requests[0].comments.len() <= 1;
                 (*end == End::Followed(Followed::Closed) && said, (1, 0, 0))
             }
+            Scene::LeavesUnreviewed => (matches!(end, End::Followed(Followed::Waits { .. })), (1, 1, 0)),
             Scene::Follows => (matches!(end, End::Followed(Followed::Open { .. })), (1, 1, 0)),
             Scene::Commits | Scene::FindsCommit => {
                 (matches!(end, End::Delivered(Delivered::Committed { .. })) && main == new, (0, 0, 1))

@@ -45,6 +45,7 @@ pub fn order(strategy: Strategy, version: &str) -> Order {
         permit: Default::default(),
         reopen: false,
         anew: false,
+        settled: true,
         strategy,
         values: Default::default(),
         credentials: git_user(),

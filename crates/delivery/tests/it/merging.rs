@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry, Stale};
 
 use crate::contract::proposed;
@@ -248,7 +249,66 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
 }
 
 #[tokio::test]
+async fn what_no_check_has_reported_on_is_not_merged_at_once() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        let fresh = Order { settled: false, ..order.clone() };
+        let (why, failed) = waits(&bench.delivery, &fresh, &request).await;
+        assert!(why == "waits for checks: none has reported yet" && !failed, "{why}");
+        assert!(world.pulls().await[0].open);
+        is_merged(&bench.delivery, &order, &request).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_read_checks_merges_what_github_calls_clean() {
+    let world = World::github().await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    // As GitHub answers fine-grained tokens: github.com/cli/cli/issues/12597.
+    let answer = |state: &str, field: &str| {
+        let commit = json!({"oid": request.head_commit, "statusCheckRollup": null});
+        let pull = json!({"id": "PR_1", "headRefOid": request.head_commit, "mergeStateStatus": state,
+            "latestOpinionatedReviews": {"nodes": []}, "commits": {"nodes": [{"commit": commit}]}});
+        let path = json!(["repository", "pullRequest", "commits", "nodes", 0, "commit", field, "contexts"]);
+        let error = json!({"type": "FORBIDDEN", "path": path,
+            "message": "Resource not accessible by personal access token"});
+        let data = json!({"repository": {"viewerDefaultMergeMethod": "SQUASH", "pullRequest": pull}});
+        Trouble::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
+    };
+    world.standin().trouble(Call::Tell, answer("UNSTABLE", "statusCheckRollup"));
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(why, "waits for its checks, which this token may not read");
+    world.standin().trouble(Call::Tell, answer("CLEAN", "signature"));
+    let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+    assert_eq!(error.reason(), "PermissionDenied", "{error}");
+    assert!(world.pulls().await[0].open);
+    world.standin().trouble(Call::Tell, answer("CLEAN", "statusCheckRollup"));
+    is_merged(&bench.delivery, &order, &request).await;
+    assert!(world.pulls().await[0].merged);
+}
+
+#[tokio::test]
 async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        world.standin().change(request.number, |pull| {
+            let green = (0..250).map(|n| (format!("ci/{n}"), Is::Green, request.head_commit.clone()));
+            pull.checks.extend(green);
+            pull.checks.push(("ci/last".into(), Is::Failed, request.head_commit.clone()));
+        });
+        let (why, failed) = waits(&bench.delivery, &order, &request).await;
+        assert!(why == "checks failed: ci/last" && failed, "{why}");
+        assert!(world.pulls().await[0].open);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nor_does_it_where_the_newest_come_first() {
     let world = World::gitea("many-checks").await;
     let (bench, order) = (bench(), merging(&world, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

@@ -67,7 +67,8 @@ pub async fn run(size: Size) -> Result<()> {
     let forge = Arc::new(Forge::start()?);
     let place = Place::on(shared, "fire").await?;
     let mut fleet = Fleet::at(place, Shape::Helm, Duration::from_secs(1), Some(forge.clone()))?;
-    for (by, i) in (0..size.teams).flat_map(|i| [(By::PullRequest, i), (By::Commit, i)]) {
+    let proposes = |i: usize| if i % 2 == 1 { By::Merging } else { By::PullRequest };
+    for (by, i) in (0..size.teams).flat_map(|i| [(proposes(i), i), (By::Commit, i)]) {
         let team = format!("{}-{i}", if by == By::Commit { "commits" } else { "requests" });
         let applications: Vec<String> = (0..size.applications).map(|i| format!("{team}-{i}")).collect();
         fleet.team(&team, by, &applications, "1.0.0").await?;

@@ -29,8 +29,10 @@ pub enum Shape {
 /// How a team wants its promotions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// As pull requests.
+    /// As pull requests, which people merge.
     PullRequest,
+    /// As pull requests, which people look at and Sluice merges: only at the forge that burns.
+    Merging,
     /// As commits to the branch.
     Commit,
 }
@@ -84,9 +86,12 @@ impl Fleet {
                 let user = [("username", user), ("password", password), ("token", Forge::TOKEN)];
                 self.place.secret(name, &user).await?;
                 let hosted = fire.create_repo(&repository, &readme)?;
+                if by == By::Merging {
+                    fire.leave_merging(&hosted);
+                }
                 (hosted.repo, hosted.url, None, plain)
             }
-            (By::PullRequest, None) => {
+            (By::PullRequest | By::Merging, None) => {
                 let gitea = shared_gitea().await?;
                 let user = [("username", "x"), ("password", gitea.token()), ("token", gitea.token())];
                 self.place.secret(name, &user).await?;
@@ -191,8 +196,11 @@ impl Fleet {
         let (url, secret) = (&team.url, &team.name);
         let forge = if self.fire.is_some() { "github" } else { "gitea" };
         let strategy = match team.by {
-            By::PullRequest => {
-                format!("pull-request: {{type: {forge}, url: {url:?}, secretRef: {{name: {secret}}}}}")
+            By::PullRequest | By::Merging => {
+                let merge = if team.by == By::Merging { "WhenGreen" } else { "Never" };
+                format!(
+                    "pull-request: {{type: {forge}, url: {url:?}, merge: {merge}, secretRef: {{name: {secret}}}}}"
+                )
             }
             By::Commit => format!("commit: {{url: {url:?}, branch: main, secretRef: {{name: {secret}}}}}"),
         };

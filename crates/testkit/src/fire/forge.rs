@@ -49,7 +49,10 @@ impl Forge {
         let git = GitServer::start()?;
         let book: Arc<Mutex<Book>> = Arc::default();
         let watched = git.router().layer(from_fn_with_state(Arc::clone(&book), watch));
-        let api = Router::new().route("/api/v3/{*path}", any(api)).with_state(Arc::clone(&book));
+        let api = Router::new()
+            .route("/api/v3/{*path}", any(api))
+            .route("/api/graphql", any(api))
+            .with_state(Arc::clone(&book));
         Ok(Forge { door: Door::before(api.fallback_service(watched))?, git, book })
     }
 
@@ -97,6 +100,16 @@ impl Forge {
         self.merge_in(of.repo.name())
     }
 
+    /// A person looks at everything that is open in a repository.
+    pub fn review(&self, of: &Hosted) {
+        let _ = lock(&self.book).page(of.repo.name()).map(Page::review);
+    }
+
+    /// From now on people only look at what is open in a repository, and leave merging to Sluice.
+    pub fn leave_merging(&self, of: &Hosted) {
+        let _ = lock(&self.book).page(of.repo.name()).map(|page| page.only_reviewed = true);
+    }
+
     /// The same in every repository.
     pub fn merge_all(&self) -> usize {
         let names: Vec<String> = lock(&self.book).pages.keys().cloned().collect();
@@ -104,7 +117,8 @@ impl Forge {
     }
 
     fn merge_in(&self, name: &str) -> usize {
-        let Ok(open) = lock(&self.book).page(name).map(Page::review) else { return 0 };
+        let looked = lock(&self.book).page(name).map(|page| (page.review(), page.only_reviewed));
+        let Ok((open, false)) = looked else { return 0 };
         // Between looking and merging the book is open to all.
         let merge = |request: &&Request| {
             let squash = request.number.is_multiple_of(3);
@@ -194,6 +208,14 @@ struct Asked {
 impl Asked {
     fn read(method: &Method, uri: &Uri, body: &[u8]) -> Result<Asked, Refusal> {
         let plain = |text: &str| percent(text);
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        if uri.path().ends_with("/graphql") {
+            let of = &body["variables"];
+            let name = |key: &str| of[key].as_str().unwrap_or_default();
+            let repository = format!("{}/{}", name("owner"), name("name"));
+            let (method, path) = (method.as_str().to_owned(), vec!["graphql".to_owned()]);
+            return Ok(Asked { method, repository, path, query: HashMap::new(), body });
+        }
         let mut path = uri.path().trim_start_matches("/api/v3/repos/").split('/').map(plain);
         let (Some(owner), Some(name)) = (path.next(), path.next()) else { return Err(Refusal::NotFound) };
         let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -202,7 +224,7 @@ impl Asked {
             repository: format!("{owner}/{name}"),
             path: path.filter(|part| !part.is_empty()).collect(),
             query: pairs.map(|(key, value)| (plain(key), plain(value))).collect(),
-            body: serde_json::from_slice(body).unwrap_or_default(),
+            body,
         })
     }
 
@@ -234,6 +256,13 @@ impl Asked {
                     request.state = State::Closed;
                 }
                 Ok((200, show(&self.repository, request)))
+            }
+            ("POST", ["graphql"]) => {
+                let number = self.body["variables"]["number"].as_u64().ok_or(Refusal::NotFound)?;
+                let request = page.request(number)?.clone();
+                let repository =
+                    json!({"viewerDefaultMergeMethod": "MERGE", "pullRequest": page.readiness(&request)});
+                Ok((200, json!({"data": {"repository": repository}})))
             }
             ("PUT", ["pulls", n, "merge"]) => {
                 let squash = self.text("merge_method").as_deref() == Some("squash");

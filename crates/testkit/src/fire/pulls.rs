@@ -4,6 +4,7 @@
 use crate::Repo;
 use crate::git::{read, run};
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The trailer that says which promotion a commit carries.
@@ -60,6 +61,8 @@ pub(super) struct Page {
     pub(super) requests: Vec<Request>,
     /// The heads that somebody has looked at, by number.
     reviewed: BTreeSet<(u64, String)>,
+    /// People here only look: merging is left to Sluice.
+    pub(super) only_reviewed: bool,
     /// The end of `main` when it was last looked through.
     seen: String,
 }
@@ -74,17 +77,18 @@ pub(super) struct Book {
 
 impl Book {
     pub(super) fn add(&mut self, repo: Repo) {
-        let page = Page { repo, requests: Vec::new(), reviewed: BTreeSet::new(), seen: String::new() };
+        let (requests, reviewed, seen) = Default::default();
+        let page = Page { repo, requests, reviewed, only_reviewed: false, seen };
         self.pages.insert(page.repo.name().to_owned(), page);
     }
 
     /// Adds a repository with the change requests that another has now.
     pub(super) fn copy(&mut self, of: &str, repo: Repo) {
-        let (requests, reviewed) = match self.pages.get(of) {
-            Some(page) => (page.requests.clone(), page.reviewed.clone()),
+        let (requests, reviewed, only_reviewed) = match self.pages.get(of) {
+            Some(page) => (page.requests.clone(), page.reviewed.clone(), page.only_reviewed),
             None => Default::default(),
         };
-        let page = Page { repo, requests, reviewed, seen: String::new() };
+        let page = Page { repo, requests, reviewed, only_reviewed, seen: String::new() };
         self.pages.insert(page.repo.name().to_owned(), page);
     }
 
@@ -181,6 +185,25 @@ impl Page {
         let open: Vec<Request> = self.requests.iter().filter(|r| r.state == State::Open).cloned().collect();
         self.reviewed.extend(open.iter().map(|r| (r.number, r.sha.clone())));
         open
+    }
+
+    /// What stands between a change request and its merge, as GitHub's other API tells it: an approval. One of an
+    /// earlier head still counts for the forge, as it does where nobody has asked it to take those back.
+    pub(super) fn readiness(&self, request: &Request) -> Value {
+        let heads = self.reviewed.iter().filter(|(number, _)| *number == request.number);
+        let reviews: Vec<Value> =
+            heads.map(|(_, sha)| json!({"state": "APPROVED", "commit": {"oid": sha}})).collect();
+        let (decision, status) =
+            if reviews.is_empty() { ("REVIEW_REQUIRED", "BLOCKED") } else { ("APPROVED", "CLEAN") };
+        let checks =
+            json!({"pageInfo": {"hasNextPage": false}, "nodes": [{"context": "ci", "state": "SUCCESS"}]});
+        let commit = json!({"oid": request.sha, "statusCheckRollup": {"contexts": checks}});
+        json!({
+            "id": request.number.to_string(), "headRefOid": request.sha, "mergeStateStatus": status,
+            "reviewDecision": decision, "latestOpinionatedReviews": {"nodes": reviews},
+            "baseRef": {"refUpdateRule": {"requiredApprovingReviewCount": 1}},
+            "commits": {"nodes": [{"commit": commit}]},
+        })
     }
 
     /// The tree of a merge, if there is no conflict.
