@@ -112,11 +112,7 @@ impl Metrics {
         let forge = Family::<Call, Gauge>::default();
         let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
         registry.register("turns", "Turns of pipelines", turns.clone());
-        registry.register(
-            "promotion_failures",
-            "Failures on the way of promotions, by reason",
-            failures.clone(),
-        );
+        registry.register("promotion_failures", "Failures of promotions, by reason", failures.clone());
         registry.register("promotion_phases", "Promotions that came into a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
