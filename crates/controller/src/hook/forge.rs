@@ -119,3 +119,51 @@ fn concerns_change_requests(headers: &HeaderMap, body: &[u8]) -> bool {
     about.iter().any(|about| event.starts_with(about) || event.contains("commit_status"))
         || event.starts_with("pipeline")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_of_change_requests_and_their_checks_is_looked_at_and_nothing_else() {
+        let named = |name: &'static str, event: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, http::HeaderValue::from_static(event));
+            concerns_change_requests(&headers, b"{}")
+        };
+        // The names of the forges' own documents, merged and closed first, then checks.
+        let all = [
+            (
+                "x-github-event",
+                &["pull_request", "pull_request_review", "check_run", "check_suite", "status"][..],
+            ),
+            ("x-gitlab-event", &["Merge Request Hook", "Pipeline Hook"]),
+            ("x-gitea-event", &["pull_request", "pull_request_approved", "status"]),
+            ("x-forgejo-event", &["pull_request", "pull_request_rejected", "status"]),
+            ("x-event-key", &["pullrequest:fulfilled", "pullrequest:rejected", "repo:commit_status_updated"]),
+            ("x-event-key", &["pr:merged", "pr:declined", "pr:reviewer:approved"]),
+        ];
+        for (name, events) in all {
+            assert!(events.iter().all(|event| named(name, event)), "{name}: {events:?}");
+        }
+        for (name, event) in [
+            ("x-github-event", "push"),
+            ("x-gitlab-event", "Push Hook"),
+            ("x-gitea-event", "create"),
+            ("x-event-key", "repo:push"),
+            ("x-event-key", "repo:refs_changed"),
+        ] {
+            assert!(!named(name, event), "{name}: {event}");
+        }
+        let azure = |event: &str| {
+            concerns_change_requests(&HeaderMap::new(), format!(r#"{{"eventType": "{event}"}}"#).as_bytes())
+        };
+        assert!(
+            ["git.pullrequest.merged", "git.pullrequest.updated", "build.complete"]
+                .map(azure)
+                .iter()
+                .all(|it| *it)
+        );
+        assert!(!azure("git.push"));
+    }
+}
