@@ -90,10 +90,15 @@ impl Recorded {
     /// The path of what is to be watched: the promotion, or the pipeline where there are several.
     fn path(&self) -> String {
         match self.alone() {
-            Some(one) => format!("{}/{}", Promotion::url_path(&(), Some(&self.namespace)), one.name),
-            None => format!("{}/{}", Pipeline::url_path(&(), Some(&self.namespace)), self.pipeline),
+            Some(one) => path::<Promotion>(&self.namespace, &one.name),
+            None => path::<Pipeline>(&self.namespace, &self.pipeline),
         }
     }
+}
+
+/// Where the API server has an object.
+fn path<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", K::url_path(&(), Some(namespace)))
 }
 
 /// When to come again that cannot be judged now. Flux's five tries fit into its 15 seconds then.
@@ -130,9 +135,7 @@ impl Answer {
     /// Where to look at what follows: a path of the API server.
     pub fn location(&self) -> Option<String> {
         match self {
-            Answer::Accepted(of) => {
-                Some(format!("{}/{}", Pipeline::url_path(&(), Some(&of.namespace)), of.name))
-            }
+            Answer::Accepted(of) => Some(path::<Pipeline>(&of.namespace, &of.name)),
             Answer::Recorded(of) => Some(of.path()),
             _ => None,
         }

@@ -57,8 +57,8 @@ impl Bitbucket {
         let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
         let page = (at + 1).to_string();
         let query = [("q", filter.as_str()), ("sort", "-created_on"), ("pagelen", "50"), ("page", &page)];
-        let answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
-        let list = answer["values"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let mut answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
+        let list = self.http.values(&mut answer)?;
         let next = answer["next"].is_string().then_some(at + 1);
         Ok(Page { found: list.iter().filter_map(parse).collect(), next })
     }

@@ -62,8 +62,8 @@ impl BitbucketServer {
             ("limit", "100"),
             ("start", start.as_str()),
         ];
-        let answer = self.http.call(Method::GET, self.url(&["pull-requests"], &query), None).await?;
-        let list = answer["values"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let mut answer = self.http.call(Method::GET, self.url(&["pull-requests"], &query), None).await?;
+        let list = self.http.values(&mut answer)?;
         Ok(Page { found: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
     }
 

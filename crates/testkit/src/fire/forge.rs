@@ -100,16 +100,6 @@ impl Forge {
         self.merge_in(of.repo.name())
     }
 
-    /// A person looks at everything that is open in a repository.
-    pub fn review(&self, of: &Hosted) {
-        let _ = lock(&self.book).page(of.repo.name()).map(Page::review);
-    }
-
-    /// From now on people only look at what is open in a repository, and leave merging to Sluice.
-    pub fn leave_merging(&self, of: &Hosted) {
-        let _ = lock(&self.book).page(of.repo.name()).map(|page| page.only_reviewed = true);
-    }
-
     /// The same in every repository.
     pub fn merge_all(&self) -> usize {
         let names: Vec<String> = lock(&self.book).pages.keys().cloned().collect();
@@ -125,6 +115,16 @@ impl Forge {
             lock(&self.book).merge(name, request.number, Some(&request.sha), squash).is_ok()
         };
         open.iter().filter(merge).count()
+    }
+
+    /// A person looks at everything that is open in a repository.
+    pub fn review(&self, of: &Hosted) {
+        let _ = lock(&self.book).page(of.repo.name()).map(Page::review);
+    }
+
+    /// From now on people only look at what is open in a repository, and leave merging to Sluice.
+    pub fn leave_merging(&self, of: &Hosted) {
+        let _ = lock(&self.book).page(of.repo.name()).map(|page| page.only_reviewed = true);
     }
 
     /// A person closes a change request unmerged.
