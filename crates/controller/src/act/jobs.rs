@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Strategy;
@@ -19,6 +19,7 @@ use super::callback::Offer;
 use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
 use crate::intake::{Input, PipelineKey, version_of};
+use crate::record;
 use crate::record::promotion::{self, Change};
 use crate::record::writer::{Basis, StatusOf, spell};
 
@@ -74,13 +75,8 @@ impl Engine {
                 return;
             }
             let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
-            let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-            let result = match api.create(&params, &object).await {
-                Ok(created) => Ok(Some(Box::new(created))),
-                // Recorded before, by a try whose answer was lost: the watch tells the rest.
-                Err(kube::Error::Api(e)) if e.code == 409 => Ok(None),
-                Err(error) => Err(error),
-            };
+            let result =
+                record::create(&api, FIELD_MANAGER, &object).await.map(|created| created.map(Box::new));
             fault::point("after-intent");
             let _ = tell.send(Input::Created(key, name, result));
         });
@@ -110,7 +106,7 @@ impl Engine {
                 self.touch(key);
             }
             Ok(None) => {
-                // Forget the guess; the record that stands comes by the watch, or has come.
+                // Another try has left a record: what it says counts.
                 if records.get(name).is_some_and(|r| !r.stored) {
                     self.fetch(key, name);
                 }

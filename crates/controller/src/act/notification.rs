@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
 use sha2::{Digest, Sha256};
 use sluice_api::FIELD_MANAGER;
@@ -65,12 +65,11 @@ pub(super) async fn announce(
     order.permit.check()?;
     fault::point("before-event");
     let api: Api<Event> = Api::namespaced(client, &order.namespace);
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-    let written = api.create(&params, &event).await;
+    let written = record::create(&api, FIELD_MANAGER, &event).await;
     fault::point("after-event");
     match written {
-        Ok(_) => metrics.wrote("Event"),
-        Err(kube::Error::Api(e)) if e.code == 409 => {}
+        Ok(Some(_)) => metrics.wrote("Event"),
+        Ok(None) => {}
         Err(kube::Error::Api(e)) if e.code == 403 => {
             let why =
                 format!("grant the controller the verb create on events of events.k8s.io ({})", e.message);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +21,7 @@ use super::report;
 use super::trigger::{self, Request};
 use crate::act::polling::BREATH;
 use crate::intake::PipelineKey;
+use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
 
 /// Whom the parts belong to that calls write: not to the loop, which writes all others.
@@ -203,7 +204,6 @@ impl Store {
         };
         let label = format!("{PIPELINE_LABEL}={}", promotion::label(&key.name));
         let of_pipeline = ListParams::default().labels(&label);
-        let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
         let all = promotions.list(&of_pipeline).await?.items;
         let records =
             trigger::records(&pipeline, &request.idempotency_key, &revision, &all, Timestamp::now());
@@ -227,20 +227,16 @@ impl Store {
                 stand.push(before.clone());
                 continue;
             }
-            match promotions.create(&params, &record).await {
-                Ok(created) => {
-                    new = true;
-                    stand.push(created);
-                }
-                // The same was asked for at the same time.
-                Err(kube::Error::Api(e)) if e.code == 409 => {
-                    match promotions.get_opt(&record.name_any()).await? {
-                        Some(before) if before.spec.facets == record.spec.facets => stand.push(before),
-                        Some(before) => return Ok(Some(Asked::Otherwise(before.spec.revision))),
-                        None => return Ok(None),
-                    }
-                }
-                Err(error) => return Err(error),
+            if let Some(created) = record::create(&promotions, MANAGER, &record).await? {
+                new = true;
+                stand.push(created);
+                continue;
+            }
+            // The same was asked for at the same time.
+            match promotions.get_opt(&record.name_any()).await? {
+                Some(before) if before.spec.facets == record.spec.facets => stand.push(before),
+                Some(before) => return Ok(Some(Asked::Otherwise(before.spec.revision))),
+                None => return Ok(None),
             }
         }
         Ok(Some(Asked::Recorded(stand, new)))

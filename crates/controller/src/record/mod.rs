@@ -1,11 +1,14 @@
 //! RECORD. What is written to Kubernetes: the status of pipelines, the records of promotions and
 //! events. Statuses are composed by pure functions and written only when they have changed.
 
+mod create;
 pub mod events;
 pub mod pace;
 pub mod promotion;
 pub mod status;
 pub mod writer;
+
+pub use create::create;
 
 /// Shortens a text to so many bytes: what others say has no bound, and what an object may hold has.
 pub(crate) fn cut(text: &mut String, longest: usize) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::core::Status;
 use kube::{Api, Client, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_delivery::{Term, since_boot};
@@ -328,8 +329,9 @@ async fn end(
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
             let found = tokio::time::timeout(PATIENCE, api.get_opt(&name.spell(installation))).await;
             match found.unwrap_or_else(|_| Err(silent())) {
-                // A Lease that is made is not found where its namespace is not.
-                Ok(None) if status.code == 404 && status.message.contains("namespaces") => {
+                // A Lease that is made is not found where its namespace is not, nor where a quota has
+                // refused it for now: nobody has taken it.
+                Ok(None) if no_namespace(&status) || status.is_conflict() => {
                     return Done::Failed(name, asked, kube::Error::Api(status));
                 }
                 Ok(found) => Outcome::Otherwise(found.as_ref().map(Claim::read)),
@@ -339,6 +341,10 @@ async fn end(
         Err(error) => return Done::Failed(name, asked, error),
     };
     Done::Step(name, asked, outcome)
+}
+
+fn no_namespace(status: &Status) -> bool {
+    status.code == 404 && status.message.contains("namespaces")
 }
 
 /// A name that no other process has or will have: the pod's, and something random.

@@ -117,8 +117,9 @@ async fn trial(size: Size, fleet: &Fleet, forge: &Forge, scene: &mut Scene) -> R
         let (counts, writes) = (scene.counts, touched.load(Ordering::Relaxed));
         println!(
             "round {round}: {promotions} promotions so far, {faults} faults at {} calls, {writes} writes by somebody \
-             else, {counts:?}, duplicates 0, lost 0; burned {burned:.0?}, calm {:.0?} later",
+             else, {} clashes so far, {counts:?}, duplicates 0, lost 0; burned {burned:.0?}, calm {:.0?} later",
             calls.len(),
+            scene.clashes(),
             started.elapsed() - burned,
         );
     }

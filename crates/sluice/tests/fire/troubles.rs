@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
-use sluice_testkit::fire::{Wire, draw};
+use sluice_testkit::fire::{Blow, Clash, Wire, draw};
 use sluice_testkit::{Cluster, Scratch, Shared};
 
 use crate::process::Controller;
@@ -61,11 +61,13 @@ impl Trouble {
     }
 }
 
-/// The scene of it: the controllers, with wires between them and the API servers.
+/// The scene of it: the controllers, with wires between them and the API servers. At that of the hub every
+/// write clashes with somebody else's, all the time.
 pub struct Scene {
     shared: &'static Shared,
     namespace: String,
     wires: Vec<Wire>,
+    clash: Clash,
     scratch: Scratch,
     controller: Option<Controller>,
     hours: i64,
@@ -104,14 +106,15 @@ impl Scene {
             place.gitops_cluster(leaf.name(), &through(leaf, &wire)).await?;
             wires.push(wire);
         }
-        let wire = Wire::to(port(&shared.hub)?)?;
-        std::fs::write(scratch.path().join("hub"), through(&shared.hub, &wire))?;
+        let clash = Clash::before(&shared.hub, &[Blow::Conflict, Blow::Lost])?;
+        let wire = Wire::to(clash.port())?;
+        std::fs::write(scratch.path().join("hub"), clash.kubeconfig_at(wire.port()))?;
         std::fs::write(scratch.path().join("clock"), "0")?;
         wires.push(wire);
         let namespace = place.namespace.clone();
         let (counts, hours) = (Counts::default(), 0);
         let controller = None;
-        let mut scene = Scene { shared, namespace, wires, scratch, controller, hours, pause, counts };
+        let mut scene = Scene { shared, namespace, wires, clash, scratch, controller, hours, pause, counts };
         scene.controller = Some(scene.start()?);
         Ok(scene)
     }
@@ -120,6 +123,11 @@ impl Scene {
         let file = |name: &str| -> PathBuf { self.scratch.path().join(name) };
         let flags = ["--poll-interval=1s", "--delivery-timeout=8s"];
         Controller::start_at(file("hub"), &self.namespace, &flags, &[("SLUICE_CLOCK_FILE", &file("clock"))])
+    }
+
+    /// How many of its writes to the hub were refused, or done without an answer.
+    pub fn clashes(&self) -> usize {
+        self.clash.dealt()
     }
 
     /// The last words of the controller.

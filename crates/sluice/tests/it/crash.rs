@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
 use crate::place::{Place, SOON, revision};
@@ -41,10 +42,12 @@ spec:
     )
 }
 
+/// Each write of its controller to the hub is refused once, as though somebody had been faster.
 struct Scene {
     place: Place,
     repo: ForgeRepo,
     controller: Controller,
+    _clash: Clash,
 }
 
 impl Scene {
@@ -53,8 +56,9 @@ impl Scene {
         let gitea = shared_gitea().await?;
         let repo = gitea.create_repo(&place.namespace, &[("README.md", "fleet\n")]).await?;
         place.forge_secret().await?;
-        let controller = Controller::start(&place.shared.hub, &place.namespace, &[])?;
-        Ok(Scene { place, repo, controller })
+        let clash = Clash::before(&place.shared.hub, &[Blow::Conflict])?;
+        let controller = Controller::start_at(clash.kubeconfig_path(), &place.namespace, &[], &[])?;
+        Ok(Scene { place, repo, controller, _clash: clash })
     }
 
     /// An application at 1.0.0 in both environments, and a pipeline for it.

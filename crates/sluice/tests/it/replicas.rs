@@ -12,7 +12,8 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 use sluice_controller::intake::PipelineKey;
 use sluice_controller::shard::shard_of;
-use sluice_testkit::{GitServer, Repo, eventually, shared_gitea};
+use sluice_testkit::fire::{Blow, Clash};
+use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};
 
 use crate::crash::{marked, pipeline};
 use crate::place::{Place, SOON, revision};
@@ -44,14 +45,17 @@ struct Scene {
     place: Place,
     repo: Repo,
     replicas: Vec<Controller>,
+    /// What is between the replicas and the hub, if anything.
+    clash: Option<Clash>,
 }
 
 impl Scene {
-    async fn new() -> Result<Scene> {
+    async fn new(clash: impl FnOnce(&Cluster) -> Result<Option<Clash>>) -> Result<Scene> {
         let place = Place::new("replicas").await?;
         let repo = place.shared.git.create_repo(&place.namespace, &[("README.md", "fleet\n")])?;
         place.secret("git", &[("username", GitServer::USER), ("password", GitServer::PASSWORD)]).await?;
-        let mut scene = Scene { place, repo, replicas: Vec::new() };
+        let clash = clash(&place.shared.hub)?;
+        let mut scene = Scene { place, repo, replicas: Vec::new(), clash };
         for place in 0..3 {
             let replica = scene.replica(place)?;
             scene.replicas.push(replica);
@@ -61,8 +65,11 @@ impl Scene {
 
     fn replica(&self, place: usize) -> Result<Controller> {
         let shards = format!("--shards={SHARDS}");
-        let (hub, n) = (&self.place.shared.hub, &self.place.namespace);
-        Controller::replica(&format!("host-{place}"), hub, n, &[&shards])
+        let hub = match &self.clash {
+            Some(clash) => clash.kubeconfig_path(),
+            None => self.place.shared.hub.kubeconfig_path(),
+        };
+        Controller::replica(&format!("host-{place}"), hub, &self.place.namespace, &[&shards])
     }
 
     fn leases(&self) -> Api<Lease> {
@@ -151,7 +158,7 @@ impl Scene {
 #[test]
 fn one_of_three_is_killed_stopped_or_told_to_end_amid_deliveries() -> Result<()> {
     run(async {
-        let mut scene = Scene::new().await?;
+        let mut scene = Scene::new(|_| Ok(None)).await?;
 
         let (names, victim, place) = scene.amid_deliveries("kill").await?;
         let since = Instant::now();
@@ -203,6 +210,45 @@ fn one_of_three_is_killed_stopped_or_told_to_end_amid_deliveries() -> Result<()>
         scene.repo.tap().hang(false);
         scene.delivered(&names).await?;
         scene.replicas[place].dies(SOON).await
+    })
+}
+
+/// Longer than a Lease lasts.
+const LONGER: Duration = Duration::from_secs(15);
+
+#[test]
+fn leases_are_kept_and_handed_back_where_each_write_of_them_clashes() -> Result<()> {
+    run(async {
+        let scene = Scene::new(|hub| Clash::before(hub, &[Blow::Conflict]).map(Some)).await?;
+        scene.until_even().await?;
+        // Held by the same for so long that it was renewed again and again.
+        let holders = eventually(SOON, || async {
+            let leases = scene.leases().list(&ListParams::default()).await?.items;
+            let shards = leases.iter().filter(|lease| lease.name_any().contains(".shard-"));
+            for spec in shards.filter_map(|lease| lease.spec.as_ref()) {
+                let since = spec.acquire_time.as_ref().context("acquired")?.0;
+                let until = spec.renew_time.as_ref().context("renewed")?.0;
+                let kept = Duration::try_from(until.duration_since(since))?;
+                ensure!(kept > LONGER, "kept for {kept:?}: {spec:?}");
+            }
+            scene.holders().await
+        })
+        .await?;
+        let all: BTreeSet<&String> = holders.iter().collect();
+        ensure!(all.len() == 3, "held by {holders:?}");
+
+        let name = "clashing";
+        application(&scene.place, &scene.repo, name, &by_commit(&scene.repo)).await?;
+        let key = PipelineKey { namespace: scene.place.namespace.clone(), name: name.into() };
+        let holder = holders[shard_of(&key, SHARDS) as usize].clone();
+        releases::runs(scene.place.leaf("dev"), &scene.place.namespace, name, "1.1.0", true).await?;
+        let place: usize =
+            holder.strip_prefix("host-").and_then(|rest| rest.get(..1)).context("a host")?.parse()?;
+        let since = Instant::now();
+        scene.replicas[place].terminate()?;
+        let took = scene.until_taken_over(&holder, since).await?;
+        println!("of one that was told to end others held its shards within {took:?}");
+        scene.delivered(&[name.to_owned()]).await
     })
 }
 

@@ -25,10 +25,10 @@ impl Controller {
     }
 
     /// One of several that share the pipelines: its name in the Leases begins with that of its host.
-    pub fn replica(host: &str, hub: &Cluster, namespace: &str, extra: &[&str]) -> Result<Controller> {
+    pub fn replica(host: &str, hub: PathBuf, namespace: &str, extra: &[&str]) -> Result<Controller> {
         let leases = format!("--leader-election-namespace={namespace}");
         let extra = [extra, &["--leader-elect", &leases]].concat();
-        Controller::start_at(hub.kubeconfig_path(), namespace, &extra, &[("HOSTNAME", Path::new(host))])
+        Controller::start_at(hub, namespace, &extra, &[("HOSTNAME", Path::new(host))])
     }
 
     /// Starts one with a kubeconfig and variables of its own in its environment.

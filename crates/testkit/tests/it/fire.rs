@@ -1,8 +1,11 @@
 //! The fire itself: what befalls a call is what the plan says, and the forge sees what must never be.
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
-use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State, Wire};
+use sluice_testkit::fire::{Blow, Clash, Fault, Forge, Hosted, Plan, State, Wire};
+use sluice_testkit::{connect, shared};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -109,5 +112,34 @@ async fn a_wire_can_be_cut_and_go_dead() -> Result<()> {
     stream.write_all(b"new").await?;
     stream.read_exact(&mut echo).await?;
     ensure!(&echo == b"new");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_write_clashes_before_it_passes_and_reads_do_not() -> Result<()> {
+    let hub = &shared().await?.hub;
+    hub.namespace("clash").await?;
+    let clash = Clash::before(hub, &[Blow::Conflict, Blow::Lost])?;
+    let through: Api<ConfigMap> = Api::namespaced(connect(&clash.kubeconfig()).await?, "clash");
+    let stands = async |name: &str| anyhow::Ok(through.get_opt(name).await?.is_some());
+    let params = PostParams::default();
+    for name in ["a", "b"] {
+        let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        match through.create(&params, &object).await {
+            Err(kube::Error::Api(status)) if status.is_conflict() && !status.is_already_exists() => {}
+            other => anyhow::bail!("{other:?}"),
+        }
+        ensure!(!stands(name).await?, "{name} was refused and stands");
+        match through.create(&params, &object).await {
+            Err(kube::Error::Api(status)) => anyhow::bail!("{status:?}, where no answer was to come"),
+            Err(_) => ensure!(stands(name).await?, "{name} was done and does not stand"),
+            Ok(_) => anyhow::bail!("an answer came"),
+        }
+        match through.create(&params, &object).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            other => anyhow::bail!("{other:?}"),
+        }
+    }
+    ensure!(clash.dealt() == 4, "{}", clash.dealt());
     Ok(())
 }
