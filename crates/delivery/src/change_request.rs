@@ -62,7 +62,7 @@ pub(crate) async fn deliver(
     }
     let (access, repository) = inner.repository(order, url)?;
     let head = {
-        let want = repository.want(base, &branch);
+        let want = repository.want(&access, base, &branch);
         let mut cache = repository.lock().await;
         let mut result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;
         if inner.heals(&mut cache, &result) {

@@ -82,11 +82,11 @@ async fn commit(
         };
         order.permit.check()?;
         fault::point("before-push");
-        let asked = cache.begin_push(branch);
+        let before = cache.begin_push(branch);
         let pushed = cache.push(&inner.git, access, &inner.counters, &commit, branch, Lease::Nothing).await?;
         fault::point("after-push");
         if pushed != Pushed::Moved {
-            asked.into_iter().for_each(|asked| cache.pushed(branch, made.clone(), asked));
+            before.into_iter().for_each(|before| cache.pushed(before, made.clone()));
             return Ok(Delivered::Committed { commit });
         }
         // Whoever was faster may have brought this very promotion, and something newer after it.

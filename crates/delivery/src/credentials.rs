@@ -7,6 +7,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::fingerprint::fingerprint;
 use crate::order::ForgeKind;
 
 /// What a Secret holds for a repository and its forge, or for a webhook.
@@ -61,8 +62,7 @@ impl App {
     pub(crate) fn fingerprint(&self) -> String {
         let base = self.base.as_deref().unwrap_or_default();
         let installation = self.installation.as_deref().unwrap_or_default();
-        let text = [self.id.as_bytes(), installation.as_bytes(), base.as_bytes(), &self.key].join(&0);
-        crate::git::hex_hash(&text)
+        fingerprint([self.id.as_bytes(), installation.as_bytes(), base.as_bytes(), &self.key])
     }
 }
 
@@ -98,6 +98,17 @@ impl Credentials {
             proxy: bytes("proxy").is_some(),
             app,
         }
+    }
+
+    /// The same where a repository is asked with the same: what one was told is for the other. An App is the
+    /// same whichever token it has lent.
+    pub(crate) fn fingerprint(&self) -> String {
+        let app = self.app.as_ref().map(App::fingerprint).unwrap_or_default();
+        let token = self.token.as_deref().filter(|_| app.is_empty());
+        let texts = [Some(app.as_str()), token, self.username.as_deref(), self.password.as_deref()];
+        let files = [&self.identity, &self.known_hosts, &self.ca_file].map(Option::as_deref);
+        let texts = texts.map(|text| text.map(str::as_bytes));
+        fingerprint(texts.into_iter().chain(files).map(Option::unwrap_or_default))
     }
 
     /// User and password, if there are any.

@@ -13,6 +13,7 @@ mod edit;
 mod error;
 mod extras;
 pub mod fault;
+mod fingerprint;
 mod forge;
 mod git;
 mod merge;

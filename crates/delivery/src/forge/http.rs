@@ -16,6 +16,7 @@ use super::{ForgeError, Found, tls};
 use crate::address::Address;
 use crate::clock;
 use crate::credentials::{App, Credentials, basic};
+use crate::fingerprint::fingerprint;
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
 use crate::permit::Permit;
@@ -122,8 +123,7 @@ impl ForgeHttp {
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
         let payer = credentials.app.as_ref().map_or(authorization, App::fingerprint);
-        // Long enough that nobody finds another with the same, of which the metrics tell.
-        let fingerprint = hex_hash(payer.as_bytes())[..16].to_string();
+        let fingerprint = fingerprint([payer.as_bytes()]);
         let budget = shared.budgets.of(&name, &fingerprint);
         // Nothing is begun that could not go on.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
@@ -242,7 +242,7 @@ impl ForgeHttp {
 
     /// The whole of a commit's id that the forge has shortened, if it was read before.
     pub(super) fn known_id(&self, short: &str) -> Option<String> {
-        lock(&self.shared.ids).get(&format!("{} {short}", self.repository)).cloned()
+        lock(&self.shared.ids).get(&format!("{} {} {short}", self.fingerprint, self.repository)).cloned()
     }
 
     /// Remembers the whole of an id.
@@ -251,7 +251,7 @@ impl ForgeHttp {
         if ids.len() >= REMEMBERED {
             ids.clear();
         }
-        ids.insert(format!("{} {short}", self.repository), id.into());
+        ids.insert(format!("{} {} {short}", self.fingerprint, self.repository), id.into());
     }
 
     /// Reads one change request, and only if it has changed since the last time.

@@ -16,6 +16,7 @@ use crate::order::ForgeKind;
 pub(crate) struct Access {
     pub(crate) address: Address,
     credentials: Credentials,
+    fingerprint: String,
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
@@ -52,7 +53,8 @@ impl Access {
         } else {
             None
         };
-        Ok(Access { credentials: credentials.clone(), forge, ca_file, ssh, address, folder: folder.into() })
+        let (credentials, fingerprint) = (credentials.clone(), credentials.fingerprint());
+        Ok(Access { credentials, fingerprint, forge, ca_file, ssh, address, folder: folder.into() })
     }
 
     /// The key to sign commits with, if there is one.
@@ -74,6 +76,11 @@ impl Access {
     /// The repository as messages name it.
     pub(super) fn name(&self) -> &str {
         &self.address.text
+    }
+
+    /// Whose rights these are: what the repository says to others is not for them.
+    pub(super) fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     pub(super) fn host(&self) -> &str {

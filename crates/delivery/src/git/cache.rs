@@ -1,5 +1,8 @@
 //! The bare cache of one repository: made on first use, fetched into with one call a delivery,
 //! thrown away and built anew when it is broken or has grown too long. Nothing in it is precious.
+//!
+//! All who go to one address share it, whatever their rights: so nothing in it is looked at but what belongs
+//! to a commit that the server has shown to these very rights, in a fetch since the order came.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -31,9 +34,12 @@ const HEADS_AT_ONCE: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Repository {
     cache: Mutex<Cache>,
-    /// What those who wait or are at it will want to know: base and head branch of each.
-    wanted: std::sync::Mutex<BTreeSet<(String, String)>>,
+    /// What those who wait or are at it will want to know.
+    wanted: std::sync::Mutex<BTreeSet<Branches>>,
 }
+
+/// Whose rights ask, and for which base and head branch.
+type Branches = (String, String, String);
 
 impl Repository {
     pub(crate) fn new(dir: PathBuf) -> Self {
@@ -45,13 +51,13 @@ impl Repository {
 
     /// Says that the head branch of a change request will be asked for, until it is dropped: whoever is
     /// first asks for all.
-    pub(crate) fn want(&self, base: &str, head: &str) -> Want<'_> {
-        let branches = (base.to_string(), head.to_string());
+    pub(crate) fn want(&self, access: &Access, base: &str, head: &str) -> Want<'_> {
+        let branches = (access.fingerprint().to_string(), base.to_string(), head.to_string());
         self.wanted().insert(branches.clone());
         Want { repository: self, branches }
     }
 
-    fn wanted(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+    fn wanted(&self) -> std::sync::MutexGuard<'_, BTreeSet<Branches>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,15 +70,20 @@ impl Repository {
 #[derive(Debug)]
 pub(crate) struct Want<'a> {
     repository: &'a Repository,
-    branches: (String, String),
+    branches: Branches,
 }
 
 impl Want<'_> {
-    /// The head branches that are worth asking for together, its own among them.
+    fn head(&self) -> &str {
+        &self.branches.2
+    }
+
+    /// The head branches that are worth asking for together with these rights, its own among them.
     fn heads(&self) -> Vec<String> {
-        let (base, own) = &self.branches;
+        let (by, base, own) = &self.branches;
         let wanted = self.repository.wanted();
-        let others = wanted.iter().filter(|(b, head)| b == base && head != own).map(|(_, head)| head);
+        let others = wanted.iter().filter(|(a, b, head)| (a, b) == (by, base) && head != own);
+        let others = others.map(|(_, _, head)| head);
         std::iter::once(own).chain(others).take(HEADS_AT_ONCE).cloned().collect()
     }
 }
@@ -102,12 +113,34 @@ pub(crate) struct Cache {
 
 /// What is known of a branch without asking again.
 #[derive(Debug)]
-struct Known {
+pub(crate) struct Known {
     branch: String,
     tip: Commit,
-    asked: Instant,
+    /// To whom the server has shown it: to all others it is as if it were not known.
+    shown: HashMap<String, Shown>,
+}
+
+/// What the server has shown to one who asked, by the fingerprint of the rights.
+#[derive(Debug)]
+struct Shown {
+    at: Instant,
     /// What the head branches held that were asked for together, until each is taken.
     heads: HashMap<String, Option<Commit>>,
+}
+
+impl Known {
+    /// What was shown to these rights of this branch since then.
+    fn shown(&mut self, access: &Access, branch: &str, since: Instant) -> Option<&mut Shown> {
+        self.shown.get_mut(access.fingerprint()).filter(|shown| self.branch == branch && shown.at >= since)
+    }
+
+    /// The branch is at a commit of ours now.
+    fn at(mut self, tip: Commit) -> Self {
+        // Who wants to know a head branch asks anew.
+        self.shown.values_mut().for_each(|shown| shown.heads.clear());
+        self.tip = tip;
+        self
+    }
 }
 
 /// The two commits that a delivery starts from.
@@ -115,7 +148,8 @@ struct Known {
 pub(crate) struct Fetched {
     pub(crate) base: Commit,
     pub(crate) head: Option<Commit>,
-    /// The base is what the server said to somebody who asked then, and what was pushed here since.
+    /// The base is what the server said to somebody with the same rights who asked then, and what was seen
+    /// or pushed here since.
     pub(crate) asked: Instant,
 }
 
@@ -138,7 +172,7 @@ impl Cache {
     }
 
     /// The newest commits of a branch and, where one is wanted, of a head branch, by what was asked since
-    /// then; they are asked for only if nobody has. Many that wait for their turn at one branch are served
+    /// then; they are asked for only if nobody has with the same rights. Many that wait for their turn at one branch are served
     /// by one fetch: what comes between it and the turn of each is their own, and a push that meets
     /// anything else comes back as `Moved`.
     pub(crate) async fn tips(
@@ -149,14 +183,17 @@ impl Cache {
         (branch, head): (&str, Option<&Want<'_>>),
         since: Instant,
     ) -> Result<Fetched, GitError> {
-        if let Some(known) = self.known.as_mut().filter(|k| k.branch == branch && k.asked >= since) {
+        if let Some(known) = &mut self.known
+            && let Some(shown) = known.shown(access, branch, since)
+        {
             let seen = match head {
-                Some(want) => known.heads.remove(&want.branches.1),
+                Some(want) => shown.heads.remove(want.head()),
                 None => Some(None),
             };
+            let asked = shown.at;
             if let Some(head) = seen {
                 (self.trusted, self.fresh) = (false, false);
-                return Ok(Fetched { base: known.tip.clone(), head, asked: known.asked });
+                return Ok(Fetched { base: known.tip.clone(), head, asked });
             }
         }
         let heads = head.map(Want::heads).unwrap_or_default();
@@ -176,14 +213,14 @@ impl Cache {
     }
 
     /// What is known of a branch that is about to be pushed to, until that has gone well.
-    pub(crate) fn begin_push(&mut self, branch: &str) -> Option<Instant> {
-        self.known.take_if(|known| known.branch == branch).map(|known| known.asked)
+    pub(crate) fn begin_push(&mut self, branch: &str) -> Option<Known> {
+        self.known.take_if(|known| known.branch == branch)
     }
 
     /// A branch that was known is at a commit of ours now.
-    pub(crate) fn pushed(&mut self, branch: &str, tip: Commit, asked: Instant) {
+    pub(crate) fn pushed(&mut self, before: Known, tip: Commit) {
         self.history = self.history.take().and_then(|history| history.onto(&tip));
-        self.known = Some(Known { branch: branch.into(), tip, asked, heads: HashMap::new() });
+        self.known = Some(before.at(tip));
     }
 
     /// Brings the newest commits of a branch and of those head branches that exist. The first of them
@@ -197,7 +234,9 @@ impl Cache {
         heads: &[String],
     ) -> Result<Fetched, GitError> {
         check_branch(access, base)?;
-        self.known = None;
+        if let Some(known) = &mut self.known {
+            known.shown.remove(access.fingerprint());
+        }
         self.open(git, access, counters).await?;
         let base_ref = format!("refs/sluice/base/{}", &hex_hash(base.as_bytes())[..16]);
         let mut args: Vec<String> = [
@@ -223,7 +262,12 @@ impl Cache {
         self.history = self.history.take().and_then(|history| history.onto(&tip));
         let mut seen = heads.iter().cloned().zip(seen);
         let head = seen.next().and_then(|(_, own)| own);
-        self.known = Some(Known { branch: base.into(), tip: tip.clone(), asked, heads: seen.collect() });
+        let shown = Shown { at: asked, heads: seen.collect() };
+        // To others it was shown a while ago: that it has moved on since costs them no race.
+        let mut all = self.known.take().filter(|k| k.branch == base).map(|k| k.shown).unwrap_or_default();
+        all.retain(|_, shown| shown.at.elapsed() < PEACE);
+        all.insert(access.fingerprint().into(), shown);
+        self.known = Some(Known { branch: base.into(), tip: tip.clone(), shown: all });
         Ok(Fetched { base: tip, head, asked })
     }
 

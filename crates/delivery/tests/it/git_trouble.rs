@@ -17,7 +17,7 @@ pub async fn fails(bench: &Bench, order: &Order, reason: &str) -> DeliveryError 
     error
 }
 
-fn with_password(order: Order, user: &str, password: &str) -> Order {
+pub fn with_password(order: Order, user: &str, password: &str) -> Order {
     let credentials = Credentials {
         username: Some(user.into()),
         password: Some(password.into()),

@@ -24,6 +24,7 @@ mod merging;
 mod notification;
 mod queue;
 mod receiver;
+mod rights;
 mod signing;
 mod ssh;
 mod standin;
