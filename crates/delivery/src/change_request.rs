@@ -63,7 +63,7 @@ pub(crate) async fn deliver(
     let (access, repository) = inner.repository(order, url)?;
     let head = {
         let want = repository.want(&access, base, &branch);
-        let mut cache = repository.lock().await;
+        let mut cache = repository.lock(&access).await;
         let mut result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;
         if inner.heals(&mut cache, &result) {
             result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;

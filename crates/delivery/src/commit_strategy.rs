@@ -21,7 +21,7 @@ pub(crate) async fn deliver(
     came: Instant,
 ) -> Result<Delivered, DeliveryError> {
     let (access, repository) = inner.repository(order, url)?;
-    let mut cache = repository.lock().await;
+    let mut cache = repository.lock(&access).await;
     let mut result = commit(inner, order, &access, &mut cache, branch, came).await;
     if inner.heals(&mut cache, &result) {
         result = commit(inner, order, &access, &mut cache, branch, came).await;

@@ -13,6 +13,7 @@ use crate::credentials::App;
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
 use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
+use crate::line::{Line, Place};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
 use crate::private::Private;
@@ -71,7 +72,7 @@ pub(crate) struct Inner {
     /// Credentials lie here while they are in use.
     private: Private,
     repositories: Mutex<HashMap<String, Arc<Repository>>>,
-    branches: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    branches: Mutex<HashMap<String, Weak<Line>>>,
 }
 
 impl Delivery {
@@ -107,14 +108,14 @@ impl Delivery {
         let (inner, came) = (&*self.0, Instant::now());
         match &order.strategy {
             Strategy::PullRequest { forge, url, base, settings } => {
-                let _turn = inner.turn(url, &order.branch()).await;
+                let _turn = inner.turn(order, url, &order.branch()).await;
                 let with = inner.lent(order).await?;
                 let wanted = change_request::Wanted { kind: *forge, url, base, settings };
                 let delivered = change_request::deliver(inner, &with, wanted, came).await;
                 inner.kept(order, delivered)
             }
             Strategy::Commit { url, branch } => {
-                let _turn = inner.turn(url, branch).await;
+                let _turn = inner.turn(order, url, branch).await;
                 let with = inner.lent(order).await?;
                 inner.kept(order, commit_strategy::deliver(inner, &with, url, branch, came).await)
             }
@@ -165,13 +166,13 @@ impl Inner {
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
-        Ok(AnyForge::new(kind, &address, &order.credentials, &self.forges)?.under(&order.permit))
+        Ok(AnyForge::new(kind, &address, &order.credentials, &self.forges)?.under(order))
     }
 
     /// The order, with a token where its Secret has a GitHub App in place of one.
     async fn lent<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
         let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
-        let credentials = github_app::lend(app, &address, &order.credentials, &self.forges).await?;
+        let credentials = github_app::lend(app, &address, order, &self.forges).await?;
         Ok(Cow::Owned(Order { credentials, ..order.clone() }))
     }
 
@@ -223,7 +224,7 @@ impl Inner {
             Strategy::PullRequest { forge, .. } => Some(*forge),
             _ => forge_of_host(&address),
         };
-        let access = Access::new(address, forge, &order.credentials, self.private.path())?;
+        let access = Access::new(address, forge, &order.credentials, self.private.path())?.of(order.owner());
         let mut repositories = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
         let made = || Arc::new(Repository::new(self.options.cache_dir.join(&key)));
         Ok((access, repositories.entry(key.clone()).or_insert_with(made).clone()))
@@ -247,19 +248,19 @@ impl Inner {
     }
 
     /// Waits for one's turn at a branch: two at a time would only undo each other's work.
-    async fn turn(&self, url: &str, branch: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        self.queue(&format!("{url} {branch}")).lock_owned().await
+    async fn turn(&self, order: &Order, url: &str, branch: &str) -> Place {
+        self.line(&format!("{url} {branch}")).place(&order.owner()).await
     }
 
-    fn queue(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn line(&self, key: &str) -> Arc<Line> {
         let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
-        branches.retain(|_, queue| queue.strong_count() > 0);
-        if let Some(queue) = branches.get(key).and_then(Weak::upgrade) {
-            return queue;
+        branches.retain(|_, line| line.strong_count() > 0);
+        if let Some(line) = branches.get(key).and_then(Weak::upgrade) {
+            return line;
         }
-        let queue = Arc::new(tokio::sync::Mutex::new(()));
-        branches.insert(key.into(), Arc::downgrade(&queue));
-        queue
+        let line = Line::new(1);
+        branches.insert(key.into(), Arc::downgrade(&line));
+        line
     }
 }
 

@@ -16,6 +16,7 @@ pub mod fault;
 mod fingerprint;
 mod forge;
 mod git;
+mod line;
 mod merge;
 pub mod notification;
 mod order;

@@ -146,7 +146,7 @@ async fn delete_branch(inner: &Inner, order: &Order, url: &str, head: &str) {
     let deleted = async {
         order.permit.check()?;
         let (access, repository) = inner.repository(order, url)?;
-        let mut cache = repository.lock().await;
+        let mut cache = repository.lock(&access).await;
         cache.delete(&inner.git, &access, &inner.counters, &branch, head).await?;
         Ok::<_, DeliveryError>(())
     };

@@ -344,6 +344,11 @@ impl Order {
         format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
     }
 
+    /// Whose queue it waits in: one for each pipeline.
+    pub(crate) fn owner(&self) -> String {
+        format!("{}/{}", self.namespace, self.pipeline)
+    }
+
     /// What it is for: `namespace/pipeline/environment`, and `/target` where it is for one.
     pub(crate) fn subject(&self) -> String {
         let subject = format!("{}/{}/{}", self.namespace, self.pipeline, self.environment);

@@ -1,7 +1,5 @@
-//! What a forge grants to one credential. Whoever calls with it shares this: so many calls at once, first
-//! come, first served; and when the forge says that it has had enough, nobody calls before its time. No
-//! job has more than one call on its way, so that a busy pipeline is no further ahead in the line than
-//! any other. The pause is counted by this process' own clock; setting the wall clock does not change it.
+//! What a forge grants to one credential. Whoever calls with it shares this: so many calls at once, of each
+//! pipeline in turn; and when the forge says that it has had enough, nobody calls before its time. The pause is counted by this process' own clock; setting the wall clock does not change it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::clock;
+use crate::line::{Line, Place};
 use crate::stats::Purse;
 
 /// So many calls with one credential are on their way at once. GitHub takes a hundred, all others more
@@ -69,14 +67,14 @@ impl Budgets {
 /// The budget of one credential.
 #[derive(Debug)]
 pub(super) struct Budget {
-    gate: Semaphore,
+    line: Arc<Line>,
     waiting: AtomicUsize,
     known: Mutex<Known>,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { gate: Semaphore::new(AT_ONCE), waiting: Default::default(), known: Mutex::default() }
+        Budget { line: Line::new(AT_ONCE), waiting: Default::default(), known: Mutex::default() }
     }
 }
 
@@ -170,15 +168,14 @@ impl Known {
 }
 
 impl Budget {
-    /// Waits for a turn. The call is to be made while what is returned is held.
+    /// Waits for a turn of this pipeline. The call is to be made while what is returned is held.
     ///
     /// # Errors
     /// When it would take long: until when.
-    pub(super) async fn turn(&self, purpose: Purpose) -> Result<SemaphorePermit<'_>, Timestamp> {
+    pub(super) async fn turn(&self, purpose: Purpose, pipeline: &str) -> Result<Place, Timestamp> {
         self.open(purpose)?;
         let _counted = Counted::one(&self.waiting);
-        // Never closed.
-        let turn = self.gate.acquire().await.map_err(|_| clock::now())?;
+        let turn = self.line.place(pipeline).await;
         while let Some(until) = self.known().closed(purpose, Instant::now()) {
             self.open(purpose)?;
             tokio::time::sleep_until(until.at.into()).await;
@@ -306,23 +303,23 @@ mod tests {
         let (one, other) = (budgets.of("forge", "a"), budgets.of("forge", "b"));
         let mut turns = Vec::new();
         for _ in 0..AT_ONCE {
-            turns.push(one.turn(Purpose::Step).await.unwrap());
+            turns.push(one.turn(Purpose::Step, "busy").await.unwrap());
         }
         let order = Mutex::new(Vec::new());
-        let wait = async |n: u32| {
-            let turn = one.turn(Purpose::Step).await.unwrap();
-            order.lock().unwrap().push(n);
+        let wait = async |pipeline: &'static str| {
+            let turn = one.turn(Purpose::Step, pipeline).await.unwrap();
+            order.lock().unwrap().push(pipeline);
             drop(turn);
         };
         let release = async {
-            drop(other.turn(Purpose::Step).await.unwrap());
+            drop(other.turn(Purpose::Step, "other").await.unwrap());
             let line =
                 budgets.purses().iter().map(|p| (p.credential.clone(), p.waiting)).collect::<HashMap<_, _>>();
-            assert_eq!((line["a"], line["b"]), (3, 0));
-            turns.clear();
+            assert_eq!((line["a"], line["b"]), (4, 0));
+            turns.pop();
         };
         // Polled in this order.
-        tokio::join!(biased; wait(1), wait(2), wait(3), release);
-        assert_eq!(*order.lock().unwrap(), [1, 2, 3]);
+        tokio::join!(biased; wait("busy"), wait("busy"), wait("busy"), wait("one"), release);
+        assert_eq!(*order.lock().unwrap(), ["busy", "one", "busy", "busy"]);
     }
 }

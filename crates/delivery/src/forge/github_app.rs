@@ -23,7 +23,7 @@ use crate::address::Address;
 use crate::clock;
 use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
-use crate::order::ForgeKind;
+use crate::order::{ForgeKind, Order};
 
 /// A token is not used any more when it has less than this left: a delivery may take that long.
 const MARGIN: Duration = Duration::from_secs(10 * 60);
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Token {
 pub(crate) async fn lend(
     app: &App,
     address: &Address,
-    credentials: &Credentials,
+    order: &Order,
     shared: &Arc<Shared>,
 ) -> Result<Credentials, DeliveryError> {
     let slot = {
@@ -65,14 +65,14 @@ pub(crate) async fn lend(
     let fresh = kept.take().filter(|token| token.until > Instant::now());
     let token = match fresh {
         Some(token) => token,
-        None => ask(app, address, credentials, shared).await?,
+        None => ask(app, address, order, shared).await?,
     };
     let with = Credentials {
         token: Some(token.text.clone()),
         username: None,
         password: None,
         app: Some(App { installation: Some(token.installation.clone()), ..app.clone() }),
-        ..credentials.clone()
+        ..order.credentials.clone()
     };
     *kept = Some(token);
     Ok(with)
@@ -87,7 +87,7 @@ pub(crate) fn forget(app: &App, address: &Address, shared: &Shared) {
 async fn ask(
     app: &App,
     address: &Address,
-    credentials: &Credentials,
+    order: &Order,
     shared: &Arc<Shared>,
 ) -> Result<Token, DeliveryError> {
     let (_, owner, name) = address.repository()?;
@@ -96,13 +96,14 @@ async fn ask(
     let question = Credentials {
         token: Some(question(app, clock::now()).map_err(bad)?),
         app: Some(App { installation: None, ..app.clone() }),
-        ca_file: credentials.ca_file.clone(),
+        ca_file: order.credentials.ca_file.clone(),
         ..Credentials::default()
     };
     let base = app.base.clone().unwrap_or_else(|| github::api(address));
-    let http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, &question, shared)?
+    let mut http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, &question, shared)?
         .with_header("accept", "application/vnd.github+json")
         .with_header("x-github-api-version", "2022-11-28");
+    http.owner = order.owner();
     let none =
         || ForgeError::NoApp { forge: forge.clone(), app: app.id.clone(), repository: address.text.clone() };
     let installation = match &app.installation {

@@ -98,6 +98,7 @@ pub(super) struct ForgeHttp {
     fingerprint: String,
     /// Nothing is changed without it.
     pub(super) permit: Permit,
+    pub(super) owner: String,
     shared: Arc<Shared>,
 }
 
@@ -144,6 +145,7 @@ impl ForgeHttp {
             budget,
             fingerprint,
             permit: Permit::default(),
+            owner: String::new(),
             shared: shared.clone(),
         })
     }
@@ -304,7 +306,7 @@ impl ForgeHttp {
         purpose: Purpose,
     ) -> Result<Reply, ForgeError> {
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
-        let _turn = self.budget.turn(purpose).await.map_err(limited)?;
+        let _turn = self.budget.turn(purpose, &self.owner).await.map_err(limited)?;
         if !method.is_safe() && self.permit.check().is_err() {
             return Err(ForgeError::Revoked);
         }

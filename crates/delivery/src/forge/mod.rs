@@ -22,8 +22,7 @@ use serde_json::Value;
 use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
-use crate::permit::Permit;
+use crate::order::{ChangeRequest, ForgeKind, Merge, Order};
 pub use error::ForgeError;
 pub(crate) use http::{Shared, retry_after};
 pub(crate) use readiness::Readiness;
@@ -183,8 +182,9 @@ impl AnyForge {
 }
 
 impl AnyForge {
-    /// Has it change things only while a permit stands: also after a wait in the line.
-    pub(crate) fn under(mut self, permit: &Permit) -> Self {
+    /// Has it wait in the queue of the order's pipeline, and change things only while the order's permit
+    /// stands: also after that wait.
+    pub(crate) fn under(mut self, order: &Order) -> Self {
         let http = match &mut self {
             AnyForge::GitHub(forge) => &mut forge.0.http,
             AnyForge::Gitea(forge) => &mut forge.0.http,
@@ -193,7 +193,7 @@ impl AnyForge {
             AnyForge::BitbucketServer(forge) => &mut forge.http,
             AnyForge::AzureDevOps(forge) => &mut forge.http,
         };
-        http.permit = permit.clone();
+        (http.permit, http.owner) = (order.permit.clone(), order.owner());
         self
     }
 

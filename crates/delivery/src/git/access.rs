@@ -17,6 +17,7 @@ pub(crate) struct Access {
     pub(crate) address: Address,
     credentials: Credentials,
     fingerprint: String,
+    owner: String,
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
@@ -54,7 +55,17 @@ impl Access {
             None
         };
         let (credentials, fingerprint) = (credentials.clone(), credentials.fingerprint());
-        Ok(Access { credentials, fingerprint, forge, ca_file, ssh, address, folder: folder.into() })
+        let owner = String::new();
+        Ok(Access { credentials, fingerprint, owner, forge, ca_file, ssh, address, folder: folder.into() })
+    }
+
+    /// The same, in the queue of this pipeline wherever it has to wait.
+    pub(crate) fn of(self, owner: String) -> Self {
+        Access { owner, ..self }
+    }
+
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// The key to sign commits with, if there is one.

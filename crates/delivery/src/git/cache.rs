@@ -5,9 +5,10 @@
 //! to a commit that the server has shown to these very rights, in a fetch since the order came.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -17,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::history::History;
 use super::run::Call;
 use super::{Access, Commit, Git, GitError, hex_hash};
+use crate::line::{Line, Place};
 use crate::stats::Counters;
 
 /// After so many fetches, with a pack and a shallow boundary each, a new cache is cheaper.
@@ -30,9 +32,10 @@ const PEACE: Duration = Duration::from_secs(60);
 /// With so many head branches one fetch is asked for more than its own.
 const HEADS_AT_ONCE: usize = 100;
 
-/// One repository: whoever holds its cache writes to it, the others wait in the order they came.
+/// One repository: whoever holds its cache writes to it, the others wait.
 #[derive(Debug)]
 pub(crate) struct Repository {
+    line: Arc<Line>,
     cache: Mutex<Cache>,
     /// What those who wait or are at it will want to know.
     wanted: std::sync::Mutex<BTreeSet<Branches>>,
@@ -46,7 +49,7 @@ impl Repository {
         let (scanned, history, known, raced) = Default::default();
         let (trusted, fresh) = (false, false);
         let cache = Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced });
-        Repository { cache, wanted: Default::default() }
+        Repository { line: Line::new(1), cache, wanted: Default::default() }
     }
 
     /// Says that the head branch of a change request will be asked for, until it is dropped: whoever is
@@ -61,8 +64,30 @@ impl Repository {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) async fn lock(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().await
+    pub(crate) async fn lock(&self, access: &Access) -> Held<'_> {
+        let place = self.line.place(access.owner()).await;
+        Held { cache: self.cache.lock().await, _place: place }
+    }
+}
+
+/// The cache, for as long as this is held; dropped in this order.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    cache: MutexGuard<'a, Cache>,
+    _place: Place,
+}
+
+impl Deref for Held<'_> {
+    type Target = Cache;
+
+    fn deref(&self) -> &Cache {
+        &self.cache
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Cache {
+        &mut self.cache
     }
 }
 

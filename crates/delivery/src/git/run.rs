@@ -12,10 +12,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::sync::Semaphore;
 
 use super::Access;
 use super::error::{self, GitError};
+use crate::line::Line;
 
 /// What of our own environment git sees: where programs are, and how to get out of the house.
 const INHERITED: [&str; 12] = [
@@ -54,12 +54,12 @@ const CONFIGURATION: [(&str, &str); 15] = [
     ("advice.fetchShowForcedUpdates", "false"),
 ];
 
-/// Runs git, a bounded number at a time: what works here shares one bound, what talks to a host
-/// has one for that host, so that a host that hangs holds up nobody else.
+/// Runs git, a bounded number at a time, of each pipeline in turn: what works here shares one bound, what
+/// talks to a host has one for that host, so that a host that hangs holds up nobody else.
 #[derive(Debug)]
 pub(crate) struct Git {
-    local: Arc<Semaphore>,
-    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+    local: Arc<Line>,
+    hosts: Mutex<HashMap<String, Arc<Line>>>,
     processes: usize,
     deadline: Duration,
     home: PathBuf,
@@ -155,7 +155,7 @@ impl Drop for Group {
 impl Git {
     /// `home` is an empty folder: git looks for personal settings there and finds none.
     pub(crate) fn new(home: PathBuf, processes: usize, deadline: Duration, allow_file: bool) -> Self {
-        let local = Arc::new(Semaphore::new(processes));
+        let local = Line::new(processes);
         Git { local, hosts: Mutex::default(), processes, deadline, home, allow_file }
     }
 
@@ -187,9 +187,8 @@ impl Git {
         R: FnOnce(ChildStdout) -> F,
         F: Future<Output = std::io::Result<T>>,
     {
-        let semaphore = if call.remote { self.host(call.access.host()) } else { self.local.clone() };
-        // Never closed, so this cannot fail; without a permit it would only run at once.
-        let _permit = semaphore.acquire_owned().await.ok();
+        let line = if call.remote { self.host(call.access.host()) } else { self.local.clone() };
+        let _place = line.place(call.access.owner()).await;
         let not_run = |source| {
             let git = ("the git program", "install git 2.39 or newer");
             let (program, install) = call.other.as_ref().map_or(git, |o| (o.program, o.install));
@@ -214,9 +213,9 @@ impl Git {
         }
     }
 
-    fn host(&self, host: &str) -> Arc<Semaphore> {
+    fn host(&self, host: &str) -> Arc<Line> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.entry(host.into()).or_insert_with(|| Arc::new(Semaphore::new(self.processes))).clone()
+        hosts.entry(host.into()).or_insert_with(|| Line::new(self.processes)).clone()
     }
 
     fn command(&self, call: &Call<'_>) -> Command {

@@ -1,6 +1,7 @@
 //! Many at once: promotions into one repository wait for each other and for nobody else.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -136,6 +137,60 @@ async fn what_came_before_and_what_others_push_is_seen_by_those_who_share_a_fetc
     let by_hand = hosted.repo.commit("main", "by hand", &[(&path, &text)]).unwrap();
     let done = bench.delivery.deliver(&orders[1]).await.unwrap();
     assert_eq!(done, Delivered::AlreadySet { commit: by_hand });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_with_many_commits_delays_another_by_one() {
+    const MANY: usize = 12;
+    let marked = |pipeline: &str, environment: &str, version: &str| {
+        format!("version: {version} # {{\"$promotion\": \"apps:{pipeline}:{environment}\"}}\n")
+    };
+    let of = |n: usize| if n < MANY { ("busy", format!("e{n}")) } else { ("other", "prod".to_string()) };
+    let file = |n: usize| (format!("{n}.yaml"), marked(of(n).0, &of(n).1, "1.0.0"));
+    let files: Vec<(String, String)> = (0..=MANY).map(file).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let forge = Forge::start().unwrap();
+    let hosted = forge.create_repo("fleet", &files).unwrap();
+    let bench = bench();
+    let order = |n: usize| {
+        let (pipeline, environment) = of(n);
+        let promotion = format!("apps/{pipeline}-{environment}");
+        Order { promotion, pipeline: pipeline.into(), environment, ..order(committed(&hosted), "1.1.0") }
+    };
+    // The other one comes last.
+    let orders: Vec<Order> = (0..=MANY).map(order).collect();
+    for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
+        assert!(matches!(done.unwrap(), Delivered::Committed { .. }));
+    }
+    let log = hosted.repo.log("main").unwrap();
+    let place = log.iter().rev().position(|c| c.body.contains("Sluice-Promotion: apps/other-prod"));
+    // After the one that all wait for, and one more of those that came before it.
+    assert_eq!((log.len(), place), (MANY + 2, Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_with_many_calls_is_not_ahead_of_another_with_one() {
+    const MANY: usize = 80;
+    let forge = Forge::start().unwrap();
+    let hosted = hosted(&forge, 2);
+    let bench = bench();
+    let [busy, other] = [0, 1].map(|i| of_application(i, proposed(&hosted)));
+    let mut requests = Vec::new();
+    for order in [&busy, &other] {
+        let Delivered::Proposed { request, .. } = bench.delivery.deliver(order).await.unwrap() else {
+            panic!()
+        };
+        requests.push(request);
+    }
+    let done = AtomicUsize::new(0);
+    let follow = async |(order, request)| {
+        bench.delivery.follow(order, request).await.unwrap();
+        done.fetch_add(1, Ordering::Relaxed)
+    };
+    let all = std::iter::repeat_n((&busy, &requests[0]), MANY).chain([(&other, &requests[1])]);
+    let places = join_all(all.map(follow)).await;
+    // After the eight that are on their way, and next to seven more at most that are when it is.
+    assert!(places[MANY] < MANY / 2, "{places:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
