@@ -11,6 +11,7 @@ pub mod observe;
 pub mod options;
 pub mod record;
 mod run;
+pub mod secret;
 pub mod serve;
 pub mod shard;
 pub mod translate;

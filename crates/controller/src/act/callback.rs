@@ -8,7 +8,7 @@ use sluice_api::promotion::Promotion;
 use super::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
 use crate::intake::PipelineKey;
-use crate::watch::connect;
+use crate::secret::{self, Use};
 
 /// What is needed to let the other side call back.
 pub(super) struct Offer {
@@ -23,8 +23,8 @@ impl Offer {
         Some(Self { url: url?.into(), secret: secret.name.clone() })
     }
 
-    /// The address to call and the token to show there. None where the pipeline's Secret has no key: its
-    /// owner wants no calls.
+    /// The address to call and the token to show there. None where the pipeline's Secret has no key, or is not for
+    /// this: its owner wants no calls.
     ///
     /// # Errors
     /// When the Secret cannot be read now.
@@ -36,7 +36,10 @@ impl Offer {
     ) -> Result<Option<(String, String)>, ActError> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
         let data = match secrets.get(&self.secret).await {
-            Ok(secret) => connect::data(secret),
+            Ok(secret) => match secret::data(secret, Use::Hook) {
+                Ok(data) => data,
+                Err(_) => return Ok(None),
+            },
             Err(kube::Error::Api(e)) if matches!(e.code, 403 | 404) => return Ok(None),
             Err(error) => {
                 return Err(ActError::Secret(format!(

@@ -320,7 +320,8 @@ impl Engine {
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
         tokio::spawn(async move {
             let rights = async {
-                let mut credentials = order::credentials(&client, &key.namespace, secret).await?;
+                let mut credentials =
+                    order::credentials(&client, &key.namespace, &order.strategy, secret).await?;
                 if let Some(offer) = offer {
                     credentials.callback = offer.made(&client, &key, &object).await?;
                 }
@@ -355,7 +356,7 @@ impl Engine {
     /// in there any more or has not come through for long: then it is left to people.
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let shut_out = match error {
-            ActError::NoSecret(_) => true,
+            ActError::NoSecret(_) | ActError::Locked(_) => true,
             ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => false,
             ActError::Delivery(error) => {
                 matches!(DeliveryError::retry(error), Retry::OnChange)
@@ -552,6 +553,7 @@ fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
     let soon = now.checked_add(pause).unwrap_or(now);
     let again = match error {
         ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => Some(soon),
+        ActError::Locked(_) => None,
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => Some(soon),
             // No fault of this promotion: it is as far ahead in the line as any other.

@@ -12,6 +12,7 @@ use sluice_api::pipeline::Strategy;
 use sluice_delivery::{Delivered, DeliveryError, Followed};
 
 use crate::intake::PipelineKey;
+use crate::secret::Locked;
 
 /// A side effect that has ended.
 #[derive(Debug)]
@@ -48,6 +49,9 @@ pub enum ActError {
     /// The Secret with the credentials could not be read this time.
     #[error("{0}")]
     Secret(String),
+    /// The Secret is there, and not for this strategy.
+    #[error(transparent)]
+    Locked(#[from] Locked),
     /// A fault in Sluice itself.
     #[error("Sluice itself failed ({0}): please report it with the controller's log; it is tried again")]
     Died(String),
@@ -64,6 +68,7 @@ impl ActError {
     pub fn reason(&self) -> &'static str {
         match self {
             ActError::NoSecret(_) | ActError::Secret(_) => "SecretUnreadable",
+            ActError::Locked(_) => "SecretLocked",
             ActError::Died(_) => "InternalError",
             ActError::Event(_) => "EventNotWritten",
             ActError::Delivery(error) => error.reason(),

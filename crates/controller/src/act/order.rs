@@ -17,8 +17,8 @@ use sluice_delivery::{
 
 use super::ActError;
 use crate::observe::facts::ClusterKey;
+use crate::secret::{self, Use};
 use crate::translate;
-use crate::watch::connect;
 
 /// The state of a change request that Sluice closed.
 pub const WITHDRAWN: &str = "withdrawn";
@@ -213,16 +213,20 @@ fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
     state == Some(WITHDRAWN) || (retried && state != Some("open"))
 }
 
-/// Reads the credentials of an order.
+/// Reads the credentials of an order from the Secret of this name; there are none without one.
+///
+/// # Errors
+/// When the Secret cannot be read, or is not for this strategy.
 pub async fn credentials(
     client: &Client,
     namespace: &str,
+    strategy: &Strategy,
     secret: Option<String>,
 ) -> Result<Credentials, ActError> {
-    let Some(name) = secret else { return Ok(Credentials::default()) };
+    let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match secrets.get(&name).await {
-        Ok(secret) => Ok(Credentials::from_secret(&connect::data(secret))),
+        Ok(secret) => Ok(Credentials::from_secret(&secret::data(secret, wanted)?)),
         Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
             "there is no Secret {name} in namespace {namespace}: create it with the keys that the strategy needs, \
              such as username, password and token"

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use sluice_api::pipeline::PromotionPolicy;
 
-use crate::watch::connect;
+use crate::secret::{self, Use};
 
 /// What a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,10 @@ impl Keys {
     async fn read(&self, namespace: &str, name: &str) -> Result<Known, Unavailable> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let data = match tokio::time::timeout(DEADLINE, secrets.get(name)).await {
-            Ok(Ok(secret)) => connect::data(secret),
+            Ok(Ok(secret)) => secret::data(secret, Use::Hook).unwrap_or_else(|error| {
+                tracing::warn!(%error, "a Secret is not for hook keys");
+                Default::default()
+            }),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
                 tracing::warn!(
                     namespace,

@@ -34,12 +34,17 @@ async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
 }
 
 async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (Hook, Arc<AtomicUsize>) {
+    annotated(scratch, pipeline_rate, json!({})).await
+}
+
+async fn annotated(scratch: &Scratch, pipeline_rate: u32, annotations: Value) -> (Hook, Arc<AtomicUsize>) {
     let beyond = Arc::new(AtomicUsize::new(0));
     let counted = beyond.clone();
     let answer = move |uri: Uri| {
         let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/hook";
         counted.fetch_add(usize::from(!is_secret), Ordering::SeqCst);
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"},
+        let metadata = json!({"name": "hook", "namespace": "apps", "annotations": annotations});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
             "data": {"hmac-key": base64(KEY)}});
         let status = if is_secret { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         async move { (status, [("content-type", "application/json")], secret.to_string()) }
@@ -193,6 +198,23 @@ fn a_signed_report_that_cannot_be_judged_now_is_to_come_again() {
         let unsigned = Drawn { headers: Vec::new(), ..call };
         assert_eq!(answer(&hook, &unsigned, &unsigned.path).await.unwrap().0, 401);
     });
+}
+
+#[test]
+fn a_key_that_is_not_for_hooks_is_none() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (used_by, status) in [("commit, hook", 503), ("commit", 401), ("", 401)] {
+        let scratch = Scratch::new("locked").unwrap();
+        runtime.block_on(async {
+            let annotations = json!({"pipelines.weave.works/used-by": used_by});
+            let (hook, _) = annotated(&scratch, 0, annotations).await;
+            let body = crate::push::event("eu", "UpgradeSucceeded", "6.1.8", 10).to_string().into_bytes();
+            let headers = vec![("x-signature", crate::server::sign(KEY, &body).into_bytes())];
+            let call = Drawn { method: "POST", path: "/promotion/apps/open/prod".into(), headers, body };
+            // What is taken cannot be kept here.
+            assert_eq!(answer(&hook, &call, &call.path).await.unwrap().0, status, "{used_by:?}");
+        });
+    }
 }
 
 #[test]

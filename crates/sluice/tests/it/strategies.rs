@@ -289,9 +289,19 @@ fn what_the_other_side_answers_decides() -> Result<()> {
         scene.receiver.answers("/busy", &[(503, "later"), (500, "oops")]);
         scene.application("refused", &scene.webhook("/refuses"), "30m").await?;
         scene.application("busy", &scene.webhook("/busy"), "5s").await?;
-        for name in ["refused", "busy"] {
+        // The password of a repository is not for those who are called.
+        let secret = "apiVersion: v1\nkind: Secret\nstringData: {username: sluice, password: hunter2}\nmetadata: \
+                      {name: git, annotations: {pipelines.weave.works/used-by: commit}, namespace: ";
+        scene.place.apply(&format!("{secret}{}}}", scene.place.namespace)).await?;
+        let git = scene.webhook("/git").replace("{name: hook}", "{name: git}");
+        scene.application("locked", &git, "30m").await?;
+        for name in ["refused", "busy", "locked"] {
             scene.runs(name, "dev", "1.1.0").await?;
         }
+        let status = scene.story("locked", "1.1.0 Failed").await?.status.unwrap_or_default();
+        ensure!(status.reason == "SecretLocked", "{status:?}");
+        ensure!(status.message.contains("add webhook to the annotation"), "{status:?}");
+        ensure!(scene.receiver.calls("/git").is_empty());
         let promotion = scene.story("refused", "1.1.0 Failed").await?;
         let status = promotion.status.clone().unwrap_or_default();
         ensure!(status.reason == "WebhookRefused", "{status:?}");
