@@ -14,6 +14,7 @@ mod run;
 pub mod secret;
 pub mod serve;
 pub mod shard;
+mod silence;
 pub mod translate;
 mod turn;
 pub mod watch;

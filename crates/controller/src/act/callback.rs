@@ -9,6 +9,7 @@ use super::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
 use crate::intake::PipelineKey;
 use crate::secret::{self, Use};
+use crate::silence::{PATIENCE, within};
 
 /// What is needed to let the other side call back.
 pub(super) struct Offer {
@@ -35,7 +36,7 @@ impl Offer {
         promotion: &Promotion,
     ) -> Result<Option<(String, String)>, ActError> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
-        let data = match secrets.get(&self.secret).await {
+        let data = match within(PATIENCE, secrets.get(&self.secret)).await {
             Ok(secret) => match secret::data(secret, Use::Hook) {
                 Ok(data) => data,
                 Err(_) => return Ok(None),

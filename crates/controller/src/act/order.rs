@@ -18,6 +18,7 @@ use sluice_delivery::{
 use super::ActError;
 use crate::observe::facts::ClusterKey;
 use crate::secret::{self, Use};
+use crate::silence::{PATIENCE, within};
 use crate::translate;
 
 /// The state of a change request that Sluice closed.
@@ -225,7 +226,7 @@ pub async fn credentials(
 ) -> Result<Credentials, ActError> {
     let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    match secrets.get(&name).await {
+    match within(PATIENCE, secrets.get(&name)).await {
         Ok(secret) => Ok(Credentials::from_secret(&secret::data(secret, wanted)?)),
         Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
             "there is no Secret {name} in namespace {namespace}: create it with the keys that the strategy needs, \
