@@ -16,6 +16,7 @@ pub mod fault;
 mod forge;
 mod git;
 mod merge;
+mod merged;
 pub mod notification;
 mod order;
 mod outward;
