@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use sluice_core::setters::SetValue;
 
+use crate::forge::MergeMessage;
 use crate::git::TRAILER;
 use crate::order::{ForgeKind, Order, Settings};
 use crate::template::{self, TemplateError};
@@ -54,21 +55,31 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
     if values.len() > LISTED {
         text.push_str(&format!("- and {} more\n", values.len() - LISTED));
     }
-    text.push_str(&format!("\n{TRAILER}: {}\n", line(&order.promotion)));
-    text.push_str(&format!(
-        "Sluice-Pipeline: {}\n",
-        line(&format!("{}/{}", order.namespace, order.pipeline))
-    ));
-    text.push_str(&format!("Sluice-Environment: {}\n", line(&order.environment)));
-    if let Some(target) = &order.target {
-        text.push_str(&format!("Sluice-Target: {}\n", line(target)));
-    }
-    text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    text.push_str(&format!("\n{}", trailers(order)));
     for why in order.evidence.iter().take(LISTED) {
         text.push_str(&format!("Sluice-Evidence: {}\n", cut(&line(why), 300)));
     }
     text.push_str(&format!("Sluice-Onto: {onto}\n"));
     text
+}
+
+/// What says in a commit which promotion it carries, and what that is for.
+fn trailers(order: &Order) -> String {
+    let mut text = format!("{TRAILER}: {}\n", line(&order.promotion));
+    let pipeline = format!("{}/{}", order.namespace, order.pipeline);
+    text.push_str(&format!("Sluice-Pipeline: {}\n", line(&pipeline)));
+    text.push_str(&format!("Sluice-Environment: {}\n", line(&order.environment)));
+    if let Some(target) = &order.target {
+        text.push_str(&format!("Sluice-Target: {}\n", line(target)));
+    }
+    text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    text
+}
+
+/// What a commit says that Sluice has its forge make of a change request: a merge, or a squash, which says
+/// nothing of what it brings unless it is told.
+pub(crate) fn merge_message(order: &Order) -> MergeMessage {
+    MergeMessage { title: headline(order, &order.pipeline), trailers: trailers(order) }
 }
 
 /// How a forge takes bodies.

@@ -10,7 +10,8 @@ use crate::error::DeliveryError;
 use crate::extras;
 use crate::fault;
 use crate::forge::{AnyForge, Draft, Forge, ForgeError, Found, State};
-use crate::git::{self, Access, Cache, GitError, Lease, Pushed, Want};
+use crate::git::{Access, Cache, GitError, Lease, Pushed, Want};
+use crate::merged;
 use crate::order::{ChangeRequest, Delivered, ForgeKind, Order, Settings};
 use crate::template::TemplateError;
 
@@ -20,8 +21,6 @@ const TRIES: u32 = 5;
 const LOOKS: u32 = 4;
 /// The pause between two of these looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(700);
-/// So many commits of others are looked below for the one that was pushed.
-const BELOW: usize = 30;
 
 /// What the head branch holds now.
 enum Head {
@@ -56,7 +55,7 @@ pub(crate) async fn deliver(
         return Err(TemplateError::new("branch", what).into());
     }
     if order.retried
-        && let Some(done) = find_earlier(&forge, order, wanted, &branch).await?
+        && let Some(done) = find_earlier(inner, &forge, order, wanted, &branch).await?
     {
         return Ok(done);
     }
@@ -81,7 +80,9 @@ pub(crate) async fn deliver(
                 (false, existed) => u32::from(existed),
             };
             let found = propose(&forge, order, &draft, looks).await?;
-            let merged = matches!(found.state, State::Merged { .. });
+            // Merged while it was written to, it may have brought what the branch held before.
+            let merged = matches!(found.state, State::Merged { .. })
+                && merged::brought(inner, &forge, order, &found).await?.is_some();
             let request = equipped(&forge, order, settings, found).await?;
             Ok(Delivered::Proposed { request: ChangeRequest { head_commit: commit, ..request }, merged })
         }
@@ -98,6 +99,7 @@ pub(crate) async fn deliver(
 
 /// What an earlier try of this very promotion has led to.
 async fn find_earlier(
+    inner: &Inner,
     forge: &AnyForge,
     order: &Order,
     wanted: Wanted<'_>,
@@ -111,15 +113,19 @@ async fn find_earlier(
         match found.state {
             State::Open => {
                 // Where it is not there, or its forge does not show it yet, the branch itself tells.
-                let Some(head_commit) = pushed(forge, &order.promotion, &found).await? else { continue };
+                let head = &found.request.head_commit;
+                let Some(head_commit) = merged::pushed(forge, &order.promotion, head).await? else {
+                    continue;
+                };
                 let request = equipped(forge, order, wanted.settings, found).await?;
                 let request = ChangeRequest { head_commit, ..request };
                 return Ok(Some(Delivered::Proposed { request, merged: false }));
             }
             // One that brought something else is no end: the base tells whether this is still to do.
-            State::Merged { commit } if !was_brought_by(forge, &order.promotion, &commit).await? => {}
             State::Merged { .. } => {
-                return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
+                if merged::brought(inner, forge, order, &found).await?.is_some() {
+                    return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
+                }
             }
             State::Closed if order.reopen => {}
             State::Closed => return Ok(Some(Delivered::Rejected { request: found.request })),
@@ -129,49 +135,17 @@ async fn find_earlier(
 }
 
 /// Whether a change request is of this promotion: by its mark or, where people have rewritten the
-/// body, by the commit that it carries.
+/// body, by the commit that it carries. A merged one also is by its commit where the mark is another's: its
+/// text is written after its branch, and somebody may have merged in between.
 async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, ForgeError> {
-    if body::is_marked(&found.body) {
-        return Ok(body::is_marked_for(&found.body, &order.promotion));
-    }
-    let commit = forge.commit(&found.request.head_commit).await?;
-    Ok(commit.is_some_and(|c| git::carries(&c.message, &order.promotion)))
-}
-
-/// The commit of this promotion in the branch of a change request. Others may have pushed onto it: what they
-/// did is not taken for what was pushed, and so never merged.
-async fn pushed(forge: &AnyForge, promotion: &str, found: &Found) -> Result<Option<String>, ForgeError> {
-    let mut id = found.request.head_commit.clone();
-    for _ in 0..=BELOW {
-        let Some(commit) = forge.commit(&id).await? else { return Ok(None) };
-        if git::carries(&commit.message, promotion) {
-            return Ok(Some(id));
-        }
-        let Some(below) = commit.parents.into_iter().next() else { return Ok(None) };
-        id = below;
-    }
-    Ok(None)
-}
-
-/// Whether a merge has brought this very promotion. The forge may have merged what the branch held
-/// a moment before it was pushed to, and shows the branch as it is now: only the commits tell. A
-/// squash or a rebase keeps the message of what it brings, a merge has it as a parent.
-pub(crate) async fn was_brought_by(
-    forge: &AnyForge,
-    promotion: &str,
-    merge: &str,
-) -> Result<bool, ForgeError> {
-    let Some(commit) = forge.commit(merge).await? else { return Ok(false) };
-    if git::carries(&commit.message, promotion) {
+    let marked = body::is_marked(&found.body);
+    if body::is_marked_for(&found.body, &order.promotion) {
         return Ok(true);
     }
-    for parent in commit.parents.iter().skip(1) {
-        let parent = forge.commit(parent).await?;
-        if parent.is_some_and(|p| git::carries(&p.message, promotion)) {
-            return Ok(true);
-        }
+    match found.state {
+        State::Open | State::Closed if marked => Ok(false),
+        _ => Ok(merged::pushed(forge, &order.promotion, &found.request.head_commit).await?.is_some()),
     }
-    Ok(false)
 }
 
 /// Brings the head branch to a commit that sets the values, on top of the base as it is now.

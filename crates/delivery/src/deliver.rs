@@ -19,7 +19,7 @@ use crate::outward::Outward;
 use crate::private::Private;
 use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
-use crate::{body, change_request, commit_strategy, merge, notification, webhook};
+use crate::{change_request, commit_strategy, merge, notification, webhook};
 
 /// Who makes commits where nobody says so.
 pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
@@ -137,23 +137,16 @@ impl Delivery {
         self.0.kept(order, merge::tend(&self.0, &with, request).await)
     }
 
-    /// Closes an open change request and says why. One that is not open any more is left alone.
+    /// Closes an open change request and says why. One that is not open any more is left alone, and so is one
+    /// that carries another promotion by now.
     pub async fn withdraw(
         &self,
         order: &Order,
         request: &ChangeRequest,
         comment: &str,
     ) -> Result<Followed, DeliveryError> {
-        let found = self.follow(order, request).await?;
         let with = self.0.lent(order).await?;
-        if let (Followed::Open { .. } | Followed::Waits { .. }, Some((forge, _))) =
-            (&found, self.0.forge_of(&with)?)
-        {
-            order.permit.check()?;
-            change_request::close(&forge, request.number, &body::comment(comment)).await?;
-            return Ok(Followed::Closed);
-        }
-        Ok(found)
+        self.0.kept(order, merge::withdraw(&self.0, &with, request, comment).await)
     }
 
     /// What has gone out since the start.

@@ -18,6 +18,7 @@ mod forge;
 mod git;
 mod line;
 mod merge;
+mod merged;
 pub mod notification;
 mod order;
 mod outward;

@@ -1,11 +1,13 @@
 //! Following a change request to its end, and merging it where that is Sluice's to do: only the commit
 //! that Sluice pushed, and only when its forge says that nothing stands in the way of exactly that one.
 
+use crate::body;
 use crate::change_request;
 use crate::deliver::Inner;
 use crate::error::DeliveryError;
 use crate::fault;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, State};
+use crate::merged;
 use crate::order::{ChangeRequest, Followed, Merge, Order, Settings, Stale, Strategy};
 
 /// What has become of a change request.
@@ -15,7 +17,7 @@ pub(crate) async fn follow(
     request: &ChangeRequest,
 ) -> Result<Followed, DeliveryError> {
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-    Ok(left_to_people(look(&forge, order, base, request).await?.0, request))
+    Ok(left_to_people(look(inner, &forge, order, base, request).await?.0, request))
 }
 
 /// What others have pushed to its branch is not overwritten because it cannot be merged.
@@ -38,27 +40,27 @@ pub(crate) async fn tend(
 ) -> Result<Followed, DeliveryError> {
     let Strategy::PullRequest { settings, url, .. } = &order.strategy else { return Ok(Followed::Elsewhere) };
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
-    let (mut followed, found) = look(&forge, order, base, request).await?;
+    let (mut followed, found) = look(inner, &forge, order, base, request).await?;
     if let (Followed::Open { stale: None, .. }, Some(found)) = (&followed, found)
         && settings.merge != Merge::Never
     {
-        followed = merge(&forge, order, (settings, base), request, &found).await?;
+        followed = merge(inner, &forge, order, (settings, base), request, &found).await?;
     }
-    if let Followed::Merged { ours: true, .. } = &followed
+    if let Followed::Merged { ours: true, head, .. } = &followed
         && settings.delete_branch
     {
-        // Not at the head that the forge shows, which Gitea moves on with the branch after the merge.
-        delete_branch(inner, order, url, &request.head_commit).await;
+        delete_branch(inner, order, url, head).await;
     }
     Ok(left_to_people(followed, request))
 }
 
 async fn look(
+    inner: &Inner,
     forge: &AnyForge,
     order: &Order,
     base: &str,
     request: &ChangeRequest,
-) -> Result<(Followed, Option<Found>), ForgeError> {
+) -> Result<(Followed, Option<Found>), DeliveryError> {
     let found = match forge.get(request.number).await? {
         Some(found) => Some(found),
         // That it is gone ends a promotion: a forge that is not of one mind is not believed.
@@ -77,7 +79,11 @@ async fn look(
     let followed = match &found.state {
         State::Open => Followed::Open { head, stale: found.conflicts.then_some(Stale::Conflicts) },
         State::Merged { commit } => {
-            let ours = change_request::was_brought_by(forge, &order.promotion, commit).await?;
+            let (head, ours) = match merged::brought(inner, forge, order, &found).await? {
+                // Gitea moves the head that it shows on with the branch.
+                Some(brought) => (brought.head.unwrap_or_else(|| request.head_commit.clone()), true),
+                None => (head, false),
+            };
             Followed::Merged { commit: commit.clone(), head, ours }
         }
         State::Closed => Followed::Closed,
@@ -85,8 +91,30 @@ async fn look(
     Ok((followed, Some(found)))
 }
 
+/// Closes an open one and says why below it, unless it is another promotion's by now: then nothing is done.
+///
+/// Between the look and the close another controller may push its promotion to the branch, and has its
+/// change request closed then: a second's chance that no forge lets one rule out, since none closes at a head.
+pub(crate) async fn withdraw(
+    inner: &Inner,
+    order: &Order,
+    request: &ChangeRequest,
+    comment: &str,
+) -> Result<Followed, DeliveryError> {
+    let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
+    let (followed, found) = look(inner, &forge, order, base, request).await?;
+    let (Followed::Open { head, .. }, Some(_)) = (&followed, &found) else { return Ok(followed) };
+    if *head != request.head_commit && merged::pushed(&forge, &order.promotion, head).await?.is_none() {
+        return Ok(Followed::HandedOver);
+    }
+    order.permit.check()?;
+    change_request::close(&forge, request.number, &body::comment(comment)).await?;
+    Ok(Followed::Closed)
+}
+
 /// Merges an open one, if it may be.
 async fn merge(
+    inner: &Inner,
     forge: &AnyForge,
     order: &Order,
     (settings, base): (&Settings, &str),
@@ -116,7 +144,8 @@ async fn merge(
     }
     order.permit.check()?;
     fault::point("before-merge");
-    let done = forge.merge(found, &readiness, settings.merge).await;
+    let message = body::merge_message(order);
+    let done = forge.merge(found, &readiness, settings.merge, &message).await;
     fault::point("after-merge");
     let refused = match done {
         Ok(()) => None,
@@ -126,7 +155,7 @@ async fn merge(
         Err(error) => return Err(error.into()),
     };
     // Whatever it said: what counts is what it shows.
-    match (look(forge, order, base, request).await?.0, refused) {
+    match (look(inner, forge, order, base, request).await?.0, refused) {
         (Followed::Open { .. }, None) if settings.merge == Merge::Queue => {
             waits("it is in the merge queue", true)
         }
@@ -139,7 +168,7 @@ async fn merge(
     }
 }
 
-/// Deletes the branch of a change request that was merged, if it still is where Sluice pushed it. That it
+/// Deletes the branch of a change request that was merged, if it still is where it was merged. That it
 /// stays is no failure: the forge may have deleted it, and the next revision uses it again.
 async fn delete_branch(inner: &Inner, order: &Order, url: &str, head: &str) {
     let branch = order.branch();

@@ -313,15 +313,16 @@ pub enum Followed {
     Merged {
         /// The commit that the merge made.
         commit: String,
-        /// The commit that was merged.
+        /// The commit that was merged: the promotion's own, or what people have put on top of it.
         head: String,
-        /// The merge has this very promotion's commit in it. Where it has not, it brought what the
-        /// branch held before, or was made in a way that does not tell: deliver again, then the base
-        /// says what is left to do.
+        /// The merge has brought this very promotion, by whichever way it was made. Where it has not, it
+        /// brought what the branch held before: deliver again, then the base says what is left to do.
         ours: bool,
     },
     /// It was closed and not merged.
     Closed,
+    /// It is open, and carries another promotion by now: what becomes of it is that one's business.
+    HandedOver,
     /// The forge does not know it any more.
     Gone,
     /// It is not in the repository that the order names, or not of its branch: it was made for

@@ -26,7 +26,7 @@ pub use control_plane::ControlPlane;
 pub use crds::{install as install_crds, read_flux as flux_crds};
 pub use eventually::eventually;
 pub use flux::{Failure, Options, StandIn};
-pub use git::{Change, Commit, GitServer, Repo, Requests, SshServer, Tap};
+pub use git::{Change, Commit, GitServer, Landing, Repo, Requests, SshServer, Tap};
 pub use gitea::{ForgeRepo, Gitea, Pull};
 pub use kubeconfig::connect;
 pub use leash::Leash;

@@ -432,6 +432,7 @@ impl Engine {
             Ended::Follow(Ok(followed)) => self::followed(followed, open),
             Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open),
             Ended::Withdrawal(Ok(Followed::Elsewhere)) => open.map(left),
+            Ended::Withdrawal(Ok(Followed::HandedOver)) => Some(Change::HandedOver),
             Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
             Ended::Withdrawal(Err(error)) if self.is_out_of_reach(&key, &done.promotion, &error) => {
                 open.map(left)
@@ -561,6 +562,7 @@ fn followed(followed: Followed, request: Option<sluice_api::promotion::ChangeReq
             request: in_state("merged"),
         }),
         Followed::Closed => Some(rejected(in_state("closed"))),
+        Followed::HandedOver => Some(Change::HandedOver),
         Followed::Gone => Some(rejected(in_state("closed"))),
         Followed::Elsewhere => request.map(left),
     }

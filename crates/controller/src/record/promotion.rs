@@ -191,7 +191,7 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
         Change::Withdrawn | Change::HandedOver => return None,
         Change::Missed(request) => {
             let message =
-                format!("{} was merged with an earlier revision; looks what is left to do", request.url);
+                format!("{} was merged without this revision; looks what is left to do", request.url);
             (before.phase, "MergedEarlier", message)
         }
         Change::Left(request) => {

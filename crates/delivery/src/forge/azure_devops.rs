@@ -1,16 +1,20 @@
 //! Azure DevOps, and Azure DevOps Server at other hosts. Paths, fields and states are those of
 //! learn.microsoft.com/rest/api/azure/devops/git: "Pull Requests", "Pull Request Threads", "Commits".
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
 use super::pages::{self, Page, Reading};
 use super::readiness::{Check, CheckState, approvals};
-use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
+use super::scheme::Scheme;
+use super::{
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -113,6 +117,31 @@ impl AzureDevOps {
             }
         }
         Ok(all)
+    }
+
+    /// The statuses of a pull request, beside those of its commits: the newest of each context, for "to update a
+    /// status create a new status with the same genre and name"; of those that are of an iteration (a push) only
+    /// those of the one that made this head ("Pull Request Statuses", "Pull Request Iterations").
+    async fn own_statuses(&self, number: u64, head: &str) -> Result<Vec<Value>, ForgeError> {
+        let (id, of) = (number.to_string(), |one: &Value| one["iterationId"].as_u64().filter(|id| *id > 0));
+        let url = self.versioned(PREVIEW, &["pullrequests", &id, "statuses"], &[]);
+        let all = self.http.call(Method::GET, url, None).await?;
+        let all = all["value"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
+        let mut current = None;
+        if all.iter().any(|one| of(one).is_some()) {
+            let pushes = self.http.call(Method::GET, self.one(number, &["iterations"]), None).await?;
+            let pushes = pushes["value"].as_array().into_iter().flatten();
+            let made = pushes.filter(|push| push["sourceRefCommit"]["commitId"] == head);
+            current = made.filter_map(|push| push["id"].as_u64()).max();
+        }
+        let mut newest: BTreeMap<String, &Value> = BTreeMap::new();
+        for one in all.iter().filter(|one| of(one).is_none() || of(one) == current) {
+            let known = newest.entry(context(one)).or_insert(one);
+            if one["id"].as_u64() > known["id"].as_u64() {
+                *known = one;
+            }
+        }
+        Ok(newest.into_values().cloned().collect())
     }
 
     async fn patch(&self, number: u64, body: &Value) -> Result<Found, ForgeError> {
@@ -291,17 +320,25 @@ impl Forge for AzureDevOps {
         let mut readiness = Readiness { head, ..Readiness::default() };
         readiness.judge(&now, &policies);
         readiness.checks.extend(statuses["value"].as_array().into_iter().flatten().map(check));
+        readiness.checks.extend(self.own_statuses(number, &readiness.head).await?.iter().map(check));
         Ok(readiness)
     }
 
     // "Pull Requests - Update": it is completed only at the commit that is named, and a moment later.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
         if merge == Merge::Queue {
             return Err(self.http.lacks("merge queue"));
         }
         let mut body = json!({"status": "completed", "lastMergeSourceCommit": {"commitId": at.head}});
+        body["completionOptions"] = json!({"mergeCommitMessage": message.whole()});
         if at.how.is_string() {
-            body["completionOptions"] = json!({"mergeStrategy": at.how});
+            body["completionOptions"]["mergeStrategy"] = at.how.clone();
         }
         let url = self.one(found.request.number, &[]);
         self.http.call(Method::PATCH, url, Some(&body)).await.map(drop)
@@ -326,11 +363,16 @@ impl Forge for AzureDevOps {
 }
 
 impl Readiness {
-    /// Takes in what the policies of the target branch say that block a merge, and the votes.
+    /// Takes in what the policies of the target branch say, and the votes. One that blocks nothing is a check
+    /// like any other, once it has begun: many are started by hand only.
     fn judge(&mut self, now: &Value, policies: &Value) {
         for one in policies["value"].as_array().into_iter().flatten() {
             let policy = &one["configuration"];
-            if policy["isEnabled"] != true || policy["isBlocking"] != true || policy["isDeleted"] == true {
+            if policy["isEnabled"] != true || policy["isDeleted"] == true {
+                continue;
+            }
+            let blocks = policy["isBlocking"] == true;
+            if !blocks && matches!(one["status"].as_str(), None | Some("queued" | "notApplicable")) {
                 continue;
             }
             let state = match one["status"].as_str() {
@@ -339,6 +381,9 @@ impl Readiness {
                 _ => CheckState::Pending,
             };
             let (kind, settings) = (&policy["type"], &policy["settings"]);
+            if kind["id"] == MERGE_TYPES && !blocks {
+                continue;
+            }
             if kind["id"] == MERGE_TYPES {
                 // Judged by what is asked for when it is completed.
                 let allowed = STRATEGIES.iter().find(|(setting, _)| settings[*setting] == true);
@@ -346,7 +391,7 @@ impl Readiness {
                 continue;
             }
             match settings["minimumApproverCount"].as_u64() {
-                Some(_) if state == CheckState::Green => {}
+                Some(_) if state == CheckState::Green || !blocks => {}
                 Some(needed) => {
                     let votes = now["reviewers"].as_array().into_iter().flatten();
                     let given = votes.filter(|r| r["vote"].as_i64() >= Some(5)).count() as u64;
@@ -354,8 +399,8 @@ impl Readiness {
                 }
                 None => {
                     let name = [&settings["displayName"], &settings["statusName"], &kind["displayName"]];
-                    let name = name.into_iter().find_map(text).unwrap_or_default();
-                    self.checks.push(Check::new(name, state, true));
+                    let name = name.into_iter().find_map(text).unwrap_or_else(|| "a policy".into());
+                    self.checks.push(Check::new(name, state, blocks));
                 }
             }
         }
@@ -366,16 +411,21 @@ impl Readiness {
     }
 }
 
-/// A status of a commit, which blocks nothing by itself.
+/// What a status is about, in one text.
+fn context(one: &Value) -> String {
+    let parts = [&one["context"]["genre"], &one["context"]["name"]];
+    let parts: Vec<String> = parts.into_iter().filter_map(text).filter(|part| !part.is_empty()).collect();
+    parts.join("/")
+}
+
+/// A status, which blocks nothing by itself.
 fn check(one: &Value) -> Check {
     let state = match one["state"].as_str() {
         Some("succeeded" | "notApplicable") => CheckState::Green,
         Some("failed" | "error") => CheckState::Failed,
         _ => CheckState::Pending,
     };
-    let parts = [&one["context"]["genre"], &one["context"]["name"]];
-    let name: Vec<String> = parts.into_iter().filter_map(text).collect();
-    Check::new(name.join("/"), state, false)
+    Check::new(context(one), state, false)
 }
 
 #[cfg(test)]

@@ -8,10 +8,13 @@ use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
 use super::pages::{Entries, Page, Reading};
 use super::readiness::{Check, CheckState};
-use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
+use super::scheme::Scheme;
+use super::{
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -239,11 +242,17 @@ impl Forge for Bitbucket {
     }
 
     // It takes no head to be held to: what is merged is what was looked at a moment before.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
         if merge == Merge::Queue {
             return Err(self.http.lacks("merge queue"));
         }
-        let mut body = json!({"type": "pullrequest_merge_parameters"});
+        let mut body = json!({"type": "pullrequest_merge_parameters", "message": message.whole()});
         if at.how.is_string() {
             body["merge_strategy"] = at.how.clone();
         }

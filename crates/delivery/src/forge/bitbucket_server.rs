@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
 use super::pages::{Entries, Page, Reading};
 use super::readiness::{Check, CheckState, approvals};
-use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, text};
+use super::scheme::Scheme;
+use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, text};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -217,12 +218,20 @@ impl Forge for BitbucketServer {
     }
 
     // Held to the version, which is another as soon as the head is: 409 then.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
         if merge == Merge::Queue {
             return Err(self.http.lacks("merge queue"));
         }
         let url = self.one(found.request.number, &["merge"], &[("version", &at.how.to_string())]);
-        self.http.call(Method::POST, url, Some(&json!({}))).await.map(drop)
+        // Below a subject of its own, unless that is switched off ("PullRequestMergeRequest": `autoSubject`).
+        let body = json!({"message": message.whole()});
+        self.http.call(Method::POST, url, Some(&body)).await.map(drop)
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {

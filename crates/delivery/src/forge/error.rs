@@ -30,6 +30,12 @@ pub enum ForgeError {
     Forbidden { forge: String, says: String },
 
     #[error(
+        "{forge}: the token's role may not merge into {base} ({says}); use the token of one that may, which is \
+         Maintainer unless the branch's protection says otherwise, or let its role merge there"
+    )]
+    MayNotMerge { forge: String, base: String, says: String },
+
+    #[error(
         "{forge}: there is no repository {repository}, or the token may not see it; check the address and the Secret"
     )]
     NoRepository { forge: String, repository: String },
@@ -77,7 +83,7 @@ impl ForgeError {
             ForgeError::Authentication { .. } => "AuthenticationFailed",
             ForgeError::AppKey { .. } => "AppKeyInvalid",
             ForgeError::NoApp { .. } => "AppNotInstalled",
-            ForgeError::Forbidden { .. } => "PermissionDenied",
+            ForgeError::Forbidden { .. } | ForgeError::MayNotMerge { .. } => "PermissionDenied",
             ForgeError::NoRepository { .. } => "RepositoryNotFound",
             ForgeError::RateLimited { .. } => "RateLimited",
             ForgeError::Revoked => "Stopped",

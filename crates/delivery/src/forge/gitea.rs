@@ -7,12 +7,14 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
 use super::pages::{Entries, Page, Reading};
 use super::pulls::Pulls;
 use super::readiness::{Check, CheckState, approvals};
+use super::scheme::Scheme;
 use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text, without_prefix,
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+    without_prefix,
 };
 use crate::address::Address;
 use crate::credentials::Credentials;
@@ -87,6 +89,18 @@ impl Gitea {
             });
         }
         Ok(ids)
+    }
+
+    /// The head that a merged one had: it is kept as a ref of its own, which follows the branch a moment later
+    /// and ends with the merge, so that it may be one too old or too new where something was pushed just then
+    /// (`AddTestPullRequestTask` of 1.25).
+    pub(super) async fn merged_head(&self, number: u64) -> Result<Option<String>, ForgeError> {
+        let name = format!("refs/pull/{number}/head");
+        let path = ["git", "refs", "pull", &number.to_string(), "head"];
+        // All whose names begin so.
+        let refs = self.0.http.read(self.0.url(&path, &[])).await?.unwrap_or_default();
+        let one = refs.as_array().into_iter().flatten().find(|one| one["ref"] == name.as_str());
+        Ok(one.and_then(|one| text(&one["object"]["sha"])))
     }
 
     async fn list(&self, state: &str, mut reading: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
@@ -179,14 +193,21 @@ impl Forge for Gitea {
     }
 
     // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 where the head is another.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
         if merge == Merge::Queue {
             return Err(self.0.http.lacks("merge queue"));
         }
         let repository = self.0.http.call(Method::GET, self.0.url(&[], &[]), None).await?;
         let style = repository["default_merge_style"].as_str().unwrap_or("merge");
         let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
-        let body = json!({"Do": style, "head_commit_id": at.head});
+        // Below a title of its own (`MergeMessageField` there).
+        let body = json!({"Do": style, "head_commit_id": at.head, "MergeMessageField": message.trailers});
         match self.0.http.call(Method::POST, url, Some(&body)).await {
             // `CheckPullBranchProtections` of 1.25; who may not administer the repository cannot see the rule.
             Err(ForgeError::Refused { says, .. }) if says.contains("behind the base branch") => {

@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use reqwest::Method;
+use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
 use super::pages::{Page, Reading};
 use super::pulls::Pulls;
 use super::readiness::{Check, CheckState, approvals};
-use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text};
+use super::scheme::Scheme;
+use super::{
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+};
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
@@ -66,7 +70,8 @@ impl GitHub {
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
-        let mut answer = http.call(Method::POST, http.beside(up, &["graphql"], &[]), Some(&body)).await?;
+        let (url, preview) = (http.beside(up, &["graphql"], &[]), HeaderValue::from_static(PREVIEW));
+        let mut answer = http.call_with(Method::POST, url, Some(&body), Some((ACCEPT, preview))).await?;
         let data = answer.get_mut("data").map(Value::take).unwrap_or_default();
         let errors = answer["errors"].as_array().map_or(&[][..], Vec::as_slice);
         let of_checks = |error: &Value| {
@@ -84,14 +89,22 @@ impl GitHub {
     }
 }
 
+/// At servers of one's own `mergeStateStatus` is there only with it ("Schema previews" of
+/// docs.github.com/enterprise-server, "Merge info preview").
+const PREVIEW: &str = "application/vnd.github.merge-info-preview+json";
+
 const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $after: String) { \
     repository(owner: $owner, name: $name) { viewerDefaultMergeMethod pullRequest(number: $number) { \
-    id headRefOid mergeStateStatus reviewDecision QUEUE \
+    id headRefOid STATE reviewDecision QUEUE \
     latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state commit { oid } } } \
-    baseRef { refUpdateRule { requiredApprovingReviewCount } } \
+    baseRef { refUpdateRule { requiredApprovingReviewCount REQUIRED } } \
     commits(last: 1) { nodes { commit { oid statusCheckRollup { contexts(first: 100, after: $after) { pageInfo { hasNextPage endCursor } nodes { \
     ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
     ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
+
+/// What `READINESS` asks for to know whether GitHub would merge; then the same for servers that do not know the
+/// first one even so (github.com/getstackit/stackit/issues/1143), with the checks that are required.
+const STATES: [(&str, &str); 2] = [("mergeStateStatus", ""), ("mergeable", "requiredStatusCheckContexts")];
 
 /// So many checks of a commit are read at most.
 const CHECKS: usize = 4000;
@@ -110,11 +123,14 @@ fn readiness(pull: &Value, contexts: Option<&[Value]>, merge: Merge) -> Readines
     let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
     // Where no review is required there is no decision either, whatever people say.
     let objects = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
-    let mut readiness = Readiness {
-        checks: checks.collect(),
-        queued: pull["mergeQueueEntry"].is_object(),
-        ..Readiness::default()
-    };
+    let mut checks: Vec<Check> = checks.collect();
+    for name in names(&pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"], "") {
+        if !checks.iter().any(|check| check.name == name) {
+            checks.push(Check::new(name, CheckState::Pending, true));
+        }
+    }
+    let mut readiness =
+        Readiness { checks, queued: pull["mergeQueueEntry"].is_object(), ..Readiness::default() };
     let needed =
         pull["baseRef"]["refUpdateRule"]["requiredApprovingReviewCount"].as_u64().unwrap_or(1).max(1);
     match pull["reviewDecision"].as_str() {
@@ -134,7 +150,7 @@ fn readiness(pull: &Value, contexts: Option<&[Value]>, merge: Merge) -> Readines
     }
     readiness.head = head;
     let nothing_said = readiness.obstacle(&readiness.head).is_none();
-    match pull["mergeStateStatus"].as_str() {
+    match merge_state(pull) {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
         // A queue brings it up to date itself.
         Some("BEHIND") => readiness.behind = merge != Merge::Queue,
@@ -152,6 +168,17 @@ fn readiness(pull: &Value, contexts: Option<&[Value]>, merge: Merge) -> Readines
         _ => {}
     }
     readiness
+}
+
+/// Whether it would be merged, in the words of `mergeStateStatus`.
+fn merge_state(pull: &Value) -> Option<&str> {
+    match pull["mergeable"].as_str() {
+        Some("CONFLICTING") => Some("DIRTY"),
+        // It may be CLEAN as well, and whatever else is in the way is said when it is merged.
+        Some("MERGEABLE") => Some("UNSTABLE"),
+        Some(_) => Some("UNKNOWN"),
+        None => pull["mergeStateStatus"].as_str(),
+    }
 }
 
 fn check(value: &Value) -> Check {
@@ -233,12 +260,26 @@ impl Forge for GitHub {
     async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
         // Servers before 3.12 do not know the queue.
         let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
-        let query = READINESS.replace("QUEUE", queue);
         let (mut contexts, mut after, mut head) = (Vec::new(), Value::Null, None);
+        let mut states = STATES.into_iter();
+        let (mut state, mut required) = states.next().unwrap_or_default();
         loop {
+            let query =
+                READINESS.replace("QUEUE", queue).replace("STATE", state).replace("REQUIRED", required);
             let (owner, name, number) = (&self.0.owner, &self.0.name, found.request.number);
             let variables = json!({"owner": owner, "name": name, "number": number, "after": after});
-            let (data, hidden) = self.ask(&query, variables).await?;
+            let (data, hidden) = match self.ask(&query, variables).await {
+                Err(ForgeError::Refused { says, .. })
+                    if says.contains(&format!("'{state}' doesn't exist")) =>
+                {
+                    let Some(other) = states.next() else {
+                        return Err(self.0.http.unreadable("a pull request"));
+                    };
+                    (state, required) = other;
+                    continue;
+                }
+                other => other?,
+            };
             let repository = &data["repository"];
             let pull = &repository["pullRequest"];
             // What another head has is on pages of its own.
@@ -259,7 +300,13 @@ impl Forge for GitHub {
     }
 
     // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 where the head is another than `sha`.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
         if merge == Merge::Queue {
             // An error where the head is another than the one that is expected.
             let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
@@ -269,7 +316,13 @@ impl Forge for GitHub {
         }
         let method = at.how["method"].as_str().unwrap_or("MERGE").to_ascii_lowercase();
         let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
-        let body = json!({"sha": at.head, "merge_method": method});
+        let mut body = json!({"sha": at.head, "merge_method": method});
+        match method.as_str() {
+            "rebase" => {}
+            // Below the title of the pull request.
+            "squash" => body["commit_message"] = message.trailers.as_str().into(),
+            _ => body["commit_message"] = message.whole().into(),
+        }
         self.0.http.call(Method::PUT, url, Some(&body)).await.map(drop)
     }
 

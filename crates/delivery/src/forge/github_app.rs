@@ -17,7 +17,8 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
+use super::scheme::Scheme;
 use super::{ForgeError, github, text};
 use crate::address::Address;
 use crate::clock;

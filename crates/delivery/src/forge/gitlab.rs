@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Scheme, Shared};
+use super::http::{ForgeHttp, Shared};
 use super::pages::{Page, Reading};
 use super::readiness::{Check, CheckState, approvals};
+use super::scheme::Scheme;
 use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, Readiness, State, names, text, without_prefix,
+    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+    without_prefix,
 };
 use crate::address::{Address, AddressError};
 use crate::credentials::Credentials;
@@ -238,13 +240,31 @@ impl Forge for GitLab {
     }
 
     // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 where the head is another.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError> {
-        let (number, body) = (found.request.number.to_string(), json!({"sha": at.head}));
-        let (method, url) = match merge {
-            Merge::Queue => (Method::POST, self.url(&["merge_trains", "merge_requests", &number], &[])),
-            _ => (Method::PUT, self.url(&["merge_requests", &number, "merge"], &[])),
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
+        let number = found.request.number.to_string();
+        let done = if merge == Merge::Queue {
+            let url = self.url(&["merge_trains", "merge_requests", &number], &[]);
+            self.http.call(Method::POST, url, Some(&json!({"sha": at.head}))).await
+        } else {
+            let url = self.url(&["merge_requests", &number, "merge"], &[]);
+            // Taken only where it squashes.
+            let body = json!({"sha": at.head, "squash_commit_message": message.whole()});
+            self.http.call(Method::PUT, url, Some(&body)).await
         };
-        self.http.call(method, url, Some(&body)).await.map(drop)
+        match done {
+            // It says so of whom it knows as well: "401: This user does not have permission to accept this merge
+            // request". That the token is one has been seen a moment ago.
+            Err(ForgeError::Authentication { forge, says }) => {
+                Err(ForgeError::MayNotMerge { forge, base: found.base.clone(), says })
+            }
+            done => done.map(drop),
+        }
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {

@@ -6,16 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION};
+use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION};
 use reqwest::{Client, Method, Url};
 use serde_json::Value;
 
 use super::budget::{Budget, Budgets, Purpose, Told};
 use super::github_app::Lent;
+use super::scheme::Scheme;
 use super::{ForgeError, Found, tls};
 use crate::address::Address;
 use crate::clock;
-use crate::credentials::{App, Credentials, basic};
+use crate::credentials::{App, Credentials};
 use crate::fingerprint::fingerprint;
 use crate::git::hex_hash;
 use crate::order::ForgeKind;
@@ -50,36 +51,6 @@ impl Shared {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How a forge wants to be told who calls.
-pub(super) enum Scheme {
-    /// The token; a password is one, too.
-    Bearer,
-    /// The token in Gitea's words, or user and password.
-    Token,
-    /// The token, or user and password.
-    BearerOrUser,
-    /// The token as the password of a user without a name.
-    Nameless,
-}
-
-impl Scheme {
-    /// The value of the header, if there is something to put into it.
-    fn authorization(&self, credentials: &Credentials) -> Option<String> {
-        let password = credentials.password.as_deref();
-        Some(match (credentials.token.as_deref(), self) {
-            (Some(token), Scheme::Bearer | Scheme::BearerOrUser) => format!("Bearer {token}"),
-            (Some(token), Scheme::Token) => format!("token {token}"),
-            (token, Scheme::Nameless) => basic("", token.or(password)?),
-            // On GitHub and GitLab a password for git is a token; elsewhere it may be a real one.
-            (None, Scheme::Bearer) => format!("Bearer {}", password?),
-            (None, Scheme::Token | Scheme::BearerOrUser) => {
-                let (user, password) = credentials.basic()?;
-                basic(user, password)
-            }
-        })
-    }
 }
 
 /// One forge with one credential.
@@ -196,7 +167,22 @@ impl ForgeHttp {
         url: Url,
         body: Option<&Value>,
     ) -> Result<Value, ForgeError> {
-        let reply = self.send(method, url, body, None, Purpose::Step).await?;
+        self.call_with(method, url, body, None).await
+    }
+
+    /// The same, with a header of its own.
+    pub(super) async fn call_with(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&Value>,
+        header: Option<(HeaderName, HeaderValue)>,
+    ) -> Result<Value, ForgeError> {
+        let reply = self.send(method, url, body, header, Purpose::Step).await?;
+        self.success(reply)
+    }
+
+    fn success(&self, reply: Reply) -> Result<Value, ForgeError> {
         match reply.status {
             // Half of an answer, or somebody's page: what it does not say is not what is not there.
             200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
@@ -209,10 +195,8 @@ impl ForgeHttp {
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
         let reply = self.send(Method::GET, url, None, None, Purpose::Step).await?;
         match reply.status {
-            200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
-            200..300 => Ok(Some(reply.json)),
             404 | 410 | 422 => Ok(None),
-            _ => Err(self.refusal(&reply)),
+            _ => self.success(reply).map(Some),
         }
     }
 
@@ -264,7 +248,7 @@ impl ForgeHttp {
     ) -> Result<Option<Found>, ForgeError> {
         let key = format!("{} {url}", self.fingerprint);
         let known = lock(&self.shared.seen).get(&key).cloned();
-        let etag = known.as_ref().map(|(etag, _)| etag);
+        let etag = known.as_ref().map(|(etag, _)| (IF_NONE_MATCH, etag.clone()));
         let reply = self.send(Method::GET, url, None, etag, Purpose::Look).await?;
         match (reply.status, known) {
             (304, Some((_, found))) => Ok(Some(found)),
@@ -302,7 +286,7 @@ impl ForgeHttp {
         method: Method,
         url: Url,
         body: Option<&Value>,
-        etag: Option<&HeaderValue>,
+        header: Option<(HeaderName, HeaderValue)>,
         purpose: Purpose,
     ) -> Result<Reply, ForgeError> {
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
@@ -311,12 +295,11 @@ impl ForgeHttp {
             return Err(ForgeError::Revoked);
         }
         let label = label(&method);
-        let mut request = self.client.request(method, url).headers(self.headers.clone());
+        let mut headers = self.headers.clone();
+        headers.extend(header);
+        let mut request = self.client.request(method, url).headers(headers);
         if let Some(body) = body {
             request = request.json(body);
-        }
-        if let Some(etag) = etag {
-            request = request.header(IF_NONE_MATCH, etag);
         }
         match self.exchange(request).await {
             Ok(reply) => {
@@ -546,27 +529,6 @@ mod tests {
         assert_eq!(told("17", "core"), (Some(17), Some(5000)));
         assert_eq!(told("17", "graphql"), (None, None));
         assert_eq!(told("0", "graphql"), (Some(0), Some(5000)));
-    }
-
-    #[test]
-    fn each_is_told_who_calls_in_its_own_way() {
-        let of = |token: Option<&str>, user: Option<&str>, password: Option<&str>| {
-            let [token, username, password] = [token, user, password].map(|text| text.map(String::from));
-            Credentials { token, username, password, ..Credentials::default() }
-        };
-        let (token, user) = (of(Some("t"), None, None), of(None, Some("me"), Some("p")));
-        let bearer = || Some("Bearer t".to_string());
-        let cases = [
-            (Scheme::Bearer, bearer(), Some("Bearer p".into())),
-            (Scheme::Token, Some("token t".into()), Some(basic("me", "p"))),
-            (Scheme::BearerOrUser, bearer(), Some(basic("me", "p"))),
-            (Scheme::Nameless, Some(basic("", "t")), Some(basic("", "p"))),
-        ];
-        for (scheme, by_token, by_user) in cases {
-            assert_eq!(scheme.authorization(&token), by_token);
-            assert_eq!(scheme.authorization(&user), by_user);
-            assert_eq!(scheme.authorization(&Credentials::default()), None);
-        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod http;
 mod pages;
 mod pulls;
 mod readiness;
+mod scheme;
 pub(crate) mod tls;
 
 use jiff::Timestamp;
@@ -121,6 +122,29 @@ impl Draft {
     }
 }
 
+/// The head that a merged change request had.
+pub(crate) struct MergedHead {
+    pub(crate) id: String,
+    /// Where it is not, something that was pushed in the moment of the merge may be or be not in it.
+    pub(crate) is_certain: bool,
+}
+
+/// What the commit of a merge is to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MergeMessage {
+    /// Where the forge has no title of its own.
+    pub(crate) title: String,
+    /// By which the merge is known for the promotion's.
+    pub(crate) trailers: String,
+}
+
+impl MergeMessage {
+    /// Title and trailers.
+    fn whole(&self) -> String {
+        format!("{}\n\n{}", self.title, self.trailers)
+    }
+}
+
 /// One repository at a forge.
 pub(crate) trait Forge {
     /// The open change request that comes from this branch; `base` is where it should go to.
@@ -141,8 +165,14 @@ pub(crate) trait Forge {
     /// What stands between an open one and being merged in this way.
     async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError>;
     /// Merges it, or puts it into the forge's queue, at the head that it was found to be ready at and at
-    /// no other.
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError>;
+    /// no other. A queue, and what makes no commit of its own, leaves the message out.
+    async fn merge(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        merge: Merge,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError>;
     /// Says something below it.
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     /// A commit; `None` where it is gone.
@@ -197,6 +227,19 @@ impl AnyForge {
         self
     }
 
+    /// The head that a merged one had when it was merged, as far as its forge tells.
+    ///
+    /// GitHub, GitLab (`sha`, of the last version of the differences), both Bitbuckets and Azure DevOps
+    /// (`lastMergeSourceCommit`, "at the time of the last pull request merge") leave it at that.
+    /// Gitea and Forgejo do not: they show the branch as it is now.
+    pub(crate) async fn merged_head(&self, found: &Found) -> Result<Option<MergedHead>, ForgeError> {
+        let (id, is_certain) = match self {
+            AnyForge::Gitea(forge) => (forge.merged_head(found.request.number).await?, false),
+            _ => (Some(found.request.head_commit.clone()), true),
+        };
+        Ok(id.map(|id| MergedHead { id, is_certain }))
+    }
+
     /// The same, looked at once more where it shows that people have said no: that ends a promotion, and
     /// Gitea reads whether one was merged before it reads whether it is closed (`GetPullRequestByIndex` and
     /// `ToAPIPullRequest` of 1.25), so that one that is merged in between looks like one that was not.
@@ -235,7 +278,7 @@ hand_on! {
     async fn close(&self, number: u64) -> Result<(), ForgeError>;
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError>;
     async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError>;
-    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge) -> Result<(), ForgeError>;
+    async fn merge(&self, found: &Found, at: &Readiness, merge: Merge, message: &MergeMessage) -> Result<(), ForgeError>;
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
 }

@@ -2,6 +2,7 @@
 //! program. Read files of a commit, put a commit on top of it, push it.
 
 mod access;
+mod bring;
 mod cache;
 mod commit;
 mod error;
@@ -52,6 +53,11 @@ pub(crate) const TRAILER: &str = "Sluice-Promotion";
 /// Whether a commit message has the trailer for this promotion. Squashed commits have it anywhere.
 pub(crate) fn carries(message: &str, promotion: &str) -> bool {
     carried(message).any(|carried| carried == promotion)
+}
+
+/// Whether a commit message has the trailer for any promotion.
+pub(crate) fn is_ours(message: &str) -> bool {
+    carried(message).next().is_some()
 }
 
 /// The promotions that a commit message has a trailer for.

@@ -5,6 +5,7 @@ use sluice_delivery::{
 };
 
 use crate::fixture::{FILE, again, bench, yaml};
+use crate::landing::*;
 use crate::merging::*;
 use crate::world::{Seen, World};
 
@@ -331,6 +332,9 @@ and_real_gitea! {
         a_draft_waits_until_a_person_says_that_it_is_ready
         a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it
         what_is_not_allowed_any_more_is_not_merged
+        whichever_way_a_person_merges_it_is_delivered_once
+        whichever_way_its_forge_has_sluices_merge_is_its_own
+        a_merge_is_of_what_it_brought_and_of_no_other
     ]
     github: GitHub,
     gitlab: GitLab,

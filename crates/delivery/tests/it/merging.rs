@@ -20,7 +20,7 @@ pub fn merging(world: &World, version: &str) -> Order {
 }
 
 /// What it waits for, and whether a check has failed.
-async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
+pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
     for _ in 0..LOOKS {
         match delivery.tend(order, request).await.unwrap() {
             // A forge that still looks whether it can be merged: what nobody has answered yet counts as no.

@@ -5,7 +5,7 @@ use sluice_testkit::fire::{Door, Fault, Plan};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
-use crate::standin::{Is, StandIn};
+use crate::standin::{Is, StandIn, Style};
 
 pub enum World {
     StandIn(StandIn),
@@ -31,6 +31,15 @@ pub struct Seen {
     pub reviewers: Vec<String>,
     pub assignees: Vec<String>,
     pub draft: bool,
+}
+
+/// What Gitea calls it.
+fn words(style: Style) -> &'static str {
+    match style {
+        Style::Merge => "merge",
+        Style::Squash => "squash",
+        Style::Rebase => "rebase",
+    }
 }
 
 impl Real {
@@ -168,9 +177,33 @@ impl World {
     }
 
     pub async fn merge(&self, number: u64) {
+        self.merge_by(number, Style::Merge).await;
+    }
+
+    /// A person merges it as it is now, with the message that the forge has for that.
+    pub async fn merge_by(&self, number: u64, style: Style) {
         match self {
-            World::StandIn(s) => s.merge(number),
-            World::Gitea(Real { repo, .. }) => repo.merge(number).await.unwrap(),
+            World::StandIn(s) => s.merge(number, style),
+            World::Gitea(Real { repo, .. }) => {
+                repo.until_pushed(number).await.unwrap();
+                repo.merge_by(number, words(style)).await.unwrap();
+            }
+        }
+    }
+
+    /// From now on change requests are merged in this way and in no other.
+    pub async fn allow_only(&self, number: u64, style: Style) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| pull.style = style),
+            World::Gitea(Real { repo, .. }) => {
+                let settings = serde_json::json!({
+                    "has_pull_requests": true, "default_merge_style": words(style),
+                    "allow_merge_commits": style == Style::Merge, "allow_squash_merge": style == Style::Squash,
+                    "allow_rebase": style == Style::Rebase, "allow_rebase_explicit": false,
+                    "allow_fast_forward_only_merge": false,
+                });
+                repo.api("PATCH", "", settings).await.unwrap();
+            }
         }
     }
 
@@ -303,10 +336,13 @@ impl World {
 
     /// Somebody pushes to a branch.
     pub fn push(&self, branch: &str) -> String {
-        let files = [("unreviewed.yaml", "x: 1\n")];
+        self.push_files(branch, &[("unreviewed.yaml", "x: 1\n")])
+    }
+
+    pub fn push_files(&self, branch: &str, files: &[(&str, &str)]) -> String {
         match self {
-            World::StandIn(s) => s.repo.commit(branch, "by hand", &files).unwrap(),
-            World::Gitea(Real { repo, .. }) => repo.commit(branch, "by hand", &files).unwrap(),
+            World::StandIn(s) => s.repo.commit(branch, "by hand", files).unwrap(),
+            World::Gitea(Real { repo, .. }) => repo.commit(branch, "by hand", files).unwrap(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The forge's book: change requests over real repositories, real merges, and what must never be
 //! seen there.
 
-use crate::Repo;
-use crate::git::{read, run};
+use crate::git::read;
+use crate::{Landing, Repo};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,23 +214,15 @@ impl Page {
     }
 
     fn merged(&self, request: &Request, squash: bool) -> Result<String> {
-        let folder = self.repo.folder();
-        let (base, tree) = (self.repo.head(&request.base)?, self.tree(request)?);
-        let Request { number, title, head, sha, .. } = request;
-        let (message, parents) = if squash {
-            let brought = read(folder, &["log", "--format=* %B", &format!("{base}..{sha}")])?;
-            (format!("{title} (#{number})\n\n{brought}\n"), vec!["-p", &base])
-        } else {
-            (
-                format!("Merge pull request #{number} from acme/{head}\n\n{title}\n"),
-                vec!["-p", &base, "-p", sha],
-            )
-        };
-        let commit = run(folder, &[&["commit-tree", &tree][..], &parents].concat(), message.as_bytes())?;
-        let commit = String::from_utf8(commit)?.trim().to_owned();
-        let branch = format!("refs/heads/{}", request.base);
-        read(folder, &["update-ref", &branch, &commit, &base]).context("the base has moved")?;
-        Ok(commit)
+        let Request { number, title, head, sha, base, .. } = request;
+        if squash {
+            let range = format!("refs/heads/{base}..{sha}");
+            let brought = read(self.repo.folder(), &["log", "--format=* %B", &range])?;
+            let message = format!("{title} (#{number})\n\n{brought}\n");
+            return self.repo.land(sha, base, Landing::Squash(&message));
+        }
+        let message = format!("Merge pull request #{number} from acme/{head}\n\n{title}\n");
+        self.repo.land(sha, base, Landing::Merge(&message))
     }
 
     /// The promotions that stand in `main` more than once.

@@ -9,7 +9,7 @@ mod server;
 mod ssh;
 mod tap;
 
-pub use repo::{Change, Commit, Repo};
+pub use repo::{Change, Commit, Landing, Repo};
 pub use server::GitServer;
 pub use ssh::SshServer;
 pub use tap::{Requests, Tap};

@@ -10,6 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// How commits are asked for.
+const FORMAT: &str = "--format=%H%x00%P%x00%an <%ae>%x00%s%x00%b%x01";
+
 /// One commit, as `git log` tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
@@ -220,10 +223,21 @@ impl Repo {
     /// # Errors
     /// When there is no such branch.
     pub fn log(&self, branch: &str) -> Result<Vec<Commit>> {
-        let format = "--format=%H%x00%P%x00%an <%ae>%x00%s%x00%b%x01";
-        let text = read(&self.folder, &["log", format, &format!("refs/heads/{branch}")])?;
+        let text = read(&self.folder, &["log", FORMAT, &format!("refs/heads/{branch}")])?;
         let commits = text.split('\u{1}').map(|record| record.trim_start_matches('\n'));
         commits.filter(|record| !record.is_empty()).map(parse_commit).collect()
+    }
+
+    /// A commit by its id or the beginning of that, whichever branch it is in or was in once.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn commit_of(&self, id: &str) -> Result<Commit> {
+        if id.len() < 7 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(anyhow!("{id:?} is not the id of a commit"));
+        }
+        let text = read(&self.folder, &["show", "-s", FORMAT, &format!("{id}^{{commit}}")])?;
+        parse_commit(text.trim_end().trim_end_matches('\u{1}'))
     }
 
     /// What a commit changed, as git prints it.
@@ -242,13 +256,59 @@ impl Repo {
         let (head, base) = (self.head(branch)?, self.head(into)?);
         read(&self.folder, &["merge-base", "--is-ancestor", &base, &head])
             .map_err(|_| anyhow!("{branch} is behind {into}: rebase it first"))?;
-        let tree = format!("{head}^{{tree}}");
-        let message = format!("Merge {branch} into {into}");
-        let merge = ["commit-tree", &tree, "-p", &base, "-p", &head, "-m", &message];
-        let sha = read(&self.folder, &merge)?;
-        read(&self.folder, &["update-ref", &format!("refs/heads/{into}"), &sha, &base])?;
-        Ok(sha)
+        self.land(&head, into, Landing::Merge(&format!("Merge {branch} into {into}")))
     }
+
+    /// Brings a commit into a branch in one of the ways that forges have, and returns the commit at its end.
+    ///
+    /// # Errors
+    /// When they conflict, or the branch has moved.
+    pub fn land(&self, head: &str, into: &str, how: Landing<'_>) -> Result<String> {
+        let base = self.head(into)?;
+        let tree = read(&self.folder, &["merge-tree", "--write-tree", &base, head])?;
+        let tree = tree.lines().next().unwrap_or_default();
+        let commit = |tree: &str, parents: &[&str], message: &str| {
+            let parents = parents.iter().flat_map(|parent| ["-p", parent]);
+            let args: Vec<&str> = ["commit-tree", tree].into_iter().chain(parents).collect();
+            Ok::<_, anyhow::Error>(
+                String::from_utf8(run(&self.folder, &args, message.as_bytes())?)?.trim().to_owned(),
+            )
+        };
+        let end = match how {
+            Landing::Merge(message) => commit(tree, &[&base, head], message)?,
+            Landing::Squash(message) => commit(tree, &[&base], message)?,
+            Landing::SquashAndMerge(message) => {
+                let squashed = commit(tree, &[&base], message)?;
+                commit(tree, &[&base, &squashed], "Merge")?
+            }
+            Landing::Rebase => {
+                let range = format!("{base}..{head}");
+                let commits = read(&self.folder, &["rev-list", "--reverse", &range])?;
+                commits.lines().try_fold(base.clone(), |onto, id| {
+                    let message = read(&self.folder, &["show", "-s", "--format=%B", id])?;
+                    commit(&format!("{id}^{{tree}}"), &[&onto], &message)
+                })?
+            }
+            Landing::FastForward => head.to_owned(),
+        };
+        read(&self.folder, &["update-ref", &format!("refs/heads/{into}"), &end, &base])?;
+        Ok(end)
+    }
+}
+
+/// How a change request is brought into its base, with the message of the commit that is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Landing<'a> {
+    /// A commit with both as its parents.
+    Merge(&'a str),
+    /// One commit in place of all.
+    Squash(&'a str),
+    /// The same, and a merge of it, as GitLab does.
+    SquashAndMerge(&'a str),
+    /// Each commit made anew; the base must be below them.
+    Rebase,
+    /// As they are; the base must be below them.
+    FastForward,
 }
 
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
-use super::{Answer, Ask, Book, Call, Extra, Of, Pull, Served, Wanted, Why, author, joe, number_of};
+use super::{Answer, Ask, Book, Call, Extra, Of, Pull, Served, Style, Wanted, Why, author, joe, number_of};
 
 impl Pull {
     fn add(&mut self, what: Extra, names: &[String], replaces: bool) {
@@ -40,14 +40,21 @@ impl Served {
     fn carry_out(&self, ask: Ask) -> Result<Answer, Why<'static>> {
         let (shape, call) = (&self.shape, ask.call());
         let mut book = self.book.lock().unwrap();
-        for pull in book.pulls.iter_mut().filter(|p| p.open && !p.fork) {
+        for pull in book.pulls.iter_mut().filter(|p| !p.fork) {
             let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
+            pull.tip.clone_from(&sha);
+            if !pull.open {
+                continue;
+            }
             pull.version += u64::from(sha != pull.sha);
             pull.behind &= sha == pull.sha;
             pull.sha = sha;
         }
         let value = match ask {
-            Ask::Repository => json!({"name": "fleet", "default_merge_style": "merge"}),
+            Ask::Repository => {
+                let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
+                json!({"name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
+            }
             Ask::Tell { what, from, of } => {
                 let pull = match of {
                     Of::Number(number) => pull(&mut book, number)?,
@@ -56,7 +63,7 @@ impl Served {
                 };
                 shape.tell(what, pull, from).ok_or(Why::NoPull)?
             }
-            Ask::Merge { number, head, version, queue } => {
+            Ask::Merge { number, head, version, style, message, queue } => {
                 let meddle = std::mem::take(&mut book.meddle);
                 let pull = pull(&mut book, number)?;
                 if meddle {
@@ -64,7 +71,17 @@ impl Served {
                         self.repo.commit(&pull.head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
                     pull.version += 1;
                 }
-                self.merge(pull, head, version, queue)?
+                Self::may_merge(pull, head, version)?;
+                if queue {
+                    pull.queued = true;
+                    return Ok((shape.status(call), shape.tell("queued", pull, 0).unwrap()));
+                }
+                if style.is_some_and(|style| style != pull.style) {
+                    return Err(Why::NotMergeable("It may not be merged in this way.".into()));
+                }
+                pull.land(self.kind, &self.repo, pull.style, message);
+                pull.version += 1;
+                shape.pull(pull, false)
             }
             Ask::List(wanted) => self.list(&book, &wanted),
             Ask::Between { base, head } => {
@@ -137,22 +154,15 @@ impl Served {
                 json!({"id": 1})
             }
             Ask::Commit(id) => {
-                let heads = book.pulls.iter().flat_map(|p| self.repo.log(&p.head).unwrap_or_default());
-                let mut all = self.repo.log("main").unwrap_or_default().into_iter().chain(heads);
-                let found = all.find(|c| id.len() >= 7 && c.sha.starts_with(&id));
-                shape.commit(&found.ok_or(Why::NoCommit)?)
+                // Also one of a branch that was deleted: they keep what was proposed.
+                shape.commit(&self.repo.commit_of(&id).map_err(|_| Why::NoCommit)?)
             }
         };
         Ok((shape.status(call), value))
     }
 
-    fn merge(
-        &self,
-        pull: &mut Pull,
-        head: Option<String>,
-        version: Option<u64>,
-        queue: bool,
-    ) -> Result<Value, Why<'static>> {
+    /// Whether it may be merged.
+    fn may_merge(pull: &Pull, head: Option<String>, version: Option<u64>) -> Result<(), Why<'static>> {
         if !pull.open {
             return Err(Why::NotOpen);
         }
@@ -162,17 +172,7 @@ impl Served {
         if version.is_some_and(|version| version != pull.version) {
             return Err(Why::OutOfDate);
         }
-        if let Some(words) = pull.obstacle() {
-            return Err(Why::NotMergeable(words));
-        }
-        if queue {
-            pull.queued = true;
-            return Ok(self.shape.tell("queued", pull, 0).unwrap());
-        }
-        let commit = self.repo.merge(&pull.head, "main").unwrap();
-        (pull.open, pull.merged) = (false, Some(commit));
-        pull.version += 1;
-        Ok(self.shape.pull(pull, false))
+        pull.obstacle().map_or(Ok(()), |words| Err(Why::NotMergeable(words)))
     }
 
     /// Those of the names that stand for somebody who may.

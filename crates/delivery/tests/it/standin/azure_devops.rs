@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
-use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
 
@@ -91,12 +91,20 @@ impl super::Shape for Shape {
                     "completionOptions",
                 ])?;
                 if request.text("/status").as_deref() == Some("completed") {
-                    if request.text("/completionOptions/mergeStrategy").as_deref() != Some("squash") {
-                        return Err(Why::NotMergeable("A policy does not allow this merge type.".into()));
-                    }
+                    let style = request.text("/completionOptions/mergeStrategy").unwrap_or_default();
+                    let style = Style::of(&style, "noFastForward", "squash", "rebase");
+                    let message = request.text("/completionOptions/mergeCommitMessage");
                     let head = request.text("/lastMergeSourceCommit/commitId");
                     let head = Some(head.ok_or(Why::Bad("nothing holds it to a head"))?);
-                    return Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false });
+                    let style = Some(style.unwrap_or(Style::Merge));
+                    return Ok(Ask::Merge {
+                        number: number(n)?,
+                        head,
+                        version: None,
+                        style,
+                        message,
+                        queue: false,
+                    });
                 }
                 if request.text("/status").as_deref() == Some("abandoned") {
                     return Ok(Ask::Close { number: number(n)?, version: None });
@@ -114,6 +122,13 @@ impl super::Shape for Shape {
                     request.query("artifactId").filter(|_| preview).ok_or(Why::Bad("not as it is asked"))?;
                 let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(Why::NoPath)?;
                 Ok(Ask::Tell { what: "policies", from: 0, of: Of::Number(number(n)?) })
+            }
+            ("GET", ["pullrequests", n, what @ ("statuses" | "iterations")]) => {
+                if *what == "statuses" && request.query("api-version") != Some("6.0-preview.1") {
+                    return Err(Why::Bad("The requested version 6.0 of the resource is under preview."));
+                }
+                let what = if *what == "statuses" { "own statuses" } else { "iterations" };
+                Ok(Ask::Tell { what, from: 0, of: Of::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
                 Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
@@ -187,6 +202,18 @@ impl super::Shape for Shape {
     }
 
     fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
+        if what == "own statuses" {
+            // The oldest of a context is still there.
+            let one = |(id, (name, is, of)): (usize, &(String, Is, Option<u64>))| {
+                let state = is.word("succeeded", "pending", "failed");
+                json!({"id": id + 1, "state": state, "context": {"genre": null, "name": name}, "iterationId": of})
+            };
+            return Some(json!({"value": pull.statuses.iter().enumerate().map(one).collect::<Vec<_>>()}));
+        }
+        if what == "iterations" {
+            let one = |id: u64, sha: &str| json!({"id": id, "sourceRefCommit": {"commitId": sha}});
+            return Some(json!({"value": [one(1, &"1".repeat(40)), one(2, &pull.sha)]}));
+        }
         if what == "statuses" {
             let one = |(name, is): &(&str, Is)| {
                 let (genre, name) = name.split_once('/').unwrap_or(("", name));
@@ -216,11 +243,21 @@ impl super::Shape for Shape {
                 status,
             ));
         }
-        let mut squash = policy("Require a merge strategy", json!({"allowSquash": true}), "queued");
-        squash["configuration"]["type"]["id"] = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab".into();
-        policies.push(squash);
-        policies
-            .push(json!({"configuration": {"isEnabled": true, "isBlocking": false}, "status": "rejected"}));
+        let allowed = pull.style.word("allowNoFastForward", "allowSquash", "allowRebase");
+        let mut styles = policy("Require a merge strategy", json!({allowed: true}), "queued");
+        styles["configuration"]["type"]["id"] = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab".into();
+        policies.push(styles);
+        let optional = |(name, is): &(String, Is)| {
+            let mut one =
+                policy("Build", json!({"displayName": name}), is.word("approved", "running", "rejected"));
+            one["configuration"]["isBlocking"] = false.into();
+            one
+        };
+        policies.extend(pull.optional.iter().map(optional));
+        // One that is started by hand, and approvals that are good to have.
+        policies.push(json!({"configuration": {"isEnabled": true, "isBlocking": false}, "status": "queued"}));
+        let settings = json!({"minimumApproverCount": 1});
+        policies.push(json!({"configuration": {"isEnabled": true, "isBlocking": false, "settings": settings}, "status": "running"}));
         Some(json!({"count": policies.len(), "value": policies}))
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic};
+use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
 
@@ -81,11 +81,12 @@ impl super::Shape for Shape {
                 Ok(Ask::Tell { what: "statuses", from, of: Of::Head((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "merge"]) => {
-                request.only(&["type", "merge_strategy"])?;
-                if request.text("/merge_strategy").as_deref() != Some("squash") {
-                    return Err(Why::Bad("merge_strategy: not allowed by the branch"));
-                }
-                Ok(Ask::Merge { number: number(n)?, head: None, version: None, queue: false })
+                request.only(&["type", "merge_strategy", "message"])?;
+                let style = request.text("/merge_strategy").unwrap_or("merge_commit".into());
+                let style = Style::of(&style, "merge_commit", "squash", "fast_forward");
+                let style = Some(style.ok_or(Why::Bad("merge_strategy: not one that there is"))?);
+                let (number, message) = (number(n)?, request.text("/message"));
+                Ok(Ask::Merge { number, head: None, version: None, style, message, queue: false })
             }
             ("GET", ["commit", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -99,6 +100,7 @@ impl super::Shape for Shape {
             _ => "DECLINED",
         };
         let short = |id: &str| json!({"hash": &id[..12], "type": "commit"});
+        let style = pull.style.word("merge_commit", "squash", "fast_forward");
         let owner = if pull.fork { "stranger/fleet" } else { "acme/fleet" };
         let mut value = json!({
             "type": "pullrequest", "id": pull.number, "title": pull.title, "description": pull.body,
@@ -107,7 +109,7 @@ impl super::Shape for Shape {
             "source": {
                 "branch": {"name": pull.head}, "commit": short(&pull.sha), "repository": {"full_name": owner},
             },
-            "destination": {"branch": {"name": pull.base, "default_merge_strategy": "squash"}, "repository": {"full_name": "acme/fleet"}},
+            "destination": {"branch": {"name": pull.base, "default_merge_strategy": style}, "repository": {"full_name": "acme/fleet"}},
             "merge_commit": pull.merged.as_deref().map(short), "draft": pull.draft,
         });
         if !listed {

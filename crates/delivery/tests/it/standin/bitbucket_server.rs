@@ -102,7 +102,9 @@ impl super::Shape for Shape {
             }
             ("POST", ["pull-requests", n, "merge"]) => {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
-                Ok(Ask::Merge { number: number(n)?, head: None, version: Some(version), queue: false })
+                request.only(&["message"])?;
+                let (number, version, message) = (number(n)?, Some(version), request.text("/message"));
+                Ok(Ask::Merge { number, head: None, version, style: None, message, queue: false })
             }
             ("POST", ["pull-requests", n, "participants"]) => {
                 request.only(&["user", "role"])?;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{add, change, message, open, parents, review, show};
-use super::{Answer, Ask, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic, named};
+use super::{Answer, Ask, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
 
@@ -79,13 +79,16 @@ impl super::Shape for Shape {
                 Ok(Ask::Tell { what: "status", from, of: Of::Head((*sha).into()) })
             }
             ("POST", ["pulls", n, "merge"]) => {
-                request.only(&["Do", "head_commit_id"])?;
-                if request.text("/Do").as_deref() != Some("merge") {
-                    return Err(Why::NotMergeable("Do is not allowed an allowed merge style".into()));
-                }
+                request.only(&["Do", "head_commit_id", "MergeMessageField"])?;
+                let style = Style::of(&request.text("/Do").unwrap_or_default(), "merge", "squash", "rebase");
+                let style = Some(style.ok_or(Why::Bad("Do is not one that there is"))?);
+                let (number, message) = (number(n)?, request.text("/MergeMessageField"));
                 let head =
                     Some(request.text("/head_commit_id").ok_or(Why::Bad("nothing holds it to a head"))?);
-                Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false })
+                Ok(Ask::Merge { number, head, version: None, style, message, queue: false })
+            }
+            ("GET", ["git", "refs", "pull", n, "head"]) => {
+                Ok(Ask::Tell { what: "ref", from: 0, of: Of::Number(number(n)?) })
             }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -94,6 +97,8 @@ impl super::Shape for Shape {
 
     fn pull(&self, pull: &Pull, _listed: bool) -> Value {
         let mut value = show(pull);
+        // Also of one that was merged.
+        value["head"]["sha"] = pull.tip.as_str().into();
         value["base"]["repo_id"] = 1.into();
         value["head"]["repo_id"] = (1 + u64::from(pull.fork)).into();
         value["draft"] = pull.title.starts_with("WIP:").into();
@@ -121,6 +126,12 @@ impl super::Shape for Shape {
 
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         Some(match what {
+            "ref" => {
+                let name = |number: u64| format!("refs/pull/{number}/head");
+                let of = |number: u64, sha: &str| json!({"ref": name(number), "object": {"type": "commit", "sha": sha}});
+                // All that begin so.
+                json!([of(pull.number * 10, &"1".repeat(40)), of(pull.number, &pull.sha)])
+            }
             "branch" => json!({
                 "name": "main", "enable_status_check": !pull.requires.is_empty(),
                 "status_check_contexts": pull.requires, "required_approvals": pull.needs,

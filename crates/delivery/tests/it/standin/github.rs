@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
-use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why, basic, named};
+use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
 
@@ -58,14 +58,13 @@ impl super::Shape for Shape {
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
             ("POST", ["..", "graphql"]) => graphql(request),
             ("PUT", ["pulls", n, "merge"]) => {
-                request.only(&["sha", "merge_method"])?;
-                if request.text("/merge_method").as_deref() != Some("squash") {
-                    return Err(Why::NotMergeable(
-                        "Merge commits are not allowed on this repository.".into(),
-                    ));
-                }
+                request.only(&["sha", "merge_method", "commit_message"])?;
+                let style = request.text("/merge_method").unwrap_or("merge".into());
+                let style = Style::of(&style, "merge", "squash", "rebase");
+                let style = Some(style.ok_or(Why::Bad("merge_method is not one that there is"))?);
                 let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
-                Ok(Ask::Merge { number: number(n)?, head, version: None, queue: false })
+                let (number, message) = (number(n)?, request.text("/commit_message"));
+                Ok(Ask::Merge { number, head, version: None, style, message, queue: false })
             }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -134,6 +133,8 @@ impl super::Shape for Shape {
             true => "CLEAN",
             false => "BLOCKED",
         };
+        let style = pull.style.word("MERGE", "SQUASH", "REBASE");
+        let requires: Value = pull.requires.clone().into();
         let pull = json!({
             "id": format!("PR_{}", pull.number), "headRefOid": pull.sha, "reviewDecision": decision,
             "mergeStateStatus": state, "mergeQueueEntry": entry,
@@ -141,7 +142,13 @@ impl super::Shape for Shape {
             "baseRef": {"refUpdateRule": {"requiredApprovingReviewCount": pull.needs}},
             "commits": {"nodes": [{"commit": {"oid": pull.sha, "statusCheckRollup": {"contexts": {"pageInfo": more, "nodes": contexts}}}}]},
         });
-        Some(json!({"data": {"repository": {"viewerDefaultMergeMethod": "SQUASH", "pullRequest": pull}}}))
+        let mut pull = pull;
+        if what != "readiness" {
+            pull["mergeStateStatus"] = Value::Null;
+            pull["mergeable"] = "MERGEABLE".into();
+            pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"] = requires;
+        }
+        Some(json!({"data": {"repository": {"viewerDefaultMergeMethod": style, "pullRequest": pull}}}))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {
@@ -156,6 +163,12 @@ impl super::Shape for Shape {
         let failed = |error: Value| (422, json!({"message": "Validation Failed", "errors": [error]}));
         match why {
             Why::Unauthorized => (401, json!({"message": "Bad credentials"})),
+            Why::NoField(field) => {
+                let message = format!("Field '{field}' doesn't exist on type 'PullRequest'");
+                let error =
+                    json!({"message": message, "extensions": {"code": "undefinedField", "fieldName": field}});
+                (200, json!({"errors": [error]}))
+            }
             Why::Exists(pull) => failed(json!({
                 "resource": "PullRequest", "code": "custom",
                 "message": format!("A pull request already exists for acme:{}.", pull.head),
@@ -179,16 +192,25 @@ fn graphql(request: &Request) -> Result<Ask, Why<'static>> {
     if query.matches('{').count() != query.matches('}').count() {
         return Err(Why::Bad("Parse error"));
     }
+    let accepts = request
+        .headers
+        .get_all("accept")
+        .iter()
+        .any(|h| h == "application/vnd.github.merge-info-preview+json");
+    if query.contains("mergeStateStatus") && !accepts {
+        return Err(Why::NoField("mergeStateStatus"));
+    }
     if !query.starts_with("mutation") {
         let here = request.text("/variables/owner").as_deref() == Some("acme");
         let number = request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(Why::NoPath)?;
         let from = request.text("/variables/after").map_or(0, |after| after.parse().unwrap());
-        return Ok(Ask::Tell { what: "readiness", from, of: Of::Number(number) });
+        let what = if query.contains("mergeStateStatus") { "readiness" } else { "readiness, in older words" };
+        return Ok(Ask::Tell { what, from, of: Of::Number(number) });
     }
     let id = request.text("/variables/id").ok_or(Why::Bad("id is missing"))?;
     let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(Why::NoPull)?;
     let head = Some(request.text("/variables/head").ok_or(Why::Bad("nothing holds it to a head"))?);
-    Ok(Ask::Merge { number, head, version: None, queue: true })
+    Ok(Ask::Merge { number, head, version: None, style: None, message: None, queue: true })
 }
 
 pub(super) fn add(number: u64, what: Extra, names: Vec<String>) -> Ask {

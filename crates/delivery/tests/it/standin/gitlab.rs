@@ -112,10 +112,11 @@ impl super::Shape for Shape {
                 Ok(Ask::Tell { what: "train", from: 0, of: Of::Number(number(n)?) })
             }
             ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
-                request.only(&["sha"])?;
-                let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
                 let queue = method == "POST";
-                Ok(Ask::Merge { number: number(n)?, head, version: None, queue })
+                request.only(if queue { &["sha"] } else { &["sha", "squash_commit_message"] })?;
+                let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
+                let (number, message) = (number(n)?, request.text("/squash_commit_message"));
+                Ok(Ask::Merge { number, head, version: None, style: None, message, queue })
             }
             ("GET", ["repository", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -132,7 +133,7 @@ impl super::Shape for Shape {
             "id": 1000 + pull.number, "iid": pull.number, "title": pull.title, "description": pull.body,
             "web_url": format!("http://forge/acme/team/fleet/-/merge_requests/{}", pull.number),
             "state": state, "source_branch": pull.head, "target_branch": pull.base, "sha": pull.sha,
-            "merge_commit_sha": pull.merged, "squash_commit_sha": null,
+            "merge_commit_sha": pull.merged.as_ref().filter(|merged| **merged != pull.sha), "squash_commit_sha": null,
             "has_conflicts": pull.conflicts,
             "detailed_merge_status": merge_status(pull), "head_pipeline": pipeline(pull),
             "project_id": 1, "target_project_id": 1, "source_project_id": 1 + u64::from(pull.fork),

@@ -12,6 +12,7 @@ mod gitea;
 mod github;
 mod gitlab;
 mod people;
+mod style;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,7 @@ use sluice_testkit::{Commit, GitServer, Repo};
 pub use checks::Is;
 use people::{PEOPLE, number_of};
 pub use people::{author, joe};
+pub use style::Style;
 
 /// What is done to a call in place of answering it.
 #[derive(Clone)]
@@ -51,9 +53,14 @@ pub struct Pull {
     pub body: String,
     pub head: String,
     pub base: String,
+    /// What it proposes, or proposed when it ended.
     pub sha: String,
+    /// The end of its branch, also after it has ended.
+    pub tip: String,
     pub open: bool,
     pub merged: Option<String>,
+    /// How its base lets it be merged.
+    pub style: Style,
     pub comments: Vec<String>,
     pub labels: Vec<String>,
     pub reviewers: Vec<String>,
@@ -70,6 +77,10 @@ pub struct Pull {
     pub needs: usize,
     /// The commits that were approved.
     pub approvals: Vec<String>,
+    /// Checks that its base names and does not demand.
+    pub optional: Vec<(String, Is)>,
+    /// What was said of it and of none of its commits, or of the so many-eth push to it.
+    pub statuses: Vec<(String, Is, Option<u64>)>,
     /// It is in the queue.
     pub queued: bool,
     /// Whether its branch is in somebody's copy of the repository.
@@ -144,6 +155,10 @@ enum Ask {
         number: u64,
         head: Option<String>,
         version: Option<u64>,
+        /// In this way; in the usual one where the forge is not told.
+        style: Option<Style>,
+        /// What the commit is to say.
+        message: Option<String>,
         queue: bool,
     },
     Read(u64),
@@ -223,6 +238,7 @@ enum Why<'a> {
     NotOpen,
     HeadMoved,
     NotMergeable(String),
+    NoField(&'static str),
     Bad(&'static str),
 }
 
@@ -420,10 +436,12 @@ impl StandIn {
         });
     }
 
-    pub fn merge(&self, number: u64) {
-        let head = self.book(|b| b.pulls[number as usize - 1].head.clone());
-        let commit = self.repo.merge(&head, "main").unwrap();
-        self.change(number, |pull| (pull.open, pull.merged) = (false, Some(commit)));
+    /// A person merges it.
+    pub fn merge(&self, number: u64, style: Style) {
+        self.change(number, |pull| {
+            pull.sha = self.repo.head(&pull.head).unwrap();
+            pull.land(self.kind, &self.repo, style, None);
+        });
     }
 
     pub fn close(&self, number: u64) {
@@ -451,9 +469,11 @@ impl Pull {
             body,
             head,
             base,
+            tip: sha.clone(),
             sha,
             open: true,
             merged: None,
+            style: Style::Squash,
             comments: vec![],
             labels: vec![],
             reviewers: vec!["jane".into()],
@@ -465,6 +485,8 @@ impl Pull {
             requires: vec![],
             needs: 0,
             approvals: vec![],
+            optional: vec![],
+            statuses: vec![],
             queued: false,
             fork: false,
             version: 0,

@@ -1,0 +1,97 @@
+//! What a merge has brought: whether a change request that was merged has delivered this very promotion. Only
+//! facts count: commits and their parents, the forge's record of what it merged, and at last the files.
+
+use crate::deliver::Inner;
+use crate::edit::edit;
+use crate::error::DeliveryError;
+use crate::forge::{AnyForge, Forge, ForgeError, Found, MergedHead, State};
+use crate::git;
+use crate::order::{Order, Strategy};
+
+/// So many commits of others are looked below for the one that was pushed.
+const BELOW: usize = 30;
+
+/// That a merge has brought a promotion.
+pub(crate) struct Brought {
+    /// The end of the branch that was merged, where that is certain.
+    pub(crate) head: Option<String>,
+}
+
+/// Whether the merge of a change request has brought this very promotion.
+///
+/// Where the forge keeps the head that it merged, that tells, however it was merged. Gitea and Forgejo do not:
+/// there a merge is believed that says so, as those do that Sluice asks for, or that has the promotion's commit
+/// as a parent. A squash of people's, and a rebase with a commit of theirs at its end, have neither; then the
+/// head that was noted tells if it has commits of people on top of the promotion's, for nobody makes those in
+/// the moment of a merge, and else the files of the merge do.
+pub(crate) async fn brought(
+    inner: &Inner,
+    forge: &AnyForge,
+    order: &Order,
+    found: &Found,
+) -> Result<Option<Brought>, DeliveryError> {
+    let State::Merged { commit: id } = &found.state else { return Ok(None) };
+    let is_of_it = |message: &str| git::carries(message, &order.promotion);
+    let head = forge.merged_head(found).await?;
+    let noted = match &head {
+        Some(head) => newest(forge, &head.id).await?,
+        None => None,
+    };
+    if let (Some(MergedHead { id, is_certain: true }), Some((_, message))) = (&head, &noted) {
+        return Ok(is_of_it(message).then(|| Brought { head: Some(id.clone()) }));
+    }
+    let merge = forge.commit(id).await?;
+    for parent in merge.iter().flat_map(|merge| merge.parents.iter().skip(1)) {
+        if let Some((_, message)) = newest(forge, parent).await? {
+            return Ok(is_of_it(&message).then(|| Brought { head: Some(parent.clone()) }));
+        }
+    }
+    let head = head.filter(|head| {
+        let below = noted.as_ref().filter(|(_, message)| is_of_it(message));
+        below.is_some_and(|(below, _)| *below != head.id)
+    });
+    let tells = head.is_some() || merge.as_ref().is_some_and(|merge| is_of_it(&merge.message));
+    let brought = tells || (merge.is_some() && holds(inner, order, id).await?);
+    Ok(brought.then(|| Brought { head: head.map(|head| head.id) }))
+}
+
+/// The commit of this promotion at the end of a branch. Others may have pushed onto it: what they did is not
+/// taken for what was pushed, and so never merged. Where another promotion's is on top, there is none.
+pub(crate) async fn pushed(
+    forge: &AnyForge,
+    promotion: &str,
+    head: &str,
+) -> Result<Option<String>, ForgeError> {
+    let newest = newest(forge, head).await?;
+    Ok(newest.filter(|(_, message)| git::carries(message, promotion)).map(|(id, _)| id))
+}
+
+/// The newest commit of Sluice's at the end of a branch, and its message.
+async fn newest(forge: &AnyForge, head: &str) -> Result<Option<(String, String)>, ForgeError> {
+    let mut id = head.to_string();
+    for _ in 0..=BELOW {
+        let Some(commit) = forge.commit(&id).await? else { return Ok(None) };
+        if git::is_ours(&commit.message) {
+            return Ok(Some((id, commit.message)));
+        }
+        let Some(below) = commit.parents.into_iter().next() else { return Ok(None) };
+        id = below;
+    }
+    Ok(None)
+}
+
+/// Whether the files of a commit have every value of the promotion.
+async fn holds(inner: &Inner, order: &Order, commit: &str) -> Result<bool, DeliveryError> {
+    let Strategy::PullRequest { url, base, .. } = &order.strategy else { return Ok(false) };
+    let (access, repository) = inner.repository(order, url)?;
+    let mut cache = repository.lock(&access).await;
+    cache.bring(&inner.git, &access, &inner.counters, commit).await?;
+    let edited = edit(inner, order, &access, &mut cache, (base, commit)).await;
+    cache.trust();
+    match edited {
+        Ok(edit) => Ok(edit.files.is_empty()),
+        // Nothing that could be set: whoever delivers it again says so.
+        Err(DeliveryError::Edit(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,130 @@
+//! However a change request is merged, by whomever and with what message: the merge is this promotion's if
+//! it has brought it, and no other's.
+
+use sluice_delivery::{Delivered, Delivery, Followed, ForgeKind, Merge, Order};
+
+use crate::contract::proposed;
+use crate::fixture::{FILE, again, bench, yaml};
+use crate::forge_trouble::everywhere;
+use crate::merging::is_merged;
+use crate::standin::Style;
+use crate::world::World;
+
+/// That it is found as merged, and what its end was.
+async fn was_merged(delivery: &Delivery, order: &Order, number: u64) {
+    match delivery.deliver(&again(order)).await.unwrap() {
+        Delivered::Proposed { request, merged: true } => assert_eq!(request.number, number),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn whichever_way_a_person_merges_it_is_delivered_once(world: World) {
+    let bench = bench();
+    // The other two are as plain, and below.
+    let cases = [(Style::Squash, false), (Style::Squash, true), (Style::Merge, true), (Style::Rebase, true)];
+    for (i, (style, on_top)) in cases.into_iter().enumerate() {
+        let (version, case) = (format!("6.2.{i}"), format!("{style:?}, on top: {on_top}"));
+        let order = world.order_with(&version, |settings| settings.delete_branch = true);
+        let request = proposed(&bench.delivery, &order).await;
+        if on_top {
+            // They want another value, and that is for them to say.
+            world.push_files(&request.branch, &[(FILE, &yaml(&format!("{version}-theirs")))]);
+        }
+        world.merge_by(request.number, style).await;
+        was_merged(&bench.delivery, &order, request.number).await;
+        match bench.delivery.tend(&order, &request).await.unwrap() {
+            Followed::Merged { ours: true, .. } => {}
+            other => panic!("{case}: {other:?}"),
+        }
+        assert_eq!(world.repo().branches().unwrap(), ["main"], "{case}");
+        // Taken back before anybody has looked, it is not brought again.
+        world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+        was_merged(&bench.delivery, &order, request.number).await;
+        assert_eq!(world.pulls().await.len() as u64, request.number, "{case}");
+    }
+}
+
+pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(world: World) {
+    let bench = bench();
+    for (i, style) in Style::ALL.into_iter().enumerate() {
+        let order = world.order_with(&format!("6.2.{i}"), |settings| {
+            (settings.merge, settings.delete_branch) = (Merge::WhenGreen, true);
+        });
+        let request = proposed(&bench.delivery, &order).await;
+        world.allow_only(request.number, style).await;
+        is_merged(&bench.delivery, &order, &request).await;
+        assert_eq!(world.repo().branches().unwrap(), ["main"], "{style:?}");
+        // Whoever reads the history later finds it, too.
+        let log = world.repo().log("main").unwrap();
+        let says_so = |commit: &&sluice_testkit::Commit| {
+            commit.body.contains(&format!("Sluice-Promotion: {}\n", order.promotion))
+        };
+        let found = log.iter().find(says_so).unwrap_or_else(|| panic!("{style:?}: {log:#?}"));
+        assert!(!found.subject.starts_with("Sluice-"), "{found:#?}");
+    }
+}
+
+/// The forge merged what the branch held a moment before a newer revision was pushed to it.
+pub async fn a_merge_is_of_what_it_brought_and_of_no_other(world: World) {
+    let bench = bench();
+    for (i, style) in Style::ALL.into_iter().enumerate() {
+        let older = world.order(&format!("6.2.{i}"));
+        let newer = world.order(&format!("6.3.{i}"));
+        let first = proposed(&bench.delivery, &older).await;
+        world.merge_by(first.number, style).await;
+        let second = proposed(&bench.delivery, &newer).await;
+        assert_ne!(first.number, second.number);
+        for (order, is) in [(&older, true), (&newer, false)] {
+            match bench.delivery.follow(order, &first).await.unwrap() {
+                Followed::Merged { ours, .. } => assert_eq!(ours, is, "{style:?}, {}", order.promotion),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(proposed(&bench.delivery, &again(&newer)).await, second);
+        world.merge_by(second.number, style).await;
+    }
+}
+
+#[tokio::test]
+async fn where_the_forge_may_have_noted_another_head_the_files_tell() {
+    for kind in [ForgeKind::Gitea, ForgeKind::Forgejo] {
+        let world = World::of(kind).await;
+        let bench = bench();
+        let (older, newer) = (world.order("6.1.8"), world.order("6.2.0"));
+        let first = proposed(&bench.delivery, &older).await;
+        world.merge_by(first.number, Style::Squash).await;
+        let second = proposed(&bench.delivery, &newer).await;
+        // Pushed in the very moment of the merge.
+        world.standin().change(first.number, |pull| pull.sha.clone_from(&second.head_commit));
+        for (order, is) in [(&older, true), (&newer, false)] {
+            match bench.delivery.follow(order, &first).await.unwrap() {
+                Followed::Merged { ours, .. } => assert_eq!(ours, is, "{}", order.promotion),
+                other => panic!("{other:?}"),
+            }
+        }
+        // Taken back, it is still seen what the merge had.
+        world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+        was_merged(&bench.delivery, &older, first.number).await;
+    }
+}
+
+#[tokio::test]
+async fn what_carries_another_promotion_by_now_is_not_closed_for_an_earlier_one() {
+    everywhere(async |world| {
+        // Two controllers, of which one does not know yet what the other has done.
+        let (one, two) = (bench(), bench());
+        let (earlier, later) = (world.order("6.1.8"), world.order("6.2.0"));
+        let mine = proposed(&one.delivery, &earlier).await;
+        let theirs = proposed(&two.delivery, &later).await;
+        assert_eq!(mine.number, theirs.number);
+        let end = one.delivery.withdraw(&earlier, &mine, "not wanted").await.unwrap();
+        assert_eq!(end, Followed::HandedOver);
+        assert!(world.pulls().await[0].open && world.comments(mine.number).await.is_empty());
+        assert_eq!(proposed(&two.delivery, &again(&later)).await, theirs);
+        // What people have put on top of one's own commit does not keep it open.
+        world.push(&theirs.branch);
+        let end = two.delivery.withdraw(&later, &theirs, "not wanted").await.unwrap();
+        assert_eq!(end, Followed::Closed);
+    })
+    .await;
+}

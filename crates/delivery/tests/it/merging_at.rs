@@ -1,0 +1,85 @@
+//! What the merging of one forge alone has to heed, in the words of its documentation.
+
+use serde_json::json;
+use sluice_delivery::ForgeKind;
+
+use crate::contract::proposed;
+use crate::fixture::bench;
+use crate::merging::{is_merged, merging, waits};
+use crate::standin::{Call, Is, Trouble};
+use crate::world::World;
+
+#[tokio::test]
+async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_checks() {
+    let world = World::github().await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.protect(request.number, &["ci/build"], 0).await;
+    let unknown = || {
+        let message = "Field 'mergeStateStatus' doesn't exist on type 'PullRequest'";
+        let error = json!({"message": message, "extensions": {"code": "undefinedField"}});
+        world
+            .standin()
+            .trouble(Call::Tell, Trouble::Answer(200, vec![], json!({"errors": [error]}).to_string().leak()));
+    };
+    unknown();
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why == "waits for checks: ci/build pending" && !failed, "{why}");
+    world.check(request.number, "ci/build", Is::Green).await;
+    unknown();
+    is_merged(&bench.delivery, &order, &request).await;
+    assert_eq!(world.standin().calls().iter().filter(|call| call.contains("graphql")).count(), 4);
+}
+
+#[tokio::test]
+async fn a_gitlab_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_that_does_not() {
+    let world = World::of(ForgeKind::GitLab).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.standin().trouble(Call::Merge, Trouble::Answer(401, vec![], r#"{"message": "401 Unauthorized"}"#));
+    let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+    assert_eq!(error.reason(), "PermissionDenied");
+    let says = error.to_string();
+    assert!(says.contains("may not merge into main") && says.contains("Maintainer"), "{says}");
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
+async fn at_azure_devops_whatever_has_reported_counts_where_nothing_blocks() {
+    let world = World::of(ForgeKind::AzureDevOps).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    let optional = |is: Is| {
+        world.standin().change(request.number, |pull| pull.optional = vec![("scan".into(), is)]);
+    };
+    let status = |name: &str, is: Is, of: Option<u64>| {
+        world.standin().change(request.number, |pull| pull.statuses.push((name.into(), is, of)));
+    };
+    optional(Is::Failed);
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why == "checks failed: scan" && failed, "{why}");
+    optional(Is::Green);
+    status("deploy", Is::Failed, None);
+    status("lint", Is::Pending, Some(2));
+    // Of an earlier push.
+    status("e2e", Is::Failed, Some(1));
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert!(why == "checks failed: deploy; waits for checks: lint pending" && failed, "{why}");
+    status("deploy", Is::Green, None);
+    status("lint", Is::Green, Some(2));
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
+async fn at_azure_devops_only_what_blocks_counts_where_something_does() {
+    let world = World::of(ForgeKind::AzureDevOps).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.protect(request.number, &["ci/build"], 0).await;
+    world.check(request.number, "ci/build", Is::Green).await;
+    world.standin().change(request.number, |pull| {
+        pull.optional = vec![("scan".into(), Is::Failed)];
+        pull.statuses.push(("deploy".into(), Is::Failed, None));
+    });
+    is_merged(&bench.delivery, &order, &request).await;
+}
