@@ -78,6 +78,11 @@ pub struct Metrics {
     hooks: Family<Outcome, Counter>,
     hook_time: Histogram,
     hook_cuts: Family<Cause, Counter>,
+    hook_full: Counter,
+    /// Connections that the hook server has.
+    pub hook_connections: Gauge,
+    /// 1 while the files of the hook server's certificate cannot be read again.
+    pub hook_certificate_unreadable: Gauge,
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
@@ -108,6 +113,8 @@ impl Metrics {
         let hooks = Family::<Outcome, Counter>::default();
         let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
         let hook_cuts = Family::<Cause, Counter>::default();
+        let hook_full = Counter::default();
+        let (hook_connections, hook_certificate_unreadable) = <(Gauge, Gauge)>::default();
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
         let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
@@ -120,6 +127,13 @@ impl Metrics {
         registry.register("hook_calls", "Calls of the hook server, by how they ended", hooks.clone());
         registry.register("hook_seconds", "From the head of a call to its answer", hook_time.clone());
         registry.register("hook_cuts", "Connections that the hook server has ended", hook_cuts.clone());
+        registry.register("hook_full", "Times that the hook server had no place left", hook_full.clone());
+        registry.register("hook_connections", "Connections of the hook server", hook_connections.clone());
+        registry.register(
+            "hook_certificate_unreadable",
+            "Whether the hook server's certificate cannot be read again",
+            hook_certificate_unreadable.clone(),
+        );
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
         registry.register(
@@ -146,6 +160,9 @@ impl Metrics {
             hooks,
             hook_time,
             hook_cuts,
+            hook_full,
+            hook_connections,
+            hook_certificate_unreadable,
             delivery,
             git,
             forge,
@@ -195,6 +212,11 @@ impl Metrics {
     /// The hook server has ended a connection, without an answer that is counted.
     pub fn cut(&self, cause: &'static str) {
         self.hook_cuts.get_or_create(&Cause { cause }).inc();
+    }
+
+    /// The hook server has no place left: who connects now waits until somebody has gone.
+    pub fn hooks_full(&self) {
+        self.hook_full.inc();
     }
 
     /// An event waited so long for its turn.
