@@ -58,8 +58,8 @@ pub struct Engine {
     /// The places have changed, and the fleet has not been told yet.
     pub(crate) moved: bool,
     pub(crate) listed: (bool, bool),
-    /// The newest versions in the last lists of pipelines and of promotions.
-    pub(crate) newest: (u64, u64),
+    /// The versions of the last lists of pipelines and of promotions.
+    pub(crate) listed_at: (u64, u64),
     pub(crate) due: BTreeSet<PipelineKey>,
     timers: BTreeSet<(Instant, PipelineKey)>,
     wakes: HashMap<PipelineKey, Instant>,
@@ -176,7 +176,7 @@ impl Engine {
             places: BTreeMap::new(),
             moved: false,
             listed: (false, false),
-            newest: (0, 0),
+            listed_at: (0, 0),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             wakes: HashMap::new(),

@@ -13,6 +13,7 @@ pub mod record;
 mod run;
 pub mod serve;
 pub mod shard;
+mod silence;
 pub mod translate;
 mod turn;
 pub mod watch;

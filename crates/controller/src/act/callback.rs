@@ -8,6 +8,7 @@ use sluice_api::promotion::Promotion;
 use super::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
 use crate::intake::PipelineKey;
+use crate::silence::{PATIENCE, within};
 use crate::watch::connect;
 
 /// What is needed to let the other side call back.
@@ -35,7 +36,7 @@ impl Offer {
         promotion: &Promotion,
     ) -> Result<Option<(String, String)>, ActError> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
-        let data = match secrets.get(&self.secret).await {
+        let data = match within(PATIENCE, secrets.get(&self.secret)).await {
             Ok(secret) => connect::data(secret),
             Err(kube::Error::Api(e)) if matches!(e.code, 403 | 404) => return Ok(None),
             Err(error) => {

@@ -22,6 +22,7 @@ use crate::intake::{Input, PipelineKey, version_of};
 use crate::record;
 use crate::record::promotion::{self, Change};
 use crate::record::writer::{Basis, StatusOf, spell};
+use crate::silence::{PATIENCE, within};
 
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -93,12 +94,18 @@ impl Engine {
         match result {
             Ok(Some(mut object)) => {
                 object.metadata.managed_fields = None;
-                self.metrics.wrote("Promotion");
                 let environment = object.spec.environment.clone();
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
+                    if record.first {
+                        self.metrics.wrote("Promotion");
+                    }
+                    record.stored = true;
                     let version = version_of(&object.metadata);
-                    *record =
-                        Record { object: Arc::new(*object), stored: true, said: None, first: true, version };
+                    // Else the watch was faster, and may have told more.
+                    if version > record.version {
+                        record.said = object.status.as_mut().and_then(|status| status.callback.take());
+                        (record.object, record.version) = (Arc::new(*object), version);
+                    }
                 }
                 if let Some(entry) = self.pipelines.get_mut(key) {
                     entry.unrecorded.remove(&environment);
@@ -107,9 +114,20 @@ impl Engine {
             }
             Ok(None) => {
                 // Another try has left a record: what it says counts.
-                if records.get(name).is_some_and(|r| !r.stored) {
-                    self.fetch(key, name);
+                if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
+                    (record.first, record.stored) = (false, record.version > 0);
+                    match record.stored {
+                        true => self.touch(key),
+                        false => self.fetch(key, name),
+                    }
                 }
+            }
+            Err(error) if records.get(name).is_some_and(|r| r.version > 0) => {
+                tracing::info!(pipeline = %key, promotion = name, %error, "recorded, though no answer said so");
+                if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
+                    (record.first, record.stored) = (false, true);
+                }
+                self.touch(key);
             }
             Err(error) => {
                 tracing::warn!(pipeline = %key, promotion = name, %error, "cannot record a promotion; it is tried again");
@@ -133,7 +151,7 @@ impl Engine {
         let (client, tell, key, name) = (self.hub.clone(), self.tell.clone(), key.clone(), name.to_string());
         tokio::spawn(async move {
             let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
-            let result = api.get(&name).await.map(|found| Some(Box::new(found)));
+            let result = within(PATIENCE, api.get(&name)).await.map(|found| Some(Box::new(found)));
             let _ = tell.send(Input::Created(key, name, result));
         });
     }
@@ -191,7 +209,7 @@ impl Engine {
             let name = name.clone();
             tokio::spawn(async move {
                 if permit.check().is_ok()
-                    && let Err(error) = api.delete(&name, &params).await
+                    && let Err(error) = within(PATIENCE, api.delete(&name, &params)).await
                 {
                     tracing::warn!(promotion = name, %error, "cannot remove an old promotion");
                 }

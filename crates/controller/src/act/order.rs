@@ -17,6 +17,7 @@ use sluice_delivery::{
 
 use super::ActError;
 use crate::observe::facts::ClusterKey;
+use crate::silence::{PATIENCE, within};
 use crate::translate;
 use crate::watch::connect;
 
@@ -221,7 +222,7 @@ pub async fn credentials(
 ) -> Result<Credentials, ActError> {
     let Some(name) = secret else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    match secrets.get(&name).await {
+    match within(PATIENCE, secrets.get(&name)).await {
         Ok(secret) => Ok(Credentials::from_secret(&connect::data(secret))),
         Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
             "there is no Secret {name} in namespace {namespace}: create it with the keys that the strategy needs, \

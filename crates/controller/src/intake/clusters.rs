@@ -19,7 +19,7 @@ impl Engine {
         self.has_cluster_kind = seen.is_some();
         match seen {
             None => self.clusters = Some(HashMap::new()),
-            Some(Seen::Listed(all)) => {
+            Some(Seen::Listed(all, _)) => {
                 self.clusters = Some(all.into_iter().map(|c| (key(&c), c.spec)).collect())
             }
             Some(Seen::Applied(c)) => {

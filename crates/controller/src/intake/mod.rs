@@ -50,7 +50,7 @@ pub enum Input {
     Written(StatusOf, u64, Written),
     /// Flux has called about a pipeline: its targets may have changed.
     Called(PipelineKey),
-    /// The record of a new promotion was written, or was not.
+    /// The record of a new promotion was written, or was not; or it was read, where another try has left it.
     Created(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
     /// A side effect has ended.
     Done(Box<Done>),
@@ -76,12 +76,10 @@ fn pipeline_of(object: &Promotion) -> PipelineKey {
     PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.spec.pipeline.clone() }
 }
 
-/// Whether a list is of an earlier time than the one before it: the newest version in each, and that of
-/// the one before, which it replaces. So it is when a server was restored from a backup. Where it is only
-/// that the newest object was removed, what follows does no harm.
-fn went_back<'a>(newest: &mut u64, all: impl Iterator<Item = &'a ObjectMeta>) -> bool {
-    let now = all.map(version_of).max().unwrap_or(*newest);
-    std::mem::replace(newest, now) > now
+/// Whether a list is of an earlier time than the one before it, whose version it replaces. So it is when a
+/// server was restored from a backup.
+fn went_back(listed_at: &mut u64, version: u64) -> bool {
+    std::mem::replace(listed_at, version) > version
 }
 
 /// The version of an object as a number: later ones are greater (KEP-5504 says so of every API

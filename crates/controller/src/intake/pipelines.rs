@@ -15,11 +15,11 @@ use crate::watch::stream::Seen;
 impl Engine {
     pub(crate) fn pipelines_seen(&mut self, seen: Seen<ApiPipeline>) {
         match seen {
-            Seen::Listed(objects) => {
+            Seen::Listed(objects, version) => {
                 let there: HashSet<PipelineKey> = objects.iter().map(key_of).collect();
                 let gone: Vec<_> = self.pipelines.keys().filter(|k| !there.contains(*k)).cloned().collect();
                 gone.iter().for_each(|key| self.forget(key));
-                if went_back(&mut self.newest.0, objects.iter().map(|o| &o.metadata)) {
+                if went_back(&mut self.listed_at.0, version) {
                     self.pipelines.values_mut().for_each(|entry| (entry.version, entry.told_at) = (0, 0));
                 }
                 objects.into_iter().for_each(|object| self.put_pipeline(object));

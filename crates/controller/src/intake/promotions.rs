@@ -14,17 +14,21 @@ use crate::watch::stream::Seen;
 impl Engine {
     pub(crate) fn promotions_seen(&mut self, seen: Seen<ApiPromotion>) {
         match seen {
-            Seen::Listed(objects) => {
+            Seen::Listed(objects, version) => {
+                let back = went_back(&mut self.listed_at.1, version);
                 let there: HashSet<(PipelineKey, String)> =
                     objects.iter().map(|o| (pipeline_of(o), o.name_any())).collect();
                 let mut lost = Vec::new();
                 for (key, records) in &mut self.promotions {
                     let before = records.len();
-                    records.retain(|name, r| !r.stored || there.contains(&(key.clone(), name.clone())));
+                    // What was written since the list was read stands all the same; what becomes of it
+                    // is told by the watch that follows.
+                    let since = |r: &Record| !r.stored || (!back && r.version > version);
+                    records.retain(|name, r| since(r) || there.contains(&(key.clone(), name.clone())));
                     lost.extend((records.len() < before).then(|| key.clone()));
                 }
                 lost.iter().for_each(|key| self.touch(key));
-                if went_back(&mut self.newest.1, objects.iter().map(|o| &o.metadata)) {
+                if back {
                     let records = self.promotions.values_mut().flat_map(BTreeMap::values_mut);
                     records.for_each(|record| record.version = 0);
                 }
@@ -66,7 +70,15 @@ impl Engine {
         let ours = self.shards.permit(&key).is_some();
         let writing = self.writer.is_writing(&StatusOf::Promotion(key.clone(), name.clone()));
         let records = self.promotions.entry(key.clone()).or_default();
-        let first = ours && records.get(&name).is_some_and(|r| r.first);
+        let before = records.get(&name);
+        let first = ours && before.is_some_and(|r| r.first);
+        // Of one that is being made the answer tells whose it is: another try may have left it.
+        let stored = before.is_none_or(|r| r.stored);
+        if before.is_none()
+            && let Some(entry) = self.pipelines.get_mut(&key)
+        {
+            entry.unrecorded.remove(&object.spec.environment);
+        }
         if let Some(known) = records.get_mut(&name).filter(|known| known.stored) {
             // What the other side has said is never ours to write: a watch tells it in its order.
             let heard = known.said != said;
@@ -91,7 +103,83 @@ impl Engine {
                 return;
             }
         }
-        records.insert(name, Record { object: Arc::new(object), stored: true, said, first, version });
+        records.insert(name, Record { object: Arc::new(object), stored, said, first, version });
         self.touch(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_testkit::Scratch;
+
+    use super::*;
+    use crate::engine::tests::engine;
+    use crate::silence::{PATIENCE, silent};
+
+    fn promotion(version: u64) -> ApiPromotion {
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+            "metadata": {"name": "podinfo-prod", "namespace": "apps", "resourceVersion": version.to_string()},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8",
+                "facets": {"tag": "6.1.8"}}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn key() -> PipelineKey {
+        pipeline_of(&promotion(1))
+    }
+
+    /// It is being made, and nobody has answered yet.
+    fn making(engine: &mut Engine) {
+        let object = Arc::new(promotion(0));
+        let guess = Record { object, stored: false, said: None, first: true, version: 0 };
+        engine.promotions.entry(key()).or_default().insert("podinfo-prod".into(), guess);
+    }
+
+    /// Whether it stands, and is this process's own first try.
+    fn known(engine: &Engine) -> Option<(bool, bool)> {
+        engine.promotions.get(&key())?.get("podinfo-prod").map(|r| (r.stored, r.first))
+    }
+
+    #[tokio::test]
+    async fn what_was_made_since_a_list_was_read_is_not_forgotten() {
+        let scratch = Scratch::new("listed").unwrap();
+        let mut engine = engine(&scratch);
+        making(&mut engine);
+        engine.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
+        assert_eq!(known(&engine), Some((true, true)));
+        engine.promotions_seen(Seen::Listed(Vec::new(), 6));
+        assert_eq!(known(&engine), Some((true, true)));
+        engine.promotions_seen(Seen::Listed(Vec::new(), 8));
+        assert_eq!(known(&engine), None, "it was removed");
+
+        engine.promotions_seen(Seen::Applied(promotion(9)));
+        engine.promotions_seen(Seen::Listed(Vec::new(), 5));
+        assert_eq!(known(&engine), None, "the server was restored from before");
+    }
+
+    #[tokio::test]
+    async fn whose_a_record_is_says_the_answer_to_its_making() {
+        let scratch = Scratch::new("made").unwrap();
+        let made = || Ok(Some(Box::new(promotion(7))));
+        let lost = || Err(silent(PATIENCE));
+        for (answer, seen, alone) in [
+            (made as fn() -> kube::Result<_>, Some((true, true)), Some((true, true))),
+            // One of its name stands: another try's. It is read, where the watch has not told of it.
+            (|| Ok(None), Some((true, false)), Some((false, false))),
+            // Nobody knows whether it was made, but for the watch.
+            (lost, Some((true, false)), None),
+        ] {
+            let mut engine = engine(&scratch);
+            making(&mut engine);
+            engine.promotions_seen(Seen::Applied(promotion(7)));
+            assert_eq!(known(&engine), Some((false, true)), "nothing is done before the answer");
+            engine.created(&key(), "podinfo-prod", answer());
+            assert_eq!(known(&engine), seen);
+            engine.promotions.clear();
+            making(&mut engine);
+            engine.created(&key(), "podinfo-prod", answer());
+            assert_eq!(known(&engine), alone);
+        }
     }
 }

@@ -24,6 +24,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::engine::Told;
 use crate::intake::{Input, PipelineKey, version_of};
+use crate::silence::{PATIENCE, within};
 
 /// The object whose status is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -248,7 +249,7 @@ impl Write {
                 Err(error) => return Written::Failed(error),
             }
             let api: Api<K> = Api::namespaced(client.clone(), namespace);
-            match api.get_opt(name).await {
+            match within(PATIENCE, api.get_opt(name)).await {
                 Ok(None) => return Written::Gone,
                 // Its status is as it was: something else of it was edited.
                 Ok(Some(object)) if self.expects(object.status()) => {
@@ -288,9 +289,6 @@ impl Ours for PromotionStatus {
         PromotionStatus { callback: None, ..self.clone() }
     }
 }
-
-/// How long a write may take before it counts as failed.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What is sent: the object as far as it is ours.
 #[derive(Debug, Serialize)]
@@ -372,10 +370,8 @@ where
         .map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
     let request = request.map(printable);
-    match tokio::time::timeout(DEADLINE, client.request::<Stands>(request)).await {
-        Ok(result) => result.map(|object| object.metadata.resource_version.parse().unwrap_or(0)),
-        Err(_) => Err(kube::Error::Service("the API server did not answer in time".into())),
-    }
+    let stands = within(PATIENCE, client.request::<Stands>(request)).await?;
+    Ok(stands.metadata.resource_version.parse().unwrap_or(0))
 }
 
 #[cfg(test)]

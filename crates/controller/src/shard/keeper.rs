@@ -21,6 +21,7 @@ use super::roster::{Moment, Outcome, Roster, Step};
 use super::{Election, Turnover};
 use crate::intake::Input;
 use crate::metrics::Metrics;
+use crate::silence::within;
 use crate::watch::stream::{Guarded, Seen, follow};
 
 /// What the keeper is told.
@@ -212,7 +213,7 @@ impl Keeper {
     fn seen(&mut self, seen: Seen<(Name, Claim)>) {
         let now = since_boot();
         match seen {
-            Seen::Listed(all) => self.roster.listed(all, now),
+            Seen::Listed(all, _) => self.roster.listed(all, now),
             Seen::Applied((name, claim)) => self.roster.seen(name, claim, now),
             Seen::Deleted(metadata) => {
                 if let Some(name) = Name::read(&metadata.name.unwrap_or_default(), &self.election.name) {
@@ -321,14 +322,11 @@ async fn end(
     api: &Api<Lease>,
     step: impl Future<Output = kube::Result<Option<Claim>>>,
 ) -> Done {
-    let silent = || kube::Error::Service("the API server did not answer in time".into());
-    let ended = tokio::time::timeout(PATIENCE, step).await.unwrap_or_else(|_| Err(silent()));
-    let outcome = match ended {
+    let outcome = match within(PATIENCE, step).await {
         Ok(Some(claim)) => Outcome::Stands(claim),
         Ok(None) => Outcome::Otherwise(None),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            let found = tokio::time::timeout(PATIENCE, api.get_opt(&name.spell(installation))).await;
-            match found.unwrap_or_else(|_| Err(silent())) {
+            match within(PATIENCE, api.get_opt(&name.spell(installation))).await {
                 // A Lease that is made is not found where its namespace is not, nor where a quota has
                 // refused it for now: nobody has taken it.
                 Ok(None) if no_namespace(&status) || status.is_conflict() => {

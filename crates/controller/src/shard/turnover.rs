@@ -180,8 +180,9 @@ impl Engine {
             entry.unrecorded.clear();
         }
         for (_, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {
-            records.retain(|_, record| record.stored);
-            records.values_mut().for_each(|record| record.first = false);
+            // What is being made is the next one's, unless it has been seen to stand.
+            records.retain(|_, record| record.stored || record.version > 0);
+            records.values_mut().for_each(|record| (record.stored, record.first) = (true, false));
         }
         for object in unsure {
             self.writer.forget(&object);

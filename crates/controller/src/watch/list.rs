@@ -14,6 +14,8 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use crate::silence::silent;
+
 /// How long a server may fall silent before a list counts as broken off.
 const SILENCE: Duration = Duration::from_secs(60);
 /// What is neither an object nor a list: etcd takes objects of 1.5 MB, and answers are no longer.
@@ -42,12 +44,6 @@ pub async fn read(
         let read = chunk.len();
         body.consume_unpin(read);
     }
-}
-
-/// A server has not answered for so long.
-pub(super) fn silent(time: Duration) -> kube::Error {
-    let said = format!("no answer within {} seconds", time.as_secs());
-    kube::Error::ReadEvents(Error::new(ErrorKind::TimedOut, said))
 }
 
 /// Cuts the objects out of the text of a list, piece by piece as it comes.

@@ -90,7 +90,7 @@ impl Session {
         };
         let followed = follow(api, fields, Some, move |seen| {
             let found = match seen {
-                Seen::Listed(secrets) => secrets.into_iter().next(),
+                Seen::Listed(secrets, _) => secrets.into_iter().next(),
                 Seen::Applied(secret) => Some(secret),
                 Seen::Deleted(_) | Seen::Unreadable(_) => None,
                 Seen::Failed(error) => {
@@ -339,7 +339,7 @@ impl Scope<'_> {
         let keep = |object: K| Some((trim::key(kind, &object), trim(&object)));
         follow(api, None, keep, |seen| {
             let failure = match seen {
-                Seen::Listed(all) => {
+                Seen::Listed(all, _) => {
                     let kept = all.into_iter().filter_map(|(key, fact)| Some((key, fact?))).collect();
                     return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), kept)));
                 }

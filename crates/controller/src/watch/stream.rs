@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::guard::{Guard, Unreadable};
 use super::list;
+use crate::silence::silent;
 
 /// An API whose unreadable objects do not break the stream.
 pub type Guarded<K> = Api<Guard<K>>;
@@ -20,8 +21,8 @@ pub type Guarded<K> = Api<Guard<K>>;
 /// What a watch tells.
 #[derive(Debug)]
 pub enum Seen<T> {
-    /// These are all.
-    Listed(Vec<T>),
+    /// These are all that there were at a version: see `version_of`.
+    Listed(Vec<T>, u64),
     /// This one is there, or has changed.
     Applied(T),
     /// This one is gone.
@@ -176,7 +177,7 @@ where
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
         let Some((all, unreadable)) = list.all.take() else { return ControlFlow::Continue(()) };
-        (self.tell)(Seen::Listed(all))?;
+        (self.tell)(Seen::Listed(all, list.version.parse().unwrap_or(0)))?;
         unreadable.into_iter().try_for_each(|bad| self.unreadable(bad))
     }
 
@@ -201,7 +202,7 @@ where
                 }
                 return self.broken(error);
             }
-            Err(_) => return self.broken(list::silent(BEGIN)),
+            Err(_) => return self.broken(silent(BEGIN)),
         };
         self.tell_listed(list)?;
         pin_mut!(stream);

@@ -52,7 +52,7 @@ impl Follower {
         while !wanted(self) {
             let next = timeout(PATIENCE, self.seen.recv()).await;
             match next.with_context(|| format!("never {what}: {:?}", self.known))?.context("it ended")? {
-                Seen::Listed(all) => {
+                Seen::Listed(all, _) => {
                     self.lists += 1;
                     self.known = all.into_iter().collect();
                 }
