@@ -50,7 +50,7 @@ pub(super) async fn serve(
     let accepted = async {
         loop {
             if room.available_permits() == 0 {
-                hook.metrics.hooks_full();
+                hook.metrics.hooks.filled();
             }
             // Closed semaphores are the only error, and this one is never closed.
             let Ok(permit) = room.clone().acquire_owned().await else { return };
@@ -65,7 +65,7 @@ pub(super) async fn serve(
             };
             let (acceptor, hook) = (acceptor.clone(), hook.clone());
             let Some(seat) = hook.crowd(peer.ip()).map_or(Some(None), |p| crowd.admit(p).map(Some)) else {
-                hook.metrics.cut("crowded");
+                hook.metrics.hooks.cut("crowded");
                 continue;
             };
             let place = Place::new(permit, seat, &hook.metrics);
@@ -76,8 +76,8 @@ pub(super) async fn serve(
                     None => one(stream, peer, &hook).await,
                     Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
                         Ok(Ok(stream)) => one(stream, peer, &hook).await,
-                        Ok(Err(_)) => hook.metrics.cut("handshake"),
-                        Err(_) => hook.metrics.cut("slow"),
+                        Ok(Err(_)) => hook.metrics.hooks.cut("handshake"),
+                        Err(_) => hook.metrics.hooks.cut("slow"),
                     },
                 }
             });
@@ -95,14 +95,14 @@ struct Place {
 
 impl Place {
     fn new(permit: OwnedSemaphorePermit, seat: Option<Seat>, metrics: &Arc<Metrics>) -> Self {
-        metrics.hook_connections.inc();
+        metrics.hooks.connections.inc();
         Self { _permit: permit, _seat: seat, metrics: metrics.clone() }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.metrics.hook_connections.dec();
+        self.metrics.hooks.connections.dec();
     }
 }
 
@@ -118,12 +118,12 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     match tokio::time::timeout(LIFE, served.as_mut()).await {
-        Ok(Err(error)) if error.is_timeout() => hook.metrics.cut("slow"),
-        Ok(Err(error)) if error.is_parse() => hook.metrics.cut("unreadable"),
+        Ok(Err(error)) if error.is_timeout() => hook.metrics.hooks.cut("slow"),
+        Ok(Err(error)) if error.is_parse() => hook.metrics.hooks.cut("unreadable"),
         // A peer that breaks off is no news.
         Ok(_) => {}
         Err(_) => {
-            hook.metrics.cut("old");
+            hook.metrics.hooks.cut("old");
             // What it is being answered it may still read.
             served.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(PATIENCE, served).await;
@@ -197,7 +197,7 @@ impl Certificate {
         loop {
             tokio::time::sleep(LOOK).await;
             let loaded = load(&self.files);
-            metrics.hook_certificate_unreadable.set(i64::from(loaded.is_err()));
+            metrics.hooks.certificate_unreadable.set(i64::from(loaded.is_err()));
             match loaded {
                 Ok(read) => {
                     let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);

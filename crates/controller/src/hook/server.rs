@@ -108,7 +108,7 @@ impl Hook {
         let place = Place::of(request.uri().path());
         let answer = self.judge(peer, place.as_ref(), request).await;
         let endpoint = place.as_ref().map_or("none", |place| place.endpoint.name());
-        self.metrics.called(endpoint, answer.result(), begun.elapsed());
+        self.metrics.hooks.called(endpoint, answer.result(), begun.elapsed());
         respond(&answer, place.as_ref())
     }
 

@@ -246,6 +246,31 @@ impl Served {
     }
 }
 
+impl Served {
+    /// What is refused is told what to show there, and not whether there is such a pipeline.
+    async fn tells_what_to_show(&self, body: &[u8]) -> Result<()> {
+        for (path, shown, not_shown) in [
+            ("/trigger/apps/podinfo", "of the first environment", "Bearer"),
+            ("/callback/apps/podinfo/x", "Authorization: Bearer", "X-Signature"),
+            ("/forge/apps/podinfo", "X-Gitlab-Token", "X-Signature"),
+        ] {
+            let answer = self.post(path, body, None).send().await?;
+            ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path}: {answer:?}");
+            let text = answer.text().await?;
+            ensure!(text.contains(shown) && !text.contains(not_shown), "{path}: {text}");
+            let unknown = self.post(&path.replace("podinfo", "none"), body, None).send().await?;
+            ensure!(unknown.text().await? == text, "{path}: it tells which pipelines there are");
+        }
+        // Also where the path names nothing, as the predecessor had it.
+        for path in [DEV, "/promotion/apps/line"] {
+            let answer = Http::new().get(format!("http://{}{path}", self.at)).send().await?;
+            ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
+        }
+        ensure!(self.count("method").await? == 1);
+        Ok(())
+    }
+}
+
 #[test]
 fn each_call_has_its_answer() -> Result<()> {
     run(async {
@@ -304,28 +329,7 @@ fn each_call_has_its_answer() -> Result<()> {
                 .await?;
             ensure!(line.contains(" 404 "), "{path}: {line}");
         }
-        let answer = Http::new().get(format!("http://{}{DEV}", served.at)).send().await?;
-        ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
-        // So with a path that names nothing, as the predecessor had it.
-        let answer = Http::new().get(format!("http://{}/promotion/apps/line", served.at)).send().await?;
-        ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED, "{answer:?}");
-        ensure!(served.count("method").await? == 1);
-        // What is refused is told what to show there.
-        for (path, shown) in [
-            ("/trigger/apps/podinfo", "of the first environment"),
-            ("/callback/apps/podinfo/x", "Authorization: Bearer"),
-            ("/forge/apps/podinfo", "X-Gitlab-Token"),
-        ] {
-            let answer = served.post(path, &good, None).send().await?;
-            ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path}: {answer:?}");
-            let text = answer.text().await?;
-            ensure!(
-                text.contains(shown) && !(path.contains("forge") && text.contains("X-Signature")),
-                "{path}: {text}"
-            );
-            let unknown = served.post(&path.replace("podinfo", "none"), &good, None).send().await?;
-            ensure!(unknown.text().await? == text, "{path}: it tells which pipelines there are");
-        }
+        served.tells_what_to_show(&good).await?;
 
         ensure!(served.count("accepted").await? == 2 && served.count("refused").await? == 9);
         Ok(())
