@@ -324,8 +324,11 @@ impl Roster {
             [seen.since + duration, seen.since + 2 * duration]
         });
         let again = self.tried.values().map(|tried| *tried + self.pace.retry_period);
-        let turned = [self.turned + self.pause(), self.turned + self.pace.lease_duration];
-        own.chain(others).chain(again).chain(turned).filter(|at| *at > now).min()
+        let turned = [self.turned + self.pause()];
+        let free = (0..self.shards).filter_map(|number| self.free_since(&Name::Shard(number), now));
+        let places = 1..=self.members(now).len();
+        let courtesy = free.flat_map(|since| places.clone().map(move |place| since + self.courtesy(place)));
+        own.chain(others).chain(again).chain(turned).chain(courtesy).filter(|at| *at > now).min()
     }
 
     /// Gives up what it could not renew in time.
@@ -383,18 +386,20 @@ impl Roster {
         }
     }
 
-    /// Takes the shards that nobody holds, as far as they fall to it.
+    /// Takes the shards that nobody holds, as far as they fall to it: to the one who has the fewest, and where
+    /// that one does not take it to the next. It may be dead, and not have been so for long enough to be seen.
     fn take(&self, now: Moment) -> Vec<Step> {
         let mut counts = self.counts(now);
         let mut steps = Vec::new();
         for number in 0..self.shards {
             let name = Name::Shard(number);
             let Some(free_since) = self.free_since(&name, now) else { continue };
-            let poorest = counts.iter().min_by_key(|(_, count)| **count).map(|(id, _)| id.clone());
-            let Some(poorest) = poorest else { return steps };
-            // One that falls to somebody who does not take it is taken by whoever comes first.
-            let left_lying = free_since + self.pace.lease_duration <= now;
-            if (poorest == self.me() || left_lying) && self.may_try(&name, now) {
+            let mut order: Vec<(usize, &String)> = counts.iter().map(|(id, count)| (*count, id)).collect();
+            order.sort_unstable();
+            let me = self.me();
+            let Some(place) = order.iter().position(|(_, id)| **id == me) else { return steps };
+            let poorest = order[0].1.clone();
+            if free_since + self.courtesy(place) <= now && self.may_try(&name, now) {
                 steps.push(Step::Write(name.clone(), self.claim(self.leases.get(&name), None)));
             }
             *counts.entry(poorest).or_default() += 1;
@@ -516,6 +521,12 @@ impl Roster {
             }
         }
         counts
+    }
+
+    /// How long a shard is left to those before the one at this place. Whoever is too quick takes one too many,
+    /// and hands it back.
+    fn courtesy(&self, place: usize) -> Duration {
+        self.pace.retry_period / 8 * u32::try_from(place).unwrap_or(u32::MAX)
     }
 
     /// How long it stays away after it was sent away: a time of its own.

@@ -94,6 +94,23 @@ fn one_that_leaves_hands_over_at_once() {
 }
 
 #[test]
+fn one_that_is_dead_and_still_counts_holds_up_no_hand_over() {
+    let (mut server, mut replicas) = three(3);
+    let now = pass(&mut server, &mut replicas, 0, 5000);
+    replicas[0].dead = true;
+    let all = |r: &[Replica], now| r[1..].iter().map(|r| r.acts(now).len()).sum::<usize>() == 3;
+    let now = until(&mut server, &mut replicas, now, all);
+    // It sees the dead one's Lease for the first time, and cannot know how old it is; and what is free falls
+    // to it before the others.
+    replicas.push(Replica::new("0", 3, 1000, 7000));
+    let now = until(&mut server, &mut replicas, now, |r, now| r[3].acts(now).len() == 1);
+    replicas[2].roster.leave();
+    let rest = |r: &[Replica], now| r[1].acts(now).len() + r[3].acts(now).len() == 3;
+    let took = until(&mut server, &mut replicas, now, rest) - now;
+    assert!(took < 1000, "{took} ms");
+}
+
+#[test]
 fn one_that_was_stopped_does_not_act_when_it_goes_on_and_comes_back_as_another() {
     let (mut server, mut replicas) = three(3);
     let now = pass(&mut server, &mut replicas, 0, 5000);

@@ -38,8 +38,11 @@ impl Controller {
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
         command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
-        // It is killed and started again, and waits for no Lease to run out.
-        command.args(["--log-encoding=console", "--leader-elect=false"]);
+        command.arg("--log-encoding=console");
+        // One that is killed and started again waits for no Lease to run out.
+        if !flags.contains(&"--leader-elect") {
+            command.arg("--leader-elect=false");
+        }
         if !flags.iter().any(|flag| flag.starts_with("--poll-interval")) {
             command.arg("--poll-interval=2s");
         }
@@ -60,6 +63,14 @@ impl Controller {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.leash.pid()
+    }
+
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn terminate(&self) -> Result<()> {
+        self.leash.terminate()
     }
 
     /// The end of its log.

@@ -8,6 +8,7 @@ mod controller;
 mod crowd;
 mod delivery;
 mod fleet;
+mod handover;
 mod hooks;
 mod isolation;
 mod objects;
@@ -76,6 +77,9 @@ async fn measure(options: &Options, table: &mut Table) -> Result<()> {
     }
     if options.wants(Row::Isolation) {
         isolation::measure(options, &ControlPlane::start().await?, table).await?;
+    }
+    if options.wants(Row::Handover) {
+        handover::measure(options, &ControlPlane::start().await?, table).await?;
     }
     Ok(())
 }

@@ -31,10 +31,12 @@ pub enum Row {
     Crowd,
     /// A change on a cluster beside broken ones.
     Isolation,
+    /// Shards that pass from one replica to others.
+    Handover,
 }
 
 impl Row {
-    const ALL: [(&'static str, Row); 12] = [
+    const ALL: [(&'static str, Row); 13] = [
         ("size", Row::Size),
         ("help", Row::Help),
         ("start", Row::Start),
@@ -47,6 +49,7 @@ impl Row {
         ("hooks", Row::Hooks),
         ("crowd", Row::Crowd),
         ("isolation", Row::Isolation),
+        ("handover", Row::Handover),
     ];
     /// Those that need thousands of pipelines.
     pub const ON_A_FLEET: [Row; 5] = [Row::Start, Row::Restart, Row::Rest, Row::Reaction, Row::List];
@@ -80,12 +83,12 @@ const HELP: &str = "\
 Measures the budgets of Sluice and prints one table.
 
 Usage: bench [flags] [size] [help] [start] [restart] [rest] [reaction] [list] [repository] [request]
-             [hooks] [crowd] [isolation]
+             [hooks] [crowd] [isolation] [handover]
 
   --sluice FILE       the binary to measure (default: target/release/sluice)
   --pipelines N       how many pipelines, three targets each (default 2000)
   --deployments       a Deployment in each target besides its HelmRelease
-  --repeat N          how often to start (default 2)
+  --repeat N          how often to start, and to end a replica (default 2)
   --rest SECONDS      how long to watch doing nothing (default 60; the budget says 600)
   --reaction SECONDS  how long to change ten workloads a second (default 30)
   --crowd N           how many revisions to promote at once (default 1000)
