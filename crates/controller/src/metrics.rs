@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
+use crate::hook::HookMetrics;
 use crate::record::writer::Written;
 use crate::shard::ShardMetrics;
 
@@ -29,17 +30,6 @@ struct Phase {
 struct Write {
     kind: String,
     result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    endpoint: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Cause {
-    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,9 +65,8 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     clusters: Family<State, Gauge>,
     wait: Histogram,
-    hooks: Family<Outcome, Counter>,
-    hook_time: Histogram,
-    hook_cuts: Family<Cause, Counter>,
+    /// Of the hook server.
+    pub hooks: HookMetrics,
     delivery: Delivery,
     git: Family<Operation, Gauge>,
     forge: Family<Call, Gauge>,
@@ -105,9 +94,6 @@ impl Metrics {
         let writes = Family::<Write, Counter>::default();
         let clusters = Family::<State, Gauge>::default();
         let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
-        let hooks = Family::<Outcome, Counter>::default();
-        let hook_time = Histogram::new(exponential_buckets(0.0001, 2.0, 18));
-        let hook_cuts = Family::<Cause, Counter>::default();
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
         let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
@@ -117,9 +103,6 @@ impl Metrics {
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
-        registry.register("hook_calls", "Calls of the hook server, by how they ended", hooks.clone());
-        registry.register("hook_seconds", "From the head of a call to its answer", hook_time.clone());
-        registry.register("hook_cuts", "Connections that the hook server has ended", hook_cuts.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
         registry.register(
@@ -135,6 +118,7 @@ impl Metrics {
         registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
         Self {
+            hooks: HookMetrics::new(&mut registry),
             shards: ShardMetrics::new(&mut registry),
             registry,
             turns,
@@ -143,9 +127,6 @@ impl Metrics {
             writes,
             clusters,
             wait,
-            hooks,
-            hook_time,
-            hook_cuts,
             delivery,
             git,
             forge,
@@ -184,17 +165,6 @@ impl Metrics {
     /// An object was written.
     pub fn wrote(&self, kind: &str) {
         self.writes.get_or_create(&Write { kind: kind.into(), result: "ok" }).inc();
-    }
-
-    /// A call of the hook server was answered so, after so long.
-    pub fn called(&self, endpoint: &'static str, result: &'static str, time: Duration) {
-        self.hooks.get_or_create(&Outcome { endpoint, result }).inc();
-        self.hook_time.observe(time.as_secs_f64());
-    }
-
-    /// The hook server has ended a connection, without an answer that is counted.
-    pub fn cut(&self, cause: &'static str) {
-        self.hook_cuts.get_or_create(&Cause { cause }).inc();
     }
 
     /// An event waited so long for its turn.

@@ -212,6 +212,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         proxies: Proxies::new(flags.hook_trusted_proxies),
         peer_rate: flags.hook_peer_rate,
         pipeline_rate: flags.hook_pipeline_rate,
+        connections: HookOptions::CONNECTIONS,
     });
     let options = Options {
         watch_namespace: flags.watch_namespace,

@@ -87,6 +87,15 @@ impl PipelineSpec {
         environment.promotion.as_deref().or(self.promotion.as_ref())
     }
 
+    /// The policies by which calls about an environment are judged: its own first, then those of the
+    /// environments that its revisions go into.
+    pub fn policies_about(&self, environment: &str) -> Vec<&PromotionPolicy> {
+        let all = || self.environments.iter().enumerate();
+        let own = all().filter(|(_, e)| e.name == environment);
+        let next = all().filter(|(at, e)| e.name != environment && self.after(*at).contains(&environment));
+        own.chain(next).filter_map(|(_, e)| self.policy(e)).collect()
+    }
+
     /// The names of the environments whose revisions come into the one at this place in the list.
     pub fn after(&self, at: usize) -> Vec<&str> {
         let named = self.environments.get(at).map_or(&[][..], |e| &e.after);
@@ -294,6 +303,13 @@ pub struct PromotionPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub webhook: Option<serde_json::Value>,
+}
+
+impl PromotionPolicy {
+    /// The Secret with the key that calls are signed with.
+    pub fn secret(&self) -> Option<&str> {
+        self.strategy.as_ref()?.secret_ref.as_ref().map(|secret| secret.name.as_str())
+    }
 }
 
 /// A count of targets, absolute or as a percentage.

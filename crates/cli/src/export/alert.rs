@@ -7,11 +7,11 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ResourceExt};
 use serde_json::json;
-use sluice_api::pipeline::{Environment, Target};
+use sluice_api::pipeline::{Environment, PromotionPolicy, Target};
 use sluice_api::{MEMBER_LABELS, Pipeline};
 
-use super::address;
 use super::place::{cluster_of, pipeline, wanted};
+use super::{address, named};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::sign::Io;
@@ -55,46 +55,64 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
     let (connection, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
     let environments = wanted(&pipeline, args.environment.as_deref())?;
     let home = pipeline.namespace().unwrap_or_default();
-    for environment in environments {
-        let key = key(args, &connection, &pipeline, environment).await?;
+    // All of it or nothing: half a file would be committed.
+    let (mut printed, mut left_out) = (String::new(), Vec::new());
+    for environment in &environments {
+        let Some(key) = key(args, &connection, &pipeline, environment).await? else {
+            let (name, of) = (&environment.name, pipeline.name_any());
+            let _ = writeln!(printed, "# Environment {name} of pipeline {home}/{of} has no key: {HINT}.");
+            left_out.push(name.as_str());
+            continue;
+        };
         // Targets in one namespace of one cluster share an Alert.
         let mut places: BTreeMap<(String, &str), Vec<&Target>> = BTreeMap::new();
         for target in &environment.targets {
             places.entry((cluster_of(target, &home), &target.namespace)).or_default().push(target);
         }
         for ((place, _), targets) in places {
-            io.out.write_all(objects(args, &pipeline, environment, (&place, &targets), &key).as_bytes())?;
+            printed.push_str(&objects(args, &pipeline, environment, (&place, &targets), &key));
         }
     }
+    if left_out.len() == environments.len() {
+        let why = format!("nothing says which key calls from {} are signed with", left_out.join(" and "));
+        return Err(Failure::new(Exit::Error, why).hinted(HINT));
+    }
+    io.out.write_all(printed.as_bytes())?;
     Ok(())
 }
 
-/// The key that calls from an environment are signed with: from the Secret if that is asked for.
+/// What to do where no key is named.
+const HINT: &str = "name a Secret with the key hmac-key in promotion.strategy.secretRef of the pipeline";
+
+/// The key that calls from an environment are signed with, from the Secret if that is asked for: its own, else
+/// that of an environment that comes after it, as the hook server takes them. None where no Secret is named.
 async fn key(
     args: &Alert,
     connection: &Connection,
     pipeline: &Pipeline,
     environment: &Environment,
-) -> Outcome<String> {
-    let policy = pipeline.spec.policy(environment);
-    let secret = policy.and_then(|p| p.strategy.as_ref()?.secret_ref.as_ref());
-    let Some(secret) = secret else {
-        let why =
-            format!("nothing says which key calls from environment {} are signed with", environment.name);
-        return Err(Failure::new(Exit::Error, why)
-            .hinted("name a Secret with the key hmac-key in promotion.strategy.secretRef of the pipeline"));
-    };
+) -> Outcome<Option<String>> {
+    let policies = pipeline.spec.policies_about(&environment.name);
+    let secrets: Vec<&str> = policies.into_iter().filter_map(PromotionPolicy::secret).collect();
+    let Some(first) = secrets.first() else { return Ok(None) };
     if !args.show_key {
-        return Ok(format!("the value of hmac-key in the hub's Secret {}", secret.name));
+        return Ok(Some(format!("the value of hmac-key in the hub's Secret {first}")));
     }
     let api: Api<Secret> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let found = api.get(&secret.name).await.map_err(|e| connection.explain(e))?;
-    let key = found.data.unwrap_or_default().remove("hmac-key").and_then(|v| String::from_utf8(v.0).ok());
-    key.filter(|k| !k.trim().is_empty()).ok_or_else(|| {
-        let why = format!("Secret {} in namespace {} has no key hmac-key", secret.name, connection.namespace);
-        Failure::new(Exit::Error, why)
-            .hinted("put a long random text there, such as openssl rand -hex 32 makes")
-    })
+    for secret in &secrets {
+        let found = api.get_opt(secret).await.map_err(|e| connection.explain(e))?;
+        let key = found.and_then(|found| found.data?.remove("hmac-key"));
+        let key = key.and_then(|key| String::from_utf8(key.0).ok()).filter(|key| !key.trim().is_empty());
+        if key.is_some() {
+            return Ok(key);
+        }
+    }
+    let (all, namespace) = (secrets.join(" or "), &connection.namespace);
+    Err(Failure::new(
+        Exit::Error,
+        format!("there is no key hmac-key in Secret {all} of namespace {namespace}"),
+    )
+    .hinted("put a long random text there, such as openssl rand -hex 32 makes"))
 }
 
 /// Provider, Alert and Secret for the targets in one namespace of a cluster.
@@ -108,7 +126,7 @@ fn objects(
     let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
     let (cluster, there) = (targets[0].cluster_ref.as_ref(), &targets[0].namespace);
     // Neither namespaces nor environments have a dot, so that no two pipelines share a name.
-    let object = format!("{}-{namespace}.{name}.{}", args.name, environment.name);
+    let object = named(&format!("{}-{namespace}.{name}.{}", args.name, environment.name));
     let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
     let metadata = json!({"name": object, "namespace": there});
     let mut event_metadata =
@@ -140,17 +158,20 @@ fn objects(
     )
 }
 
-/// The objects whose events are sent: those that the pipeline names, else those with its label.
+/// The objects whose events are sent: those that the pipeline names, else those with one of its labels.
 fn sources_of(pipeline: &Pipeline, targets: &[&Target]) -> Vec<serde_json::Value> {
     let app = pipeline.spec.app_ref.iter().map(|a| (a.kind.clone(), a.name.clone()));
     let named: BTreeSet<_> = app
         .chain(targets.iter().flat_map(|t| &t.workloads).map(|w| (w.kind.clone(), w.name.clone())))
         .collect();
     if named.is_empty() {
-        let labels = json!({MEMBER_LABELS[0]: pipeline.name_any()});
-        return ["HelmRelease", "Kustomization"]
-            .map(|kind| json!({"kind": kind, "name": "*", "matchLabels": labels}))
-            .to_vec();
+        // Each label makes a member; of several in one source an object would need all.
+        let of = |label: &str| {
+            let labels = json!({label: pipeline.name_any()});
+            ["HelmRelease", "Kustomization"]
+                .map(|kind| json!({"kind": kind, "name": "*", "matchLabels": labels}))
+        };
+        return MEMBER_LABELS.iter().flat_map(|label| of(label)).collect();
     }
     named.into_iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect()
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use kube::api::ResourceExt;
+use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::Environment;
 
 use super::place::{cluster_of, pipeline, wanted};
-use super::{address, line};
+use super::{address, hash, hex, line, named};
 use crate::connect::Connect;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::sign::Io;
@@ -76,10 +77,12 @@ pub(crate) async fn run(args: &Receiver, io: &mut Io<'_>) -> Outcome {
             "a Receiver is for the strategies pull-request and commit: others push nothing to a repository";
         return Err(Failure::new(Exit::Error, why).hinted(hint));
     }
+    let mut printed = String::new();
     for ((repository, cluster), environments) in places {
         let environments = environments.into_iter().collect::<Vec<_>>().join(", ");
-        io.out.write_all(objects(args, &repository, &cluster, &environments).as_bytes())?;
+        printed.push_str(&objects(args, &home, &repository, (&cluster, &environments), &token()?));
     }
+    io.out.write_all(printed.as_bytes())?;
     Ok(())
 }
 
@@ -121,10 +124,34 @@ fn kind(forge: Option<&str>) -> (&'static str, Value, &'static str) {
     }
 }
 
+/// A token that nobody guesses: where the path is the secret, it is made from that.
+fn token() -> Outcome<String> {
+    let mut bytes = [0; 32];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => Ok(hex(&bytes)),
+        Err(_) => Err(Failure::new(Exit::Error, "this machine gives no random numbers to make a token of")),
+    }
+}
+
+/// The name of the objects for a repository: another one for each pipeline and repository, since all of a
+/// cluster stand beside the source that it reads.
+fn name_of(args: &Receiver, home: &str, repository: &Repository) -> String {
+    let Repository { url, branch, forge } = repository;
+    let of = hash(&[url, branch, forge.as_deref().unwrap_or_default()]);
+    // Namespaces have no dot.
+    named(&format!("{}-{home}.{}-{of}", args.name, args.pipeline))
+}
+
 /// Receiver and Secret for one cluster, and what to register.
-fn objects(args: &Receiver, repository: &Repository, cluster: &str, environments: &str) -> String {
+fn objects(
+    args: &Receiver,
+    home: &str,
+    repository: &Repository,
+    (cluster, environments): (&str, &str),
+    token: &str,
+) -> String {
     let (kind, events, pushes) = kind(repository.forge.as_deref());
-    let object = format!("{}-{}", args.name, args.pipeline);
+    let object = name_of(args, home, repository);
     let Source { name: source, namespace } = &args.source;
     let metadata = json!({"name": object, "namespace": namespace});
     let secret = if kind == "generic" { "none: the path is the secret" } else { "the token of the Secret" };
@@ -137,13 +164,14 @@ fn objects(args: &Receiver, repository: &Repository, cluster: &str, environments
          apiVersion: notification.toolkit.fluxcd.io/v1\nkind: Receiver\nmetadata: {metadata}\nspec:\n  \
          type: {kind}\n{events}  secretRef: {{\"name\": {name}}}\n  resources:\n  \
          - {resource}\n---\n\
-         # Encrypt it before you commit it, or make it by hand.\n\
+         # A random one, another each time. Encrypt it before you commit it.\n\
          apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  \
-         token: \"a token of this cluster's own, such as openssl rand -hex 32 makes\"\n---\n",
+         token: {token}\n---\n",
         url = line(&repository.url),
         branch = line(&repository.branch),
         address = args.address.as_deref().unwrap_or("https://<the cluster's webhook-receiver>"),
         name = json!(object),
+        token = json!(token),
         resource =
             json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": source}),
     )
@@ -170,7 +198,7 @@ mod tests {
             serde_json::from_value(json!({"namespace": "a", "clusterRef": cluster})).unwrap();
         let repository = Repository { url: odd.into(), branch: odd.into(), forge: None };
         let args = Cli::parse_from(["x", "fleet", "--address", "https://x.example"]).args;
-        let text = objects(&args, &repository, &cluster_of(&target, "apps"), "dev");
+        let text = objects(&args, "apps", &repository, (&cluster_of(&target, "apps"), "dev"), "t");
         let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
         let kinds: Vec<&str> = text.split(breaks).filter(|line| line.starts_with("kind:")).collect();
         assert_eq!(kinds, ["kind: Receiver", "kind: Secret"]);

@@ -1,5 +1,7 @@
 //! What `sluice export` prints is what Flux on a target's cluster takes.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_cli::Exit;
@@ -33,6 +35,20 @@ metadata: {name: labelled, namespace: export}
 spec:
   promotion: {strategy: {notification: {}, secretRef: {name: none}}}
   environments: [{name: dev, targets: [{namespace: a}]}]
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: later, namespace: export}
+spec:
+  environments:
+  - {name: dev, targets: [{namespace: a}]}
+  - {name: prod, targets: [{namespace: b}], promotion: {strategy: {notification: {}, secretRef: {name: hook}}}}
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: nothing, namespace: export}
+spec:
+  environments: [{name: dev, targets: [{namespace: a}]}]
 ";
 
 const FLEET: &str = "
@@ -64,9 +80,11 @@ async fn a_receiver_for_each_cluster_and_repository() -> Result<()> {
     ensure!(receivers.len() == 2 && of(&objects, "Secret").len() == 2, "{}", ran.out);
     let gitlab = receivers.iter().find(|r| r["spec"]["type"] == "gitlab").unwrap();
     assert_eq!(gitlab["apiVersion"], "notification.toolkit.fluxcd.io/v1");
-    assert_eq!(gitlab["metadata"], json!({"name": "sluice-fleet", "namespace": "flux-system"}));
+    let name = gitlab["metadata"]["name"].as_str().unwrap();
+    ensure!(name.starts_with("sluice-receive.fleet-") && name.len() == 31, "{name}");
+    assert_eq!(gitlab["metadata"]["namespace"], "flux-system");
     assert_eq!(gitlab["spec"]["events"], json!(["Push Hook"]));
-    assert_eq!(gitlab["spec"]["secretRef"]["name"], "sluice-fleet");
+    assert_eq!(gitlab["spec"]["secretRef"]["name"], name);
     let source =
         json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": "flux-system"});
     assert_eq!(gitlab["spec"]["resources"], json!([source]));
@@ -82,6 +100,25 @@ async fn a_receiver_for_each_cluster_and_repository() -> Result<()> {
         ran.out.contains("https://flux.example.com followed by")
             && ran.out.contains("the path is the secret")
     );
+    // Whatever comes together on one cluster, of another repository or pipeline, has another name, and each
+    // Secret a token that nobody knows.
+    let mut all = of(&objects, "Secret").into_iter().cloned().collect::<Vec<_>>();
+    for (namespace, pipeline) in [("receive", "fleet"), ("receive-too", "fleet"), ("receive", "fleet-2")] {
+        servers.hub.namespace(namespace).await?;
+        let named = FLEET
+            .replace("name: fleet, namespace: receive", &format!("name: {pipeline}, namespace: {namespace}"));
+        servers.hub.apply_yaml(&named).await?;
+        let ran = sluice_as(&kubeconfig, &["export", "receiver", pipeline, "-n", namespace]).await;
+        all.extend(of(&parse_yaml(&ran.out)?, "Secret").into_iter().cloned());
+    }
+    let distinct = |field: &dyn Fn(&Value) -> Value| {
+        all.iter().map(|secret| field(secret).to_string()).collect::<BTreeSet<_>>().len()
+    };
+    ensure!(all.len() == 7, "{all:?}");
+    // The first was printed twice for prod, the second time for another source's namespace.
+    assert_eq!(distinct(&|s| s["metadata"]["name"].clone()), 6);
+    assert_eq!(distinct(&|s| s["stringData"]["token"].clone()), 7);
+    ensure!(all.iter().all(|s| s["stringData"]["token"].as_str().is_some_and(|t| t.len() == 64)), "{all:?}");
     let ran = export(&["-e", "told"]).await;
     ensure!(ran.exit == Exit::Error && ran.err.contains("promotes into no repository"), "{ran:?}");
     Ok(())
@@ -143,18 +180,40 @@ async fn what_is_missing_is_said() -> Result<()> {
         sluice_as(&kubeconfig, &[&first, more].concat()).await
     };
     for (arguments, said) in [
-        (&["podinfo"][..], "promotion.strategy.secretRef"),
+        (&["podinfo", "-e", "prod"][..], "promotion.strategy.secretRef"),
+        (&["nothing"], "promotion.strategy.secretRef"),
         (&["podinfo", "-e", "test"], "no environment test"),
         (&["podnifo"], "podinfo"),
         (&["labelled", "--show-key"], "none"),
     ] {
         let ran = export(arguments).await;
         ensure!(ran.exit != Exit::Ok && ran.err.contains(said), "{arguments:?}: {ran:?}");
+        ensure!(ran.out.is_empty(), "{arguments:?}: half a file: {}", ran.out);
     }
+    // What has no key is left out, and said to be.
+    let ran = export(&["podinfo"]).await;
+    ensure!(
+        ran.exit == Exit::Ok && ran.out.contains("# Environment prod of pipeline export/podinfo has no key"),
+        "{ran:?}"
+    );
+    assert_eq!(of(&parse_yaml(&ran.out)?, "Alert").len(), 4);
+    // The key of what comes after an environment is good for it too.
+    let ran = export(&["later", "--show-key"]).await;
+    ensure!(ran.exit == Exit::Ok, "{ran:?}");
+    let objects = parse_yaml(&ran.out)?;
+    let tokens: Vec<&Value> = of(&objects, "Secret").iter().map(|s| &s["stringData"]["token"]).collect();
+    assert_eq!(tokens, ["a \"key\": of 32", "a \"key\": of 32"]);
     let ran = export(&["labelled"]).await;
     let objects = parse_yaml(&ran.out)?;
     let sources = &of(&objects, "Alert")[0]["spec"]["eventSources"];
-    assert_eq!(sources[0]["matchLabels"], json!({"pipelines.weave.works/pipeline": "labelled"}));
-    assert_eq!(sources.as_array().map(Vec::len), Some(2));
+    for (kind, label) in [
+        ("HelmRelease", "pipelines.weave.works/pipeline"),
+        ("Kustomization", "pipelines.wego.weave.works/pipeline"),
+        ("HelmRelease", "pipelines.wego.weave.works/name"),
+    ] {
+        let source = json!({"kind": kind, "name": "*", "matchLabels": {label: "labelled"}});
+        ensure!(sources.as_array().is_some_and(|all| all.contains(&source)), "{source}: {sources}");
+    }
+    assert_eq!(sources.as_array().map(Vec::len), Some(6));
     Ok(())
 }

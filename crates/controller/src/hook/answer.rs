@@ -8,6 +8,7 @@ use kube::Resource;
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
 
+use super::route::Endpoint;
 use crate::intake::PipelineKey;
 
 /// How a call ended.
@@ -19,18 +20,61 @@ pub enum Answer {
     Recorded(Box<Recorded>),
     /// It is well, and nothing follows from it.
     NothingToDo,
-    /// Not known here, or not signed by who may: the same answer for both.
+    /// Not known here, or not shown to be of who may: the same answer for both.
     Refused,
-    /// Not known here, or without the token of the call that it answers: the same answer for both.
-    BadToken,
     /// What it says is kept.
     Heard,
     /// What is wrong with it, and what to send instead.
-    Wrong(StatusCode, String),
+    Wrong(Wrong, String),
     /// One too many: come again after this.
     TooMany(Duration),
     /// It cannot be judged now: come again soon.
     NotNow,
+}
+
+/// What may be wrong with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Its path names nothing.
+    Nowhere,
+    /// It is no POST.
+    Method,
+    /// Its body is longer than any event.
+    Huge,
+    /// Its body takes too long to come.
+    Slow,
+    /// Its body broke off, is no JSON, or no event.
+    Malformed,
+    /// Its body does not fit the pipeline.
+    Unfit,
+    /// Something else stands already.
+    Conflict,
+}
+
+impl Wrong {
+    fn status(self) -> StatusCode {
+        match self {
+            Wrong::Nowhere => StatusCode::NOT_FOUND,
+            Wrong::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Wrong::Huge => StatusCode::PAYLOAD_TOO_LARGE,
+            Wrong::Slow => StatusCode::REQUEST_TIMEOUT,
+            Wrong::Malformed => StatusCode::BAD_REQUEST,
+            Wrong::Unfit => StatusCode::UNPROCESSABLE_ENTITY,
+            Wrong::Conflict => StatusCode::CONFLICT,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Wrong::Nowhere => "nowhere",
+            Wrong::Method => "method",
+            Wrong::Huge => "huge",
+            Wrong::Slow => "slow",
+            Wrong::Malformed => "malformed",
+            Wrong::Unfit => "unfit",
+            Wrong::Conflict => "conflict",
+        }
+    }
 }
 
 /// What was asked for: one promotion, or one for each target where each is promoted into by itself.
@@ -113,8 +157,8 @@ impl Answer {
             Answer::Recorded(_) => StatusCode::OK,
             Answer::NothingToDo => StatusCode::NO_CONTENT,
             Answer::Heard => StatusCode::ACCEPTED,
-            Answer::Refused | Answer::BadToken => StatusCode::UNAUTHORIZED,
-            Answer::Wrong(status, _) => *status,
+            Answer::Refused => StatusCode::UNAUTHORIZED,
+            Answer::Wrong(wrong, _) => wrong.status(),
             Answer::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Answer::NotNow => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -125,8 +169,8 @@ impl Answer {
         match self {
             Answer::Accepted(_) | Answer::Recorded(_) | Answer::Heard => "accepted",
             Answer::NothingToDo => "ignored",
-            Answer::Refused | Answer::BadToken => "refused",
-            Answer::Wrong(..) => "wrong",
+            Answer::Refused => "refused",
+            Answer::Wrong(wrong, _) => wrong.word(),
             Answer::TooMany(_) => "limited",
             Answer::NotNow => "unavailable",
         }
@@ -158,23 +202,43 @@ impl Answer {
         }
     }
 
-    /// What it says.
-    pub fn text(&self) -> Cow<'_, str> {
+    /// What it says to who called this.
+    pub fn text(&self, called: Option<&Endpoint>) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Answer::Recorded(recorded) => return Cow::Owned(recorded.text()),
             Answer::Accepted(_) | Answer::Heard | Answer::NothingToDo => "",
-            Answer::Refused => {
-                "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
-                 X-Signature: sha256=<hex HMAC of the body>, made with the key hmac-key of the Secret that \
-                 promotion.strategy.secretRef names (Flux: a Provider of type generic-hmac with the same key as token)"
-            }
-            Answer::BadToken => {
-                "this call is not accepted: there is no such promotion, or the token is not that of the call. Send \
-                 Authorization: Bearer <callbackToken of the message>"
-            }
+            Answer::Refused => called.map_or("", refusal),
             Answer::Wrong(_, why) => why,
             Answer::TooMany(_) => "too many calls: wait as long as Retry-After says",
             Answer::NotNow => "the call cannot be judged now: wait as long as Retry-After says",
         })
+    }
+}
+
+/// What to show at an endpoint. The text is the same whether the pipeline is there or not.
+fn refusal(called: &Endpoint) -> &'static str {
+    match called {
+        Endpoint::Promotion { .. } => {
+            "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
+             X-Signature: sha256=<hex HMAC of the body>, made with the key hmac-key of the Secret that \
+             promotion.strategy.secretRef of the environment names, or of one after it (Flux: a Provider of type \
+             generic-hmac with the same key as token; sluice export alert prints it)"
+        }
+        Endpoint::Trigger => {
+            "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
+             X-Signature: sha256=<hex HMAC of the body>, made with the key hmac-key of the Secret that \
+             promotion.strategy.secretRef of the first environment names"
+        }
+        Endpoint::Callback { .. } => {
+            "this call is not accepted: there is no such promotion, or the token is not that of the call. Send \
+             Authorization: Bearer <callbackToken of the message>"
+        }
+        Endpoint::Forge => {
+            "this call is not accepted: there is no such pipeline, it opens no change requests, or the call does not \
+             show its key. Enter the key forge-key (where there is none, hmac-key) of the Secret that \
+             promotion.strategy.secretRef names at the forge, which then shows it: GitHub in X-Hub-Signature-256, \
+             GitLab in X-Gitlab-Token, Gitea in X-Gitea-Signature, Forgejo in X-Forgejo-Signature, Bitbucket in \
+             X-Hub-Signature with sha256, Azure DevOps as the password of basic authentication"
+        }
     }
 }

@@ -2,15 +2,14 @@
 //! call, which is good for that promotion in that round, and for nothing else. It is made with the key of
 //! the promotion's environment, and no other key of the pipeline makes it.
 
-use http::StatusCode;
 use jiff::Timestamp;
 use ring::hmac;
 use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 
-use super::answer::Answer;
-use super::keys::{Purpose, Unavailable, secret_of};
+use super::answer::{Answer, Wrong};
+use super::keys::{Purpose, Unavailable};
 use super::server::{Call, Hook};
 use super::store::{Change, LONGEST, Stands};
 use crate::intake::PipelineKey;
@@ -47,9 +46,19 @@ pub struct Word {
     pub message: String,
 }
 
+/// What tokens are made for, and nothing else is signed for.
+const USE: &[u8] = b"sluice call-back token";
+
+/// The key that makes tokens, from the key of an environment: what the one makes is never a signature by the
+/// other, whatever is signed. White space around the key does not count.
+fn derived(key: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), USE)
+}
+
 /// The token for a promotion in a round, made with the key of its environment.
 pub fn mint(key: &[u8], subject: Subject<'_>, claim: Claim<'_>) -> String {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text(subject, claim).as_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, derived(key).as_ref());
+    let tag = hmac::sign(&key, text(subject, claim).as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let Claim { uid, round, environment } = claim;
     format!("{uid}.{round}.{environment}.{hex}")
@@ -71,13 +80,16 @@ pub fn read(token: &str) -> Option<(Claim<'_>, &str)> {
 pub fn is_minted(subject: Subject<'_>, claim: Claim<'_>, tag: &str, keys: &[&[u8]]) -> bool {
     let header = format!("sha256={tag}");
     let body = text(subject, claim);
-    super::signature::verify(Some(header.as_bytes()), body.as_bytes(), keys.iter().copied()).is_ok()
+    // A key of white space is none.
+    let keys: Vec<hmac::Tag> =
+        keys.iter().filter(|key| !key.trim_ascii().is_empty()).map(|key| derived(key)).collect();
+    super::signature::verify(Some(header.as_bytes()), body.as_bytes(), keys.iter().map(AsRef::as_ref)).is_ok()
 }
 
 /// The Secret with whose key the tokens for promotions into an environment are made.
 fn secret<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a str> {
     let into = pipeline.spec.environments.iter().find(|e| e.name == environment)?;
-    secret_of(pipeline.spec.policy(into)?)
+    pipeline.spec.policy(into)?.secret()
 }
 
 impl Hook {
@@ -85,13 +97,13 @@ impl Hook {
     pub(super) async fn callback(&self, call: Call<'_>, promotion: &str) -> Result<Answer, Unavailable> {
         let mut given = call.headers.get_all("authorization").iter().filter_map(|value| value.to_str().ok());
         let token = given.next().and_then(|value| value.strip_prefix("Bearer "));
-        let Some((claim, tag)) = token.and_then(read) else { return Ok(Answer::BadToken) };
+        let Some((claim, tag)) = token.and_then(read) else { return Ok(Answer::Refused) };
         let subject = Subject { pipeline: &call.place.pipeline, promotion };
         let secrets: Vec<&str> =
             call.pipeline.and_then(|p| secret(p, claim.environment)).into_iter().collect();
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
         if !self.knows(&call, &secrets, Purpose::Hook, shows).await? {
-            return Ok(Answer::BadToken);
+            return Ok(Answer::Refused);
         }
         if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
@@ -99,13 +111,12 @@ impl Hook {
         let word: Word = match call.read() {
             Ok(word) => word,
             Err(error) => {
-                let status =
-                    if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
+                let wrong = if error.is_data() { Wrong::Unfit } else { Wrong::Malformed };
                 let why = format!(
                     "the body is not as it should be: {error}: write {{\"state\": \"done\"}}, with one of accepted, \
                      done and failed, and a message if there is one"
                 );
-                return Ok(Answer::Wrong(status, why));
+                return Ok(Answer::Wrong(wrong, why));
             }
         };
         let namespace = &call.place.pipeline.namespace;
@@ -114,8 +125,8 @@ impl Hook {
         Ok(match self.store.said(namespace, promotion, said).await? {
             Stands::Written => Answer::Heard,
             Stands::AsBefore => Answer::NothingToDo,
-            Stands::Gone => Answer::BadToken,
-            Stands::Refused(why) => Answer::Wrong(StatusCode::CONFLICT, why),
+            Stands::Gone => Answer::Refused,
+            Stands::Refused(why) => Answer::Wrong(Wrong::Conflict, why),
         })
     }
 }

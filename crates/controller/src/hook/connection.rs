@@ -16,16 +16,15 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::server::Hook;
+use crate::metrics::Metrics;
 
-/// How many connections there may be at a time.
-const MOST: usize = 1024;
-/// How many of them one peer may have, unless it is a proxy of ours: all of them together would leave
-/// nobody else a place.
-const OF_ONE: usize = MOST / 8;
+/// The part of all connections that one peer may have, unless it is a proxy of ours: all of them together
+/// would leave nobody else a place.
+const OF_ONE: usize = 8;
 /// How long a connection is kept: whoever does not read what he is answered would have it for ever.
 const LIFE: Duration = Duration::from_secs(300);
 /// How long a handshake, and the head of a request, may take.
@@ -33,20 +32,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the files of a certificate are looked at.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Serves every connection, in plain or with a certificate.
-pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certificate>>, hook: Arc<Hook>) {
-    let (room, crowd) = (Arc::new(Semaphore::new(MOST)), Arc::<Crowd>::default());
+/// Serves every connection, in plain or with a certificate, so many at a time.
+pub(super) async fn serve(
+    listener: TcpListener,
+    certificate: Option<Arc<Certificate>>,
+    most: usize,
+    hook: Arc<Hook>,
+) {
+    let (room, crowd) = (Arc::new(Semaphore::new(most)), Arc::new(Crowd::of(most.div_ceil(OF_ONE))));
     let acceptor = certificate.clone().map(acceptor);
     let watched = async {
         match &certificate {
-            Some(certificate) => certificate.keep_up().await,
+            Some(certificate) => certificate.keep_up(&hook.metrics).await,
             None => std::future::pending().await,
         }
     };
     let accepted = async {
         loop {
+            if room.available_permits() == 0 {
+                hook.metrics.hooks.filled();
+            }
             // Closed semaphores are the only error, and this one is never closed.
-            let Ok(place) = room.clone().acquire_owned().await else { return };
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -58,24 +65,45 @@ pub(super) async fn serve(listener: TcpListener, certificate: Option<Arc<Certifi
             };
             let (acceptor, hook) = (acceptor.clone(), hook.clone());
             let Some(seat) = hook.crowd(peer.ip()).map_or(Some(None), |p| crowd.admit(p).map(Some)) else {
-                hook.cut("crowded");
+                hook.metrics.hooks.cut("crowded");
                 continue;
             };
+            let place = Place::new(permit, seat, &hook.metrics);
             tokio::spawn(async move {
-                let _place = (place, seat);
+                let _place = place;
                 let _ = stream.set_nodelay(true);
                 match acceptor {
                     None => one(stream, peer, &hook).await,
                     Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
                         Ok(Ok(stream)) => one(stream, peer, &hook).await,
-                        Ok(Err(_)) => hook.cut("handshake"),
-                        Err(_) => hook.cut("slow"),
+                        Ok(Err(_)) => hook.metrics.hooks.cut("handshake"),
+                        Err(_) => hook.metrics.hooks.cut("slow"),
                     },
                 }
             });
         }
     };
     tokio::select! { () = watched => {}, () = accepted => {} }
+}
+
+/// What a connection takes up, as long as it lasts.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    _seat: Option<Seat>,
+    metrics: Arc<Metrics>,
+}
+
+impl Place {
+    fn new(permit: OwnedSemaphorePermit, seat: Option<Seat>, metrics: &Arc<Metrics>) -> Self {
+        metrics.hooks.connections.inc();
+        Self { _permit: permit, _seat: seat, metrics: metrics.clone() }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.metrics.hooks.connections.dec();
+    }
 }
 
 async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, hook: &Hook) {
@@ -90,12 +118,12 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     match tokio::time::timeout(LIFE, served.as_mut()).await {
-        Ok(Err(error)) if error.is_timeout() => hook.cut("slow"),
-        Ok(Err(error)) if error.is_parse() => hook.cut("unreadable"),
+        Ok(Err(error)) if error.is_timeout() => hook.metrics.hooks.cut("slow"),
+        Ok(Err(error)) if error.is_parse() => hook.metrics.hooks.cut("unreadable"),
         // A peer that breaks off is no news.
         Ok(_) => {}
         Err(_) => {
-            hook.cut("old");
+            hook.metrics.hooks.cut("old");
             // What it is being answered it may still read.
             served.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(PATIENCE, served).await;
@@ -103,19 +131,26 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
     }
 }
 
-/// How many connections each peer has.
-#[derive(Default)]
-struct Crowd(Mutex<HashMap<IpAddr, usize>>);
+/// How many connections each peer has, and how many it may have.
+struct Crowd {
+    peers: Mutex<HashMap<IpAddr, usize>>,
+    most: usize,
+}
 
 /// A connection of a peer.
 struct Seat(Arc<Crowd>, IpAddr);
 
 impl Crowd {
+    /// Of nobody yet.
+    fn of(most: usize) -> Self {
+        Self { peers: Mutex::default(), most }
+    }
+
     /// One more of a peer, if it may have that.
     fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.entry(peer).or_default();
-        if *count >= OF_ONE {
+        if *count >= self.most {
             return None;
         }
         *count += 1;
@@ -125,7 +160,7 @@ impl Crowd {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = all.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {
@@ -158,10 +193,12 @@ impl Certificate {
 
     /// Reads it again now and then. One that cannot be read, as in the middle of being replaced, does
     /// not count: the one before stays.
-    async fn keep_up(&self) {
+    async fn keep_up(&self, metrics: &Metrics) {
         loop {
             tokio::time::sleep(LOOK).await;
-            match load(&self.files) {
+            let loaded = load(&self.files);
+            metrics.hooks.certificate_unreadable.set(i64::from(loaded.is_err()));
+            match loaded {
                 Ok(read) => {
                     let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
                     if read.0 != current.0 {

@@ -49,14 +49,10 @@ impl Known {
     }
 }
 
-/// The Secret with the key of a policy.
-pub fn secret_of(policy: &PromotionPolicy) -> Option<&str> {
-    policy.strategy.as_ref()?.secret_ref.as_ref().map(|secret| secret.name.as_str())
-}
-
-/// The Secrets with the keys of some policies, each once.
+/// The Secrets with the keys of some policies, each once, in their order.
 pub fn secrets_of<'a>(policies: impl Iterator<Item = &'a PromotionPolicy>) -> Vec<&'a str> {
-    policies.filter_map(secret_of).collect::<BTreeSet<_>>().into_iter().collect()
+    let mut seen = BTreeSet::new();
+    policies.filter_map(PromotionPolicy::secret).filter(|name| seen.insert(*name)).collect()
 }
 
 /// The Secret cannot be read now.

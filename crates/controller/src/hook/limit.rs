@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,13 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
+/// The address in a part of `X-Forwarded-For`. Some proxies write the port with it, and IPv6 in brackets.
+fn hop(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse().ok().map(|at: SocketAddr| at.ip()))
+}
+
 impl Proxies {
     /// These.
     pub fn new(networks: Vec<Network>) -> Self {
@@ -133,7 +140,7 @@ impl Proxies {
         let mut caller = peer;
         let mut hops = forwarded.flat_map(|line| line.split(',')).rev();
         while self.holds(caller) {
-            let Some(before) = hops.next().and_then(|hop| hop.trim().parse().ok()) else { break };
+            let Some(before) = hops.next().and_then(hop) else { break };
             caller = before;
         }
         match caller.to_canonical() {

@@ -9,6 +9,7 @@ pub mod event;
 pub mod forge;
 mod keys;
 pub mod limit;
+mod metrics;
 pub mod promotion;
 pub mod report;
 pub mod route;
@@ -19,4 +20,5 @@ pub mod trigger;
 
 pub use directory::Directory;
 pub use limit::{Network, Proxies};
+pub use metrics::HookMetrics;
 pub use server::{Hook, HookOptions, serve};

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
 use jiff::Timestamp;
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
-use super::answer::Answer;
+use super::answer::{Answer, Wrong};
 use super::event::{Event, InvolvedObject, Meaning, NO_REVISION};
 use super::keys::{Unavailable, secrets_of};
 use super::report;
@@ -31,10 +30,10 @@ impl Hook {
             Ok(event) => event,
             Err(error) => {
                 let why = format!("the body is not an event of Flux: {error}");
-                return Ok(Answer::Wrong(StatusCode::BAD_REQUEST, why));
+                return Ok(Answer::Wrong(Wrong::Malformed, why));
             }
         };
-        let wrong = |why: String| Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why);
+        let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
         match judge(pipeline, environment, &event) {
             Verdict::Look => Ok(self.look(&call.place.pipeline)),
             Verdict::Nothing => Ok(Answer::NothingToDo),
@@ -49,7 +48,8 @@ impl Hook {
                 }
                 Ok(match self.store.report(&call.place.pipeline, environment, &event).await? {
                     Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
-                    Stands::AsBefore | Stands::Refused(_) => Answer::NothingToDo,
+                    Stands::AsBefore => Answer::NothingToDo,
+                    Stands::Refused(why) => wrong(why),
                     Stands::Gone => Answer::Refused,
                 })
             }
@@ -60,22 +60,22 @@ impl Hook {
 /// The Secrets whose keys calls about an environment may be signed with: that of the environment, and
 /// those of the environments that come after it. Each once.
 pub fn secrets<'a>(pipeline: &'a Pipeline, environment: &'a str) -> Vec<&'a str> {
-    secrets_of(policies(pipeline, environment))
+    secrets_of(policies(pipeline, environment).into_iter())
 }
 
 /// Whether calls about an environment need no signature.
 pub fn is_open(pipeline: &Pipeline, environment: &str) -> bool {
-    policies(pipeline, environment).any(|p| p.strategy.as_ref().is_some_and(|s| s.allow_unsigned))
+    let is_open = |p: &PromotionPolicy| p.strategy.as_ref().is_some_and(|s| s.allow_unsigned);
+    policies(pipeline, environment).into_iter().any(is_open)
 }
 
-fn policies<'a>(pipeline: &'a Pipeline, environment: &'a str) -> impl Iterator<Item = &'a PromotionPolicy> {
+fn policies<'a>(pipeline: &'a Pipeline, environment: &str) -> Vec<&'a PromotionPolicy> {
     let spec = &pipeline.spec;
     // Whoever knows any key of the pipeline may be told that it has no such environment.
-    let is_unknown = spec.environments.iter().all(|e| e.name != environment);
-    let concerned = spec.environments.iter().enumerate();
-    let concerned = concerned
-        .filter(move |(at, e)| is_unknown || e.name == environment || spec.after(*at).contains(&environment));
-    concerned.filter_map(move |(_, e)| spec.policy(e))
+    if spec.environments.iter().all(|e| e.name != environment) {
+        return spec.environments.iter().filter_map(|e| spec.policy(e)).collect();
+    }
+    spec.policies_about(environment)
 }
 
 /// What follows from an event.

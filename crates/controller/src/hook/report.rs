@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 
 use super::event::{Event, Meaning, NO_REVISION, VALUE, is_value};
-use super::store::LONGEST;
+use super::store::{Change, LONGEST};
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -21,6 +22,13 @@ const OLD: SignedDuration = SignedDuration::from_mins(60);
 const REVISION: &str = "revision";
 const APP: &str = "app-version";
 const DIGEST: &str = "oci-digest";
+/// The longest reason, in bytes: that of the API server's own events.
+const WORD: usize = 128;
+/// The longest appVersion, in bytes.
+const WORDS: usize = 256;
+/// What all reports of a pipeline may take together, in bytes of JSON: etcd takes 1.5 MB for an object,
+/// and one that has grown beyond that has no status written any more.
+pub const ROOM: usize = 512 << 10;
 /// The highest version that is told from others: what the API server keeps as it is.
 const MOST: u64 = (1 << 53) - 1;
 
@@ -94,9 +102,14 @@ pub fn check(pipeline: &Pipeline, environment: &str, event: &Event, now: Timesta
         }
     }
     // Whoever makes a chart may write any words there.
-    let wild = |app: &str| app.len() > 256 || app.chars().any(char::is_control);
-    if event.metadata(APP).is_some_and(wild) {
-        return Err(format!("the event's {APP} is too long, or no words: up to 256 bytes on one line"));
+    for (key, said, most) in
+        [("reason", event.reason.as_str(), WORD), (APP, event.metadata(APP).unwrap_or_default(), WORDS)]
+    {
+        if said.len() > most || said.chars().any(char::is_control) {
+            return Err(format!(
+                "the event's {key} is too long, or no words: up to {most} bytes on one line"
+            ));
+        }
     }
     Ok(())
 }
@@ -156,6 +169,37 @@ pub fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
         digest: said(DIGEST, &last.digest),
         tests,
     })
+}
+
+/// What an event changes in the reports of a pipeline. Where they find no more room together, all of them
+/// lose their words; where that is too much as well, this one is not kept.
+pub fn change(pipeline: &Pipeline, environment: &str, event: &Event) -> Change {
+    let none = Reports::new();
+    let stand = pipeline.status.as_ref().map_or(&none, |status| &status.reports);
+    let news = |key: String| after(stand.get(&key), event).map(|report| (key, report));
+    let new: Reports = keys(pipeline, environment, event).into_iter().filter_map(news).collect();
+    if new.is_empty() {
+        return Change::Nothing;
+    }
+    let stale = stale(pipeline, stand);
+    let mut all = stand.clone();
+    all.retain(|key, _| !stale.contains(key));
+    all.extend(new);
+    if reported::size(&all) > ROOM {
+        all.values_mut().for_each(|report| crate::record::cut(&mut report.message, 0));
+    }
+    // What makes it smaller is welcome, however much there is.
+    if reported::size(&all) > ROOM.max(reported::size(stand)) {
+        return Change::Refused(format!(
+            "there is no room for another report: those of this pipeline take {} KiB, and that is all there may be: \
+             make two pipelines of it",
+            ROOM >> 10
+        ));
+    }
+    let changed = all.into_iter().filter(|(key, report)| stand.get(key) != Some(report));
+    let mut reports: Map<String, Value> = changed.map(|(key, report)| (key, json!(report))).collect();
+    reports.extend(stale.into_iter().map(|key| (key, Value::Null)));
+    Change::Write(json!({"reports": reports}))
 }
 
 /// The names of reports that no target of the pipeline has any more.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
@@ -15,7 +15,7 @@ use sluice_api::Pipeline;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::answer::Answer;
+use super::answer::{Answer, Wrong};
 use super::connection::{self, Certificate};
 use super::directory::{Directory, Found};
 use super::keys::{Keys, Purpose, Unavailable};
@@ -54,6 +54,13 @@ pub struct HookOptions {
     pub peer_rate: u32,
     /// Signed calls a second that are taken for one pipeline; 0 for all.
     pub pipeline_rate: u32,
+    /// How many connections there may be at a time, an eighth of them of one peer.
+    pub connections: usize,
+}
+
+impl HookOptions {
+    /// As many connections as are well within what a process may open.
+    pub const CONNECTIONS: usize = 1024;
 }
 
 /// What it takes to judge a call.
@@ -61,7 +68,7 @@ pub struct Hook {
     directory: Arc<Directory>,
     keys: Keys,
     pub(super) store: Store,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     tell: mpsc::UnboundedSender<Input>,
     proxies: Proxies,
     peers: Mutex<Limits<IpAddr>>,
@@ -101,8 +108,8 @@ impl Hook {
         let place = Place::of(request.uri().path());
         let answer = self.judge(peer, place.as_ref(), request).await;
         let endpoint = place.as_ref().map_or("none", |place| place.endpoint.name());
-        self.metrics.called(endpoint, answer.result(), begun.elapsed());
-        respond(&answer)
+        self.metrics.hooks.called(endpoint, answer.result(), begun.elapsed());
+        respond(&answer, place.as_ref())
     }
 
     async fn judge<B>(&self, peer: IpAddr, place: Option<&Place>, request: Request<B>) -> Answer
@@ -113,13 +120,10 @@ impl Hook {
         if let Err(pause) = lock(&self.peers).take(caller, Instant::now()) {
             return Answer::TooMany(pause);
         }
-        let Some(place) = place else {
-            return Answer::Wrong(StatusCode::NOT_FOUND, NOTHING_HERE.into());
-        };
         if request.method() != Method::POST {
-            let why = "only POST is taken here".to_string();
-            return Answer::Wrong(StatusCode::METHOD_NOT_ALLOWED, why);
+            return Answer::Wrong(Wrong::Method, "only POST is taken here".into());
         }
+        let Some(place) = place else { return Answer::Wrong(Wrong::Nowhere, NOTHING_HERE.into()) };
         let (head, body) = request.into_parts();
         let (body, _room) = match self.read(&head.headers, body).await {
             Ok(read) => read,
@@ -151,7 +155,7 @@ impl Hook {
     {
         let too_long = || {
             let why = format!("the body is longer than {} MiB: no event is", LONGEST >> 20);
-            Answer::Wrong(StatusCode::PAYLOAD_TOO_LARGE, why)
+            Answer::Wrong(Wrong::Huge, why)
         };
         let said = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
         if said.is_some_and(|length| length > LONGEST) {
@@ -163,7 +167,7 @@ impl Hook {
             while let Some(frame) = body.frame().await {
                 let Ok(frame) = frame else {
                     let why = "the body broke off: send it again".to_string();
-                    return Err(Answer::Wrong(StatusCode::BAD_REQUEST, why));
+                    return Err(Answer::Wrong(Wrong::Malformed, why));
                 };
                 let Ok(data) = frame.into_data() else { continue };
                 let length = whole.len() + data.len();
@@ -179,13 +183,8 @@ impl Hook {
         };
         tokio::time::timeout(SLOWEST, whole).await.unwrap_or_else(|_| {
             let why = format!("the body did not come within {} seconds: send it at once", SLOWEST.as_secs());
-            Err(Answer::Wrong(StatusCode::REQUEST_TIMEOUT, why))
+            Err(Answer::Wrong(Wrong::Slow, why))
         })
-    }
-
-    /// A connection was ended before its call had an answer.
-    pub(super) fn cut(&self, cause: &'static str) {
-        self.metrics.cut(cause);
     }
 
     /// As whom the connections of a peer are counted; not at all where it is a proxy, which has them for
@@ -279,8 +278,8 @@ fn forwarded(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
     headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok())
 }
 
-fn respond(answer: &Answer) -> Response<Full<Bytes>> {
-    let text = answer.text();
+fn respond(answer: &Answer, called: Option<&Place>) -> Response<Full<Bytes>> {
+    let text = answer.text(called.map(|place| &place.endpoint));
     let body = if text.is_empty() { Bytes::new() } else { Bytes::from(format!("{text}\n")) };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = answer.status();
@@ -291,7 +290,7 @@ fn respond(answer: &Answer) -> Response<Full<Bytes>> {
     if let Some(pause) = answer.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(pause.as_secs()));
     }
-    if answer.status() == StatusCode::METHOD_NOT_ALLOWED {
+    if matches!(answer, Answer::Wrong(Wrong::Method, _)) {
         headers.insert(ALLOW, HeaderValue::from_static("POST"));
     }
     if let Some(place) = answer.location().and_then(|place| HeaderValue::try_from(place).ok()) {
@@ -312,6 +311,6 @@ pub async fn serve(options: &HookOptions, hook: Hook) -> std::io::Result<()> {
     let listener = TcpListener::bind(options.address).await?;
     let form = if certificate.is_some() { "https" } else { "http" };
     tracing::info!(address = %listener.local_addr()?, form, "serving hooks");
-    connection::serve(listener, certificate, Arc::new(hook)).await;
+    connection::serve(listener, certificate, options.connections, Arc::new(hook)).await;
     Ok(())
 }

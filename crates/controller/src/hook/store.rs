@@ -131,22 +131,7 @@ impl Store {
         event: &Event,
     ) -> Result<Stands, Unavailable> {
         let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
-        self.amend(&api, &pipeline.name, |object: &Pipeline| {
-            let stand = object.status.as_ref().map(|s| &s.reports);
-            let mut reports = serde_json::Map::new();
-            for key in report::keys(object, environment, event) {
-                if let Some(after) = report::after(stand.and_then(|s| s.get(&key)), event) {
-                    reports.insert(key, json!(after));
-                }
-            }
-            if reports.is_empty() {
-                return Change::Nothing;
-            }
-            let stale = stand.map(|s| report::stale(object, s)).unwrap_or_default();
-            reports.extend(stale.into_iter().map(|key| (key, Value::Null)));
-            Change::Write(json!({"reports": reports}))
-        })
-        .await
+        self.amend(&api, &pipeline.name, |object: &Pipeline| report::change(object, environment, event)).await
     }
 
     /// Keeps that a forge has called, which has the change requests looked at.

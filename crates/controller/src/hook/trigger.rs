@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use http::StatusCode;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Deserialize;
@@ -15,9 +14,9 @@ use sluice_core::model::{Environment, Track, trigger_name};
 use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::world::is_tracked;
 
-use super::answer::{self, Answer, Recorded};
+use super::answer::{self, Answer, Recorded, Wrong};
 use super::event::{VALUE, is_value};
-use super::keys::{Unavailable, secret_of};
+use super::keys::Unavailable;
 use super::server::{Call, Hook};
 use super::store::Asked;
 use crate::observe::reported;
@@ -59,7 +58,7 @@ impl Hook {
         if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
-        let wrong = |why: String| Answer::Wrong(StatusCode::UNPROCESSABLE_ENTITY, why);
+        let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
         let request: Request = match call.read() {
             Ok(request) => request,
             Err(error) if error.is_data() => {
@@ -67,7 +66,7 @@ impl Hook {
             }
             Err(error) => {
                 let why = format!("the body is no JSON: {error}: write {EXAMPLE}");
-                return Ok(Answer::Wrong(StatusCode::BAD_REQUEST, why));
+                return Ok(Answer::Wrong(Wrong::Malformed, why));
             }
         };
         let header = call.headers.get("idempotency-key").map(|value| value.as_bytes());
@@ -77,7 +76,7 @@ impl Hook {
         Ok(match self.store.trigger(&call.place.pipeline, &request).await? {
             Asked::Recorded(promotions, new) => recorded(pipeline, &promotions, new),
             Asked::Otherwise(before) => Answer::Wrong(
-                StatusCode::CONFLICT,
+                Wrong::Conflict,
                 format!(
                     "key {} has asked for {before} before, which is another revision: ask for this one by another key",
                     request.idempotency_key
@@ -94,7 +93,7 @@ const EXAMPLE: &str = r#"{"revision": "1.2.3", "idempotencyKey": "build-4711"}"#
 
 /// The Secret whose key such calls are signed with: that of the first environment, and of no other.
 pub fn secret(pipeline: &Pipeline) -> Option<&str> {
-    secret_of(pipeline.spec.policy(pipeline.spec.environments.first()?)?)
+    pipeline.spec.policy(pipeline.spec.environments.first()?)?.secret()
 }
 
 fn recorded(pipeline: &Pipeline, promotions: &[Promotion], new: bool) -> Answer {

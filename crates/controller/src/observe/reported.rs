@@ -23,6 +23,11 @@ pub fn key(environment: &str, target: &str, (kind, name): (&str, &str)) -> Strin
     format!("{environment}/{target}/{kind}/{name}")
 }
 
+/// How much reports take, in bytes of JSON.
+pub fn size(all: &Reports) -> usize {
+    serde_json::to_vec(all).map_or(0, |text| text.len())
+}
+
 /// What the target shows. A member that has said nothing yet is Unknown, and a member all the same:
 /// the pipeline names it.
 pub fn observe(

@@ -49,7 +49,7 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
     }
     let conditions = conditions(facts, &environments);
     environments.values_mut().for_each(bound);
-    shorten(&mut environments);
+    shorten(&mut environments, facts.reports);
     api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
         conditions,
@@ -77,11 +77,12 @@ const IN_FULL: usize = 4000;
 
 /// Leaves out the workloads and all proofs but the last where there are so many that the status would
 /// be refused for its size: what each target runs and how it does is still told.
-fn shorten(environments: &mut BTreeMap<String, api::EnvironmentStatus>) {
+fn shorten(environments: &mut BTreeMap<String, api::EnvironmentStatus>, reports: &Reports) {
     let told =
         |t: &api::TargetStatus| t.error.len() + t.workloads.iter().map(|w| w.message.len()).sum::<usize>();
     let weight = |t: &api::TargetStatus| t.workloads.len() + t.verified.len() + told(t) / 300;
-    if environments.values().flat_map(|e| &e.targets).map(weight).sum::<usize>() <= IN_FULL {
+    let reported = reported::size(reports) / 300;
+    if environments.values().flat_map(|e| &e.targets).map(weight).sum::<usize>() + reported <= IN_FULL {
         return;
     }
     for target in environments.values_mut().flat_map(|e| &mut e.targets) {

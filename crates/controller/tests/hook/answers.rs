@@ -81,12 +81,13 @@ fn the_keys_are_those_of_the_environment_and_of_what_comes_after_it() {
         {"name": "staging", "targets": [], "promotion": strategy("staging")},
         {"name": "prod", "targets": []},
         {"name": "audit", "targets": [], "after": ["dev"], "promotion": strategy("audit")}]}));
-    assert_eq!(secrets(&line, "dev"), ["all", "audit", "staging"]);
-    assert_eq!(secrets(&line, "staging"), ["all", "staging"]);
+    // Its own first: that is the one to give to its clusters.
+    assert_eq!(secrets(&line, "dev"), ["all", "staging", "audit"]);
+    assert_eq!(secrets(&line, "staging"), ["staging", "all"]);
     assert_eq!(secrets(&line, "prod"), ["all"]);
     assert_eq!(secrets(&line, "audit"), ["audit"]);
     // Whoever knows any of them is told that there is no such environment.
-    assert_eq!(secrets(&line, "none"), ["all", "audit", "staging"]);
+    assert_eq!(secrets(&line, "none"), ["all", "staging", "audit"]);
     assert!(!is_open(&line, "dev"));
     let open = pipeline(json!({"environments": [{"name": "dev", "targets": []}],
         "promotion": {"strategy": {"notification": {}, "allowUnsigned": true}}}));

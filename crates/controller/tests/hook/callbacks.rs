@@ -15,6 +15,7 @@ use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::callback::{Claim, Subject, Word, after, is_minted, mint, read};
 use sluice_controller::hook::forge::Proof;
+use sluice_controller::hook::signature::{Mismatch, verify};
 use sluice_controller::hook::store::Change;
 use sluice_controller::intake::PipelineKey;
 use sluice_testkit::eventually;
@@ -42,6 +43,21 @@ fn a_token_is_good_for_one_round_of_one_promotion() {
     ] {
         assert!(!is_minted(subject, claim, tag, keys), "{subject:?} {claim:?}");
     }
+    // No signature with the key is a token, and no token is a signature.
+    let said = "sluice callback\napps/podinfo\npodinfo-prod-1\nprod\n7f1c-2a52\n3";
+    let signed = sign("key", said.as_bytes());
+    assert!(!is_minted(subject, claim, signed.strip_prefix("sha256=").unwrap(), &[b"key"]));
+    let header = format!("sha256={tag}");
+    assert_eq!(
+        verify(Some(header.as_bytes()), said.as_bytes(), [&b"key"[..]]),
+        Err(Mismatch::Wrong),
+        "the token signs a body"
+    );
+    // White space around a key does not count, and a key of nothing else is none.
+    assert!(is_minted(subject, claim, tag, &[b"key\n"]));
+    let of_nothing = mint(b"", subject, made_for);
+    let (claim, tag) = read(&of_nothing).unwrap();
+    assert!(!is_minted(subject, claim, tag, &[b"", b" \n"]));
     for wrong in
         ["", ".", "a.1.b", "a.1.b.c.d", ".1.b.c", "a.01.b.c", "a.-1.b.c", "a.+1.b.c", "a.4294967296.b.c"]
     {
@@ -49,7 +65,7 @@ fn a_token_is_good_for_one_round_of_one_promotion() {
     }
 }
 
-fn key(namespace: &str, name: &str) -> PipelineKey {
+pub(crate) fn key(namespace: &str, name: &str) -> PipelineKey {
     PipelineKey { namespace: namespace.into(), name: name.into() }
 }
 
@@ -107,7 +123,7 @@ fn headers(all: &[(&str, &str)]) -> HeaderMap {
 }
 
 /// By each forge's own rule: what it signs, and with which header.
-fn shown_by_forges(body: &[u8], key: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn shown_by_forges(body: &[u8], key: &str) -> Vec<(&'static str, String)> {
     let signed = sign(key, body);
     let bare = signed.strip_prefix("sha256=").unwrap().to_string();
     let basic = base64::engine::general_purpose::STANDARD.encode(format!("anyone:{key}"));

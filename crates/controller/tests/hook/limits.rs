@@ -41,7 +41,7 @@ fn no_rate_is_no_limit_and_many_peers_take_no_more_room() {
 fn the_caller_is_who_our_own_proxies_say() {
     let networks = ["10.0.0.0/8", "fd00::/8", "192.0.2.7"].map(|n| n.parse::<Network>().unwrap());
     let proxies = Proxies::new(networks.to_vec());
-    let table: [(&str, &[&str], &str); 11] = [
+    let table: [(&str, &[&str], &str); 17] = [
         ("203.0.113.5", &[], "203.0.113.5"),
         ("203.0.113.5", &["198.51.100.1"], "203.0.113.5"),
         ("10.1.2.3", &[], "10.1.2.3"),
@@ -53,6 +53,13 @@ fn the_caller_is_who_our_own_proxies_say() {
         ("::ffff:10.1.2.3", &["198.51.100.1"], "198.51.100.1"),
         ("2001:db8:1:2:3:4:5:6", &[], "2001:db8:1:2::"),
         ("fd00::1", &["2001:db8:1:2:ffff::1"], "2001:db8:1:2::"),
+        // With a port, and in brackets.
+        ("10.1.2.3", &["198.51.100.7:4711"], "198.51.100.7"),
+        ("10.1.2.3", &["6.6.6.6, 198.51.100.7:4711 , 10.9.9.9:80"], "198.51.100.7"),
+        ("10.1.2.3", &["[2001:db8:1:2::1]"], "2001:db8:1:2::"),
+        ("10.1.2.3", &["[2001:db8:1:2::1]:443"], "2001:db8:1:2::"),
+        ("10.1.2.3", &["198.51.100.7:x"], "10.1.2.3"),
+        ("10.1.2.3", &["[2001:db8:1:2::1"], "10.1.2.3"),
     ];
     for (peer, forwarded, caller) in table {
         let address: IpAddr = peer.parse().unwrap();

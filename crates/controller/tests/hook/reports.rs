@@ -8,7 +8,8 @@ use sluice_api::Pipeline;
 use sluice_api::pipeline::Health;
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::promotion::{Verdict, judge};
-use sluice_controller::hook::report::{after, check, keys, stale};
+use sluice_controller::hook::report::{ROOM, after, change, check, keys, stale};
+use sluice_controller::hook::store::Change;
 use sluice_controller::observe::reported::{self, Reports};
 use sluice_core::revision::Facet;
 use sluice_core::world::{self, Target};
@@ -133,6 +134,10 @@ fn what_is_of_another_time_or_place_proves_nothing() {
         );
     }
     check(&of, "prod", &says(good.clone(), "app-version", "1.0 (Ätna)"), now).unwrap();
+    for reason in ["x".repeat(129), "x".repeat(1_500_000), "Upgrade\u{1b}[31mSucceeded".into()] {
+        assert!(refused(&Event { reason, ..good.clone() }).contains("the event's reason is too long"));
+    }
+    check(&of, "prod", &Event { reason: "x".repeat(128), ..good.clone() }, now).unwrap();
     assert!(refused(&Event { timestamp: None, ..good }).contains("no timestamp"));
 }
 
@@ -250,6 +255,78 @@ fn reports_of_targets_that_are_gone_go_with_the_next_one() {
     // Every field is written, so that a merge leaves nothing of the report before.
     let Value::Object(written) = json!(sluice_api::pipeline::Report::default()) else { panic!() };
     assert_eq!(written.len(), 9);
+}
+
+/// What stands after an event, if there is room for it.
+fn keep(of: &mut Pipeline, environment: &str, event: &Event) -> Result<(), String> {
+    check(of, environment, event, NOW.parse().unwrap()).unwrap();
+    let written = match change(of, environment, event) {
+        Change::Write(written) => written,
+        Change::Refused(why) => return Err(why),
+        other => panic!("{other:?}"),
+    };
+    let reports = &mut of.status.get_or_insert_default().reports;
+    for (key, report) in written["reports"].as_object().unwrap() {
+        match serde_json::from_value(report.clone()).unwrap() {
+            Some(report) => reports.insert(key.clone(), report),
+            None => reports.remove(key),
+        };
+    }
+    Ok(())
+}
+
+#[test]
+fn all_reports_of_a_pipeline_stay_small_whatever_its_clusters_say() {
+    let mut of = pipeline("HelmRelease", &[]);
+    let one = of.spec.environments[1].targets[0].clone();
+    let target = |n: usize| {
+        let mut target = one.clone();
+        target.name = Some(format!("t{n}"));
+        target.cluster_ref.as_mut().unwrap().name = format!("c{n}");
+        target
+    };
+    of.spec.environments[1].targets = (0..128).map(target).collect();
+    let loud = |n: usize| {
+        let mut event = says(event("UpgradeFailed", "6.1.9", 0, 1), "cluster", &format!("c{n}"));
+        event.message = "\u{1}".repeat(2000);
+        event
+    };
+    for n in 0..128 {
+        keep(&mut of, "prod", &loud(n)).unwrap();
+        let size = reported::size(&of.status.as_ref().unwrap().reports);
+        assert!(size <= ROOM, "{n}: {size} bytes");
+    }
+    let words = |of: &Pipeline, n: usize| {
+        let report = &of.status.as_ref().unwrap().reports[&format!("prod/t{n}/HelmRelease/podinfo")];
+        (report.health, report.message.len() > 1000)
+    };
+    // Where there is no more room the words of all go, and what they were of stays: nobody is kept out by
+    // what others have to say.
+    assert_eq!((words(&of, 0), words(&of, 127)), ((Health::Failed, false), (Health::Failed, true)));
+
+    // So many that there is no room even without words.
+    let many = of.spec.environments[1].targets.clone();
+    for e in 0..15 {
+        let mut environment = of.spec.environments[1].clone();
+        (environment.name, environment.targets) = (format!("e{e}"), many.clone());
+        of.spec.environments.push(environment);
+    }
+    let filled = |e: usize, n: usize| {
+        let mut report = of.status.as_ref().unwrap().reports["prod/t0/HelmRelease/podinfo"].clone();
+        (report.message, report.app) = (String::new(), "x".repeat(256));
+        (format!("e{e}/t{n}/HelmRelease/podinfo"), report)
+    };
+    let all: Reports =
+        (0..10).flat_map(|e| (0..128).map(move |n| (e, n))).map(|(e, n)| filled(e, n)).collect();
+    of.status.as_mut().unwrap().reports = all;
+    let before = reported::size(&of.status.as_ref().unwrap().reports);
+    assert!(before > ROOM, "{before}");
+    let well = |n: usize| says(event("UpgradeSucceeded", "6.2.0", 30, 2), "cluster", &format!("c{n}"));
+    let why = keep(&mut of, "e14", &well(0)).unwrap_err();
+    assert!(why.contains("make two pipelines of it"), "{why}");
+    // What takes less than what it replaces is kept all the same.
+    keep(&mut of, "e3", &well(0)).unwrap();
+    assert!(reported::size(&of.status.as_ref().unwrap().reports) < before);
 }
 
 proptest! {

@@ -20,17 +20,59 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
+use sluice_controller::hook::callback::{Claim, Subject, mint};
+use sluice_controller::hook::event::Event;
+use sluice_controller::hook::report::after;
 use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
-use sluice_controller::intake::PipelineKey;
 use sluice_controller::metrics::Metrics;
 use sluice_testkit::Scratch;
 
 const KEY: &str = "a-key-that-nobody-guesses";
 
-/// A hook server that knows one pipeline, whose Secret can be read and nothing else; what else is asked
-/// of its API server is counted.
+/// A hook server that knows three pipelines: one with a key, one that is open beside, and one that is open and
+/// has none. One Secret can be read and nothing else; what else is asked of its API server is counted.
 async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
     limited(scratch, 0).await
+}
+
+/// The three pipelines.
+fn pipelines() -> [Pipeline; 3] {
+    let pipeline: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"secretRef": {"name": "hook"}, "pull-request":
+                {"type": "github", "url": "https://github.com/a/b", "secretRef": {"name": "forge"}}}},
+            "environments": [{"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
+                "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]}]}}))
+    .unwrap();
+    let open: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "open", "namespace": "apps", "uid": "o"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"secretRef": {"name": "out-of-reach"}, "allowUnsigned": true, "notification": {}}},
+            "environments": [
+                {"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]},
+                {"name": "prod", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}],
+                    "promotion": {"strategy": {"secretRef": {"name": "hook"}, "allowUnsigned": true, "notification": {}}}}]}}))
+    .unwrap();
+    let anyone: Pipeline = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "anyone", "namespace": "apps", "uid": "a"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"allowUnsigned": true, "pull-request":
+                {"type": "github", "url": "https://github.com/a/b", "secretRef": {"name": "forge"}}}},
+            "environments": [
+                {"name": "dev", "targets": [{"namespace": "podinfo"}]},
+                {"name": "edge", "targets": [{"namespace": "podinfo", "observe": "Push",
+                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]}]}}))
+    .unwrap();
+    [pipeline, open, anyone]
 }
 
 async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (Hook, Arc<AtomicUsize>) {
@@ -54,31 +96,10 @@ async fn annotated(scratch: &Scratch, pipeline_rate: u32, annotations: Value) ->
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
     let client = Client::try_from(Config::new(url)).unwrap();
     let directory = Arc::new(Directory::default());
-    let pipeline: Pipeline = serde_json::from_value(json!({
-        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
-        "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u"},
-        "spec": {
-            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
-            "promotion": {"strategy": {"secretRef": {"name": "hook"}, "pull-request":
-                {"type": "github", "url": "https://github.com/a/b", "secretRef": {"name": "forge"}}}},
-            "environments": [{"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
-                "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]}]}}))
-    .unwrap();
-    directory.put(PipelineKey { namespace: "apps".into(), name: "podinfo".into() }, Arc::new(pipeline));
-    let open: Pipeline = serde_json::from_value(json!({
-        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
-        "metadata": {"name": "open", "namespace": "apps", "uid": "o"},
-        "spec": {
-            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
-            "promotion": {"strategy": {"secretRef": {"name": "out-of-reach"}, "allowUnsigned": true, "notification": {}}},
-            "environments": [
-                {"name": "dev", "targets": [{"namespace": "podinfo", "observe": "Push",
-                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}]},
-                {"name": "prod", "targets": [{"namespace": "podinfo", "observe": "Push",
-                    "clusterRef": {"kind": "GitopsCluster", "name": "eu"}}],
-                    "promotion": {"strategy": {"secretRef": {"name": "hook"}, "allowUnsigned": true, "notification": {}}}}]}}))
-    .unwrap();
-    directory.put(PipelineKey { namespace: "apps".into(), name: "open".into() }, Arc::new(open));
+    for pipeline in pipelines() {
+        let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
+        directory.put(key, Arc::new(pipeline));
+    }
     directory.complete();
     let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
     let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
@@ -90,6 +111,7 @@ async fn annotated(scratch: &Scratch, pipeline_rate: u32, annotations: Value) ->
         proxies: Proxies::default(),
         peer_rate: 0,
         pipeline_rate,
+        connections: HookOptions::CONNECTIONS,
     };
     (Hook::new(&options, client, directory, metrics, tell), beyond)
 }
@@ -118,6 +140,12 @@ fn path() -> impl Strategy<Value = String> {
         "/trigger/apps/podinfo",
         "/callback/apps/podinfo/podinfo-dev-0123456789",
         "/forge/apps/podinfo",
+        "/promotion/apps/anyone/dev",
+        "/promotion/apps/anyone/edge",
+        "/promotion/apps/anyone/none",
+        "/trigger/apps/anyone",
+        "/callback/apps/anyone/anyone-dev-0123456789",
+        "/forge/apps/anyone",
     ]);
     prop_oneof![
         3 => known.prop_map(String::from),
@@ -164,6 +192,49 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         prop_oneof![9 => Just("POST"), 1 => prop::sample::select(vec!["GET", "PUT", "HEAD", "PATCH"])];
     (method, path(), prop::collection::vec(header(), 0..4), body())
         .prop_map(|(method, path, headers, body)| Drawn { method, path, headers, body })
+}
+
+/// The promotion that tokens are made for here.
+const PROMOTION: &str = "podinfo-dev-0123456789";
+
+/// A call-back with its token, and a forge's call with each way to show the key. A push is of no change request,
+/// so that nothing is waited for.
+fn shown() -> impl Strategy<Value = Drawn> {
+    let of = crate::callbacks::key("apps", "podinfo");
+    let (subject, claim) =
+        (Subject { pipeline: &of, promotion: PROMOTION }, Claim { uid: "u", round: 0, environment: "dev" });
+    let token = format!("Bearer {}", mint(KEY.as_bytes(), subject, claim));
+    let body = br#"{"state": "done"}"#;
+    let post = |path: String, headers| Drawn { method: "POST", path, headers, body: body.to_vec() };
+    let mut all = vec![post(
+        format!("/callback/apps/podinfo/{PROMOTION}"),
+        vec![("authorization", token.into_bytes())],
+    )];
+    for (name, value) in crate::callbacks::shown_by_forges(body, KEY) {
+        let headers = vec![(name, value.into_bytes()), ("x-github-event", b"push".to_vec())];
+        all.push(post("/forge/apps/podinfo".into(), headers));
+    }
+    prop::sample::select(all)
+}
+
+/// A good call that was tampered with: one character of what is shown, its end, the body that is signed or the
+/// place is another.
+fn nearly_shown() -> impl Strategy<Value = Drawn> {
+    (shown(), any::<prop::sample::Index>(), 0..4).prop_map(|(mut call, at, how)| {
+        let is_signed = call.path.starts_with("/forge") && call.headers[0].1.len() > 40;
+        let value = &mut call.headers[0].1;
+        // The user's name that Azure DevOps shows is anything.
+        let first = if value.starts_with(b"Basic ") { value.len() - 20 } else { 0 };
+        let at = first + at.index(value.len() - first);
+        match how {
+            0 => value[at] = if value[at] == b'x' { b'y' } else { b'x' },
+            1 => value.truncate(at),
+            2 if is_signed && !value.starts_with(b"Basic ") => call.body.push(b' '),
+            2 => value.extend_from_slice(b"x"),
+            _ => call.path = call.path.replace("podinfo", "anyone"),
+        }
+        call
+    })
 }
 
 type Said = (u16, BTreeMap<String, Vec<u8>>, String);
@@ -300,19 +371,26 @@ fn no_call_without_a_key_is_taken_or_tells_anything() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let scratch = Scratch::new("router").unwrap();
     let (hook, beyond) = runtime.block_on(hook(&scratch));
-    let taken = AtomicUsize::new(0);
+    let (taken, looked) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // Batches: a case of its own for each call would cost more than the call.
     let mut runner = TestRunner::new(Cases::with_cases(2300));
-    let batch = prop::collection::vec(drawn(), 50);
+    let batch = prop::collection::vec(prop_oneof![5 => drawn(), 1 => nearly_shown()], 50);
     let ended = runner.run(&batch, |calls| {
         runtime.block_on(async {
             for call in &calls {
                 let Some(said) = answer(&hook, call, &call.path).await else { continue };
                 taken.fetch_add(1, Ordering::Relaxed);
-                prop_assert!(matches!(said.0, 400 | 401 | 404 | 405 | 408 | 413), "{:?}: {:?}", call, said);
+                let is_open = call.path.starts_with("/promotion/apps/anyone/");
+                let good: &[u16] =
+                    if is_open { &[202, 204, 400, 401, 405, 422] } else { &[400, 401, 404, 405, 408, 413] };
+                prop_assert!(good.contains(&said.0), "{:?}: {:?}", call, said);
+                looked.fetch_add(usize::from(said.0 == 202), Ordering::Relaxed);
                 prop_assert!(!said.2.contains(KEY) && !said.2.contains("hook"), "{:?}: {:?}", call, said);
+                if is_open {
+                    continue;
+                }
                 // The same call about a pipeline that is not there.
-                let other = call.path.replace("podinfo", "missing");
+                let other = call.path.replace("podinfo", "missing").replace("anyone", "missing");
                 let unknown = answer(&hook, call, &other).await;
                 prop_assert_eq!(Some(said), unknown, "{:?}", call);
             }
@@ -321,6 +399,7 @@ fn no_call_without_a_key_is_taken_or_tells_anything() {
     });
     ended.unwrap();
     assert_eq!(beyond.load(Ordering::SeqCst), 0, "something was read for a call that nobody signed");
+    assert!(looked.load(Ordering::Relaxed) > 100, "{looked:?} calls had Sluice look where everybody may");
     assert!(taken.load(Ordering::Relaxed) > 100_000, "{taken:?} calls were made");
 }
 
@@ -360,6 +439,8 @@ fn shape() -> impl Strategy<Value = Value> {
         1 => any::<i64>().prop_map(Value::from),
         1 => any::<Option<bool>>().prop_map(Value::from),
         1 => ".{0,6}".prop_map(Value::from),
+        1 => prop::sample::select(vec![("\u{1}", 3000), ("x", 129), ("é", 600), ("1", 257)])
+            .prop_map(|(text, times): (&str, usize)| Value::from(text.repeat(times))),
     ];
     leaf.prop_recursive(4, 24, 6, move |inner| {
         let fields = prop::collection::vec((word.clone(), inner.clone()), 0..8);
@@ -378,6 +459,10 @@ fn nearly_good() -> impl Strategy<Value = Value> {
                 "apiVersion": "helm.toolkit.fluxcd.io/v2"},
             "severity": "info", "timestamp": jiff::Timestamp::now(), "reason": "UpgradeSucceeded",
             "metadata": {"revision": "1", "cluster": "eu"}}),
+        json!({"involvedObject": {"kind": "HelmRelease", "namespace": "podinfo", "name": "podinfo",
+                "apiVersion": "helm.toolkit.fluxcd.io/v2"},
+            "severity": "error", "timestamp": jiff::Timestamp::now(), "reason": "UpgradeFailed", "message": "no",
+            "metadata": {"revision": "1", "cluster": "eu"}}),
         json!({"revision": "1.2.3", "idempotencyKey": "a"}),
         json!({"images": {"a/b": "1"}, "idempotencyKey": "a", "pipeline": "apps/podinfo"}),
     ]);
@@ -393,6 +478,25 @@ fn nearly_good() -> impl Strategy<Value = Value> {
     )
 }
 
+/// The same call with another body, and what is shown for that.
+fn with_body(call: &Drawn, value: &Value) -> Drawn {
+    let body = serde_json::to_vec(value).unwrap();
+    let mut call = Drawn { body, ..call.clone() };
+    let of_forge = crate::callbacks::shown_by_forges(&call.body, KEY);
+    let (name, shown) = &mut call.headers[0];
+    if let Some((_, value)) = of_forge.into_iter().find(|(n, _)| call.path.starts_with("/forge") && n == name)
+    {
+        *shown = value.into_bytes();
+    }
+    call
+}
+
+/// How much would be kept of what an event reports.
+fn size_of_report(body: &[u8]) -> Option<usize> {
+    let event: Event = serde_json::from_slice(body).ok()?;
+    Some(serde_json::to_vec(&after(None, &event)?).unwrap().len())
+}
+
 #[test]
 fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -403,12 +507,26 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
         "/promotion/apps/podinfo/qa",
         "/trigger/apps/podinfo",
     ]);
-    let one = (path, prop_oneof![shape(), nearly_good()], prop::option::of(0usize..200));
-    let (sent, told) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let signed = (path, prop_oneof![shape(), nearly_good()], prop::option::of(0usize..200));
+    let one = (
+        signed,
+        prop::option::weighted(0.2, (shown(), prop_oneof![shape(), Just(json!({"state": "done"}))])),
+    );
+    let (sent, told, reported) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut runner = TestRunner::new(Cases::with_cases(1050));
     let ended = runner.run(&prop::collection::vec(one, 100), |calls| {
         runtime.block_on(async {
-            for (path, value, cut) in &calls {
+            for ((path, value, cut), other) in &calls {
+                if let Some((call, value)) = other {
+                    let call = with_body(call, value);
+                    let (status, _, text) = answer(&hook, &call, &call.path).await.unwrap();
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    told.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
+                    let good: &[u16] =
+                        if call.path.starts_with("/forge") { &[204] } else { &[400, 422, 503] };
+                    prop_assert!(good.contains(&status) && !text.contains(KEY), "{status} {text}: {call:?}");
+                    continue;
+                }
                 let mut body = serde_json::to_vec(value).unwrap();
                 body.truncate(cut.unwrap_or(usize::MAX));
                 let headers = vec![("x-signature", crate::server::sign(KEY, &body).into_bytes())];
@@ -418,6 +536,12 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
                 told.fetch_add(usize::from(matches!(status, 400 | 422)), Ordering::Relaxed);
                 prop_assert!(matches!(status, 204 | 400 | 422 | 503), "{status} {text}: {value}");
                 prop_assert!(!text.contains(KEY), "{text}");
+                if status == 503
+                    && let Some(size) = size_of_report(&call.body)
+                {
+                    prop_assert!(size < 10_000, "{size} bytes of one report");
+                    reported.fetch_add(1, Ordering::Relaxed);
+                }
                 // Taken, if there were anything here that could keep it.
                 if status == 503 {
                     let has = if path.starts_with("/trigger") { "idempotencyKey" } else { "involvedObject" };
@@ -434,4 +558,5 @@ fn whoever_knows_the_key_is_still_told_what_is_wrong_with_any_body() {
     ended.unwrap();
     let (sent, told) = (sent.into_inner(), told.into_inner());
     assert!(sent > 100_000 && told > sent / 2, "{told} of {sent}");
+    assert!(reported.into_inner() > 300, "too few reports were taken");
 }

@@ -114,6 +114,7 @@ pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Resul
         proxies: Proxies::default(),
         peer_rate: 0,
         pipeline_rate: 0,
+        connections: HookOptions::CONNECTIONS,
     };
     change(&mut hook, scratch.path());
     let task = begin(&cluster, hook.clone(), metrics, scratch.folder("cache")?).await?;
@@ -199,9 +200,14 @@ impl Served {
     }
 
     async fn count(&self, result: &str) -> Result<u64> {
-        let start = format!("sluice_hook_calls_total{{endpoint=\"promotion\",result=\"{result}\"}} ");
+        self.metric(&format!("sluice_hook_calls_total{{endpoint=\"promotion\",result=\"{result}\"}}")).await
+    }
+
+    /// A metric as it stands; 0 where it is not there yet.
+    async fn metric(&self, name: &str) -> Result<u64> {
         let text = self.metrics().await?;
-        Ok(text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or(0))
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        Ok(text.lines().find_map(value).unwrap_or(0))
     }
 
     pub(crate) fn post(&self, path: &str, body: &[u8], signature: Option<&str>) -> RequestBuilder {
@@ -237,6 +243,31 @@ impl Served {
         let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
         read.context("the connection stayed open")??;
         Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_string())
+    }
+}
+
+impl Served {
+    /// What is refused is told what to show there, and not whether there is such a pipeline.
+    async fn tells_what_to_show(&self, body: &[u8]) -> Result<()> {
+        for (path, shown, not_shown) in [
+            ("/trigger/apps/podinfo", "of the first environment", "Bearer"),
+            ("/callback/apps/podinfo/x", "Authorization: Bearer", "X-Signature"),
+            ("/forge/apps/podinfo", "X-Gitlab-Token", "X-Signature"),
+        ] {
+            let answer = self.post(path, body, None).send().await?;
+            ensure!(answer.status() == StatusCode::UNAUTHORIZED, "{path}: {answer:?}");
+            let text = answer.text().await?;
+            ensure!(text.contains(shown) && !text.contains(not_shown), "{path}: {text}");
+            let unknown = self.post(&path.replace("podinfo", "none"), body, None).send().await?;
+            ensure!(unknown.text().await? == text, "{path}: it tells which pipelines there are");
+        }
+        // Also where the path names nothing, as the predecessor had it.
+        for path in [DEV, "/promotion/apps/line"] {
+            let answer = Http::new().get(format!("http://{}{path}", self.at)).send().await?;
+            ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
+        }
+        ensure!(self.count("method").await? == 1);
+        Ok(())
     }
 }
 
@@ -298,8 +329,7 @@ fn each_call_has_its_answer() -> Result<()> {
                 .await?;
             ensure!(line.contains(" 404 "), "{path}: {line}");
         }
-        let answer = Http::new().get(format!("http://{}{DEV}", served.at)).send().await?;
-        ensure!(answer.status() == StatusCode::METHOD_NOT_ALLOWED && answer.headers()["allow"] == "POST");
+        served.tells_what_to_show(&good).await?;
 
         ensure!(served.count("accepted").await? == 2 && served.count("refused").await? == 9);
         Ok(())
@@ -331,7 +361,8 @@ fn each_body_has_its_answer() -> Result<()> {
         ensure!(answer.text().await?.contains("eventSources"));
 
         ensure!(served.count("accepted").await? == 2 && served.count("ignored").await? == 1);
-        ensure!(served.count("wrong").await? == 7, "{}", served.metrics().await?);
+        let (malformed, unfit) = (served.count("malformed").await?, served.count("unfit").await?);
+        ensure!((malformed, unfit) == (6, 1), "{}", served.metrics().await?);
         Ok(())
     })
 }
@@ -370,14 +401,13 @@ fn huge_slow_and_broken_calls_end() -> Result<()> {
 
         let cut = async |cause: &str, least: u64| {
             eventually(Duration::from_secs(60), async || {
-                let start = format!("sluice_hook_cuts_total{{cause=\"{cause}\"}} ");
-                let text = served.metrics().await?;
-                let count: u64 = text.lines().find_map(|l| l.strip_prefix(&start)?.parse().ok()).unwrap_or(0);
+                let count = served.metric(&format!("sluice_hook_cuts_total{{cause=\"{cause}\"}}")).await?;
                 ensure!(count >= least, "{cause}: {count}");
                 Ok(())
             })
             .await
         };
+        ensure!(served.count("huge").await? >= 1 && served.count("slow").await? == 1);
         cut("slow", 1).await?;
         cut("unreadable", 1).await?;
 
@@ -393,6 +423,37 @@ fn huge_slow_and_broken_calls_end() -> Result<()> {
         cut("crowded", 1).await?;
         eventually(Duration::from_secs(60), async || {
             ensure!(served.status(DEV, &good, Some(&signature)).await? == 202);
+            Ok(())
+        })
+        .await
+    })
+}
+
+#[test]
+fn a_server_without_a_place_left_says_so_in_its_metrics() -> Result<()> {
+    run(async {
+        let served = serve(|options, _| {
+            // A proxy may have all of them.
+            options.connections = 8;
+            options.proxies = Proxies::new(vec!["127.0.0.0/8".parse().unwrap()]);
+        })
+        .await?;
+        let full = served.metric("sluice_hook_full_total").await?;
+        let mut all = Vec::new();
+        for _ in 0..8 {
+            all.push(TcpStream::connect(served.at).await?);
+        }
+        eventually(Duration::from_secs(60), async || {
+            let open = served.metric("sluice_hook_connections").await?;
+            ensure!(open == 8, "{open} connections");
+            ensure!(served.metric("sluice_hook_full_total").await? > full, "not counted");
+            Ok(())
+        })
+        .await?;
+        drop(all);
+        eventually(Duration::from_secs(60), async || {
+            let open = served.metric("sluice_hook_connections").await?;
+            ensure!(open == 0, "{open} connections");
             Ok(())
         })
         .await
@@ -494,6 +555,16 @@ fn a_renewed_certificate_counts_without_a_restart() -> Result<()> {
         ensure!(call(&trusting(&first)?).await?.status() == StatusCode::ACCEPTED);
         // Half a certificate, as when it is being replaced, changes nothing.
         std::fs::write(served.scratch.path().join("tls.crt"), &first[..100])?;
+        let unreadable = async |wanted: u64| {
+            eventually(Duration::from_secs(60), async || {
+                let said = served.metric("sluice_hook_certificate_unreadable").await?;
+                ensure!(said == wanted, "{said}");
+                Ok(())
+            })
+            .await
+        };
+        unreadable(1).await?;
+        ensure!(call(&trusting(&first)?).await?.status() == StatusCode::ACCEPTED);
         let (.., second) = certificate(served.scratch.path())?;
         eventually(Duration::from_secs(60), async || {
             ensure!(call(&trusting(&second)?).await?.status() == StatusCode::ACCEPTED);
@@ -501,6 +572,7 @@ fn a_renewed_certificate_counts_without_a_restart() -> Result<()> {
         })
         .await?;
         ensure!(call(&trusting(&first)?).await.is_err(), "the old one is still used");
+        unreadable(0).await?;
         Ok(())
     })
 }

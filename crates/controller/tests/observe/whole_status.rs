@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::pipeline::{Pipeline, PipelineStatus};
+use sluice_api::pipeline::{Pipeline, PipelineStatus, Report};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::index::Index;
 use sluice_controller::observe::reported::Reports;
@@ -104,7 +104,7 @@ fn compose_after(
         pipeline: &pipeline,
         world,
         unheard,
-        reports: &Reports::new(),
+        reports: &before.reports,
         evidence: &evidence,
         decision: &decision,
         promotions,
@@ -299,6 +299,17 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
         }
     }
     let bytes = serde_json::to_vec(&compose_at(&object, &loud, &[])).unwrap().len();
+    assert!(bytes < 1_500_000, "{bytes} bytes");
+    // And whatever has been reported of as many as are told of in full.
+    let mut some = object.clone();
+    some.spec.environments.iter_mut().for_each(|e| e.targets.truncate(80));
+    let report = Report { message: "a lot ".repeat(160), ..Report::default() };
+    let key = |n: usize| format!("e0/target-{n}/HelmRelease/podinfo");
+    let reports: Reports = (0..440).map(|n| (key(n), report.clone())).collect();
+    let told = PipelineStatus { reports, ..PipelineStatus::default() };
+    let status_of_some = compose_after(&told, &BTreeSet::new(), &some, &world, &[]);
+    let bytes =
+        serde_json::to_vec(&PipelineStatus { reports: told.reports, ..status_of_some }).unwrap().len();
     assert!(bytes < 1_500_000, "{bytes} bytes");
     let one = &status.environments["e9"].targets[127];
     assert_eq!((one.workloads.len(), one.verified.len()), (0, 1));
