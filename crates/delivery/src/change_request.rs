@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::body;
-use crate::deliver::Inner;
+use crate::deliver::{Boxed, Inner};
 use crate::edit::edit;
 use crate::error::DeliveryError;
 use crate::extras;
@@ -40,7 +40,18 @@ pub(crate) struct Wanted<'a> {
     pub(crate) settings: &'a Settings,
 }
 
-pub(crate) async fn deliver(
+/// Brings the order's change request to where it should be. In a box from the start: three of them side by side
+/// would not have room on the stack of a thread.
+pub(crate) fn deliver<'a>(
+    inner: &'a Inner,
+    order: &'a Order,
+    wanted: Wanted<'a>,
+    came: Instant,
+) -> Boxed<'a, Delivered> {
+    Box::pin(carry_out(inner, order, wanted, came))
+}
+
+async fn carry_out(
     inner: &Inner,
     order: &Order,
     wanted: Wanted<'_>,

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -61,6 +62,9 @@ impl Options {
 /// Delivers promotions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Delivery(Arc<Inner>);
+
+/// Work that keeps its state off the stack of whoever waits for it.
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeliveryError>> + Send + 'a>>;
 
 #[derive(Debug)]
 pub(crate) struct Inner {

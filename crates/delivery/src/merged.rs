@@ -1,7 +1,7 @@
 //! What a merge has brought: whether a change request that was merged has delivered this very promotion. Only
 //! facts count: commits and their parents, the forge's record of what it merged, and at last the files.
 
-use crate::deliver::Inner;
+use crate::deliver::{Boxed, Inner};
 use crate::edit::edit;
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, MergedHead, State};
@@ -24,7 +24,18 @@ pub(crate) struct Brought {
 /// as a parent. A squash of people's, and a rebase with a commit of theirs at its end, have neither; then the
 /// head that was noted tells if it has commits of people on top of the promotion's, for nobody makes those in
 /// the moment of a merge, and else the files of the merge do.
-pub(crate) async fn brought(
+///
+/// In a box from the start: it is seldom needed, and large beside what every delivery keeps on its stack.
+pub(crate) fn brought<'a>(
+    inner: &'a Inner,
+    forge: &'a AnyForge,
+    order: &'a Order,
+    found: &'a Found,
+) -> Boxed<'a, Option<Brought>> {
+    Box::pin(judge(inner, forge, order, found))
+}
+
+async fn judge(
     inner: &Inner,
     forge: &AnyForge,
     order: &Order,
