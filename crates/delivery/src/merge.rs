@@ -104,7 +104,8 @@ pub(crate) async fn withdraw(
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(Followed::Elsewhere) };
     let (followed, found) = look(inner, &forge, order, base, request).await?;
     let (Followed::Open { head, .. }, Some(_)) = (&followed, &found) else { return Ok(followed) };
-    if *head != request.head_commit && merged::pushed(&forge, &order.promotion, head).await?.is_none() {
+    let pushed = &request.head_commit;
+    if head != pushed && merged::is_anothers(&forge, &order.promotion, (head, pushed)).await? {
         return Ok(Followed::HandedOver);
     }
     order.permit.check()?;

@@ -2,10 +2,10 @@
 //! facts count: commits and their parents, the forge's record of what it merged, and at last the files.
 
 use crate::deliver::{Boxed, Inner};
-use crate::edit::edit;
+use crate::edit::{Edit, edit};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, MergedHead, State};
-use crate::git;
+use crate::git::{self, Access, Cache};
 use crate::order::{Order, Strategy};
 
 /// So many commits of others are looked below for the one that was pushed.
@@ -45,7 +45,7 @@ async fn judge(
     let is_of_it = |message: &str| git::carries(message, &order.promotion);
     let head = forge.merged_head(found).await?;
     let noted = match &head {
-        Some(head) => newest(forge, &head.id).await?,
+        Some(head) => newest(forge, &head.id, None).await?,
         None => None,
     };
     if let (Some(MergedHead { id, is_certain: true }), Some((_, message))) = (&head, &noted) {
@@ -53,7 +53,7 @@ async fn judge(
     }
     let merge = forge.commit(id).await?;
     for parent in merge.iter().flat_map(|merge| merge.parents.iter().skip(1)) {
-        if let Some((_, message)) = newest(forge, parent).await? {
+        if let Some((_, message)) = newest(forge, parent, None).await? {
             return Ok(is_of_it(&message).then(|| Brought { head: Some(parent.clone()) }));
         }
     }
@@ -73,14 +73,34 @@ pub(crate) async fn pushed(
     promotion: &str,
     head: &str,
 ) -> Result<Option<String>, ForgeError> {
-    let newest = newest(forge, head).await?;
+    let newest = newest(forge, head, None).await?;
     Ok(newest.filter(|(_, message)| git::carries(message, promotion)).map(|(id, _)| id))
 }
 
-/// The newest commit of Sluice's at the end of a branch, and its message.
-async fn newest(forge: &AnyForge, head: &str) -> Result<Option<(String, String)>, ForgeError> {
+/// Whether another promotion's commit is at the end of a branch, above what this one's was made on top of.
+/// Where people have rewritten this one's so that nothing names it any more, it is still nobody else's.
+pub(crate) async fn is_anothers(
+    forge: &AnyForge,
+    promotion: &str,
+    (head, pushed): (&str, &str),
+) -> Result<bool, ForgeError> {
+    let base = forge.commit(pushed).await?.and_then(|commit| commit.parents.into_iter().next());
+    let newest = newest(forge, head, base.as_deref()).await?;
+    Ok(newest.is_some_and(|(_, message)| !git::carries(&message, promotion)))
+}
+
+/// The newest commit of Sluice's at the end of a branch, down to a commit of its base where that is known; and
+/// its message.
+async fn newest(
+    forge: &AnyForge,
+    head: &str,
+    base: Option<&str>,
+) -> Result<Option<(String, String)>, ForgeError> {
     let mut id = head.to_string();
     for _ in 0..=BELOW {
+        if base == Some(&id) {
+            return Ok(None);
+        }
         let Some(commit) = forge.commit(&id).await? else { return Ok(None) };
         if git::is_ours(&commit.message) {
             return Ok(Some((id, commit.message)));
@@ -96,13 +116,28 @@ async fn holds(inner: &Inner, order: &Order, commit: &str) -> Result<bool, Deliv
     let Strategy::PullRequest { url, base, .. } = &order.strategy else { return Ok(false) };
     let (access, repository) = inner.repository(order, url)?;
     let mut cache = repository.lock(&access).await;
-    cache.bring(&inner.git, &access, &inner.counters, commit).await?;
-    let edited = edit(inner, order, &access, &mut cache, (base, commit)).await;
-    cache.trust();
-    match edited {
-        Ok(edit) => Ok(edit.files.is_empty()),
-        // Nothing that could be set: whoever delivers it again says so.
-        Err(DeliveryError::Edit(_)) => Ok(false),
-        Err(error) => Err(error),
+    let mut edited = edited(inner, order, &access, &mut cache, (base, commit)).await;
+    if inner.heals(&mut cache, &edited) {
+        edited = self::edited(inner, order, &access, &mut cache, (base, commit)).await;
     }
+    let holds = match edited {
+        Ok(edit) => edit.files.is_empty(),
+        // Nothing that could be set: whoever delivers it again says so.
+        Err(DeliveryError::Edit(_)) => false,
+        Err(error) => return Err(error),
+    };
+    cache.trust();
+    Ok(holds)
+}
+
+/// What is left to set in the files of a commit, which is fetched.
+async fn edited(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    (base, commit): (&str, &str),
+) -> Result<Edit, DeliveryError> {
+    cache.bring(&inner.git, access, &inner.counters, commit).await?;
+    edit(inner, order, access, cache, (base, commit)).await
 }

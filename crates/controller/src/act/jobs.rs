@@ -115,19 +115,16 @@ impl Engine {
             Ok(None) => {
                 // Another try has left a record: what it says counts.
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    (record.first, record.stored) = (false, record.version > 0);
-                    match record.stored {
-                        true => self.touch(key),
+                    record.first = false;
+                    match record.version > 0 {
+                        true => self.found(key, name),
                         false => self.fetch(key, name),
                     }
                 }
             }
             Err(error) if records.get(name).is_some_and(|r| r.version > 0) => {
                 tracing::info!(pipeline = %key, promotion = name, %error, "recorded, though no answer said so");
-                if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    (record.first, record.stored) = (false, true);
-                }
-                self.touch(key);
+                self.found(key, name);
             }
             Err(error) => {
                 tracing::warn!(pipeline = %key, promotion = name, %error, "cannot record a promotion; it is tried again");
@@ -144,6 +141,18 @@ impl Engine {
                 self.touch(key);
             }
         }
+    }
+
+    /// A record stands that the watch has told of, whoever made it.
+    fn found(&mut self, key: &PipelineKey, name: &str) {
+        let record = self.promotions.get_mut(key).and_then(|records| records.get_mut(name));
+        if let Some(record) = record.filter(|r| !r.stored) {
+            (record.first, record.stored) = (false, true);
+            if let Some(entry) = self.pipelines.get_mut(key) {
+                entry.unrecorded.remove(&record.object.spec.environment);
+            }
+        }
+        self.touch(key);
     }
 
     /// Reads a record that another try has left.

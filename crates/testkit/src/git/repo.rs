@@ -259,6 +259,19 @@ impl Repo {
         self.land(&head, into, Landing::Merge(&format!("Merge {branch} into {into}")))
     }
 
+    /// Gives the commit at the end of a branch another message, as `git commit --amend` and a forced push do, and
+    /// returns what it is then.
+    ///
+    /// # Errors
+    /// When there is no such branch, or its commit is the first.
+    pub fn amend(&self, branch: &str, message: &str) -> Result<String> {
+        let head = self.head(branch)?;
+        let args = ["commit-tree", &format!("{head}^{{tree}}"), "-p", &format!("{head}^")];
+        let amended = String::from_utf8(run(&self.folder, &args, message.as_bytes())?)?.trim().to_owned();
+        read(&self.folder, &["update-ref", &format!("refs/heads/{branch}"), &amended, &head])?;
+        Ok(amended)
+    }
+
     /// Brings a commit into a branch in one of the ways that forges have, and returns the commit at its end.
     ///
     /// # Errors
