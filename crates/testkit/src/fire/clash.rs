@@ -1,6 +1,7 @@
 //! An API server at which every write clashes: it is refused as though somebody had been faster, or it is
 //! done and nobody hears of it, and only then it passes. Whatever reads and watches passes at once.
 
+use super::door::answer_each;
 use crate::Scratch;
 use crate::cluster::Cluster;
 use crate::kubeconfig::connect;
@@ -9,8 +10,6 @@ use anyhow::Result;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, header};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind};
@@ -114,16 +113,7 @@ impl Blows {
 }
 
 async fn serve(listener: TcpListener, client: kube::Client, blows: Arc<Blows>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let (client, blows) = (client.clone(), Arc::clone(&blows));
-        tokio::spawn(async move {
-            let answer = service_fn(|request| meet(request, client.clone(), Arc::clone(&blows)));
-            // An error is a connection that was ended, from here or there.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), answer)
-                .await;
-        });
-    }
+    answer_each(listener, move |request| meet(request, client.clone(), Arc::clone(&blows))).await;
 }
 
 /// An error ends the connection without an answer.

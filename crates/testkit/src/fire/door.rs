@@ -122,13 +122,22 @@ impl Seen {
 }
 
 async fn serve(listener: TcpListener, router: Router, seen: Arc<Seen>) {
+    answer_each(listener, move |request| meet(request, router.clone(), Arc::clone(&seen))).await;
+}
+
+/// Answers each call of each connection. An error ends the connection without an answer.
+pub(super) async fn answer_each<F>(
+    listener: TcpListener,
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+) where
+    F: Future<Output = Result<Response<Body>, Error>> + Send + 'static,
+{
     while let Ok((stream, _)) = listener.accept().await {
-        let (router, seen) = (router.clone(), Arc::clone(&seen));
+        let answer = answer.clone();
         tokio::spawn(async move {
-            let answer = service_fn(|request| meet(request, router.clone(), Arc::clone(&seen)));
-            // An error is a connection that a fault has ended, or the client.
+            // An error is a connection that was ended, from here or there.
             let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), answer)
+                .serve_connection(TokioIo::new(stream), service_fn(answer))
                 .await;
         });
     }

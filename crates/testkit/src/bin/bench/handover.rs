@@ -6,12 +6,12 @@ use crate::fleet::{set_healthy, write};
 use crate::objects::{self, HELM, NAMESPACES, SLUICE};
 use crate::options::Options;
 use crate::table::{Table, Verdict, time, times};
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use axum::http::{Method, Request};
 use futures::future::try_join_all;
 use kube::Client;
 use serde_json::{Value, json};
-use sluice_testkit::{Cluster, ControlPlane};
+use sluice_testkit::{Cluster, ControlPlane, eventually};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,6 @@ const REPLICAS: usize = 3;
 const APPLICATIONS: usize = 24;
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The pause between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// How a replica ends.
 #[derive(Clone, Copy)]
@@ -125,17 +123,12 @@ async fn until<T: std::fmt::Debug>(
     find: impl AsyncFn(&Client) -> Result<T>,
     wanted: impl Fn(&T) -> bool,
 ) -> Result<T> {
-    let begun = Instant::now();
-    loop {
+    eventually(PATIENCE, || async {
         let found = find(client).await?;
-        if wanted(&found) {
-            return Ok(found);
-        }
-        if begun.elapsed() > PATIENCE {
-            bail!("still {found:?} after {}", time(PATIENCE));
-        }
-        tokio::time::sleep(LOOK).await;
-    }
+        ensure!(wanted(&found), "{found:?}");
+        Ok(found)
+    })
+    .await
 }
 
 /// Who holds shards; nobody while a shard has no holder.
