@@ -93,6 +93,9 @@ pub struct Roster {
     surveying: bool,
     /// When something that failed was tried last.
     tried: BTreeMap<Name, Moment>,
+    /// Who has let a shard go by that fell to it, and has not been heard of since: it may be dead, with a Lease
+    /// that has not run out. What it does not take it is not offered again.
+    silent: BTreeSet<String>,
     /// When it last became a member, or was sent away.
     turned: Moment,
 }
@@ -112,6 +115,7 @@ impl Roster {
             writing: BTreeSet::new(),
             surveying: false,
             tried: BTreeMap::new(),
+            silent: BTreeSet::new(),
             turned: Moment::ZERO,
         }
     }
@@ -175,11 +179,13 @@ impl Roster {
         if self.own.contains_key(&name) {
             return;
         }
-        match self.leases.get_mut(&name) {
-            Some(seen) if seen.claim.version == claim.version => {}
-            Some(seen) => *seen = Seen { claim, since: now },
-            None => drop(self.leases.insert(name, Seen { claim, since: now })),
+        if self.leases.get(&name).is_some_and(|seen| seen.claim.version == claim.version) {
+            return;
         }
+        if let Some(holder) = &claim.holder {
+            self.silent.remove(holder);
+        }
+        self.leases.insert(name, Seen { claim, since: now });
     }
 
     /// A Lease is gone.
@@ -190,6 +196,10 @@ impl Roster {
                 if !seen.claim.version.is_empty() {
                     (seen.claim.version, seen.since) = (String::new(), now);
                 }
+            }
+            (Name::Replica(identity), _) => {
+                self.silent.remove(identity);
+                self.leases.remove(name);
             }
             _ => drop(self.leases.remove(name)),
         }
@@ -388,22 +398,24 @@ impl Roster {
 
     /// Takes the shards that nobody holds, as far as they fall to it: to the one who has the fewest, and where
     /// that one does not take it to the next. It may be dead, and not have been so for long enough to be seen.
-    fn take(&self, now: Moment) -> Vec<Step> {
+    fn take(&mut self, now: Moment) -> Vec<Step> {
         let mut counts = self.counts(now);
-        let mut steps = Vec::new();
+        let (mut steps, mut silent) = (Vec::new(), BTreeSet::new());
         for number in 0..self.shards {
             let name = Name::Shard(number);
             let Some(free_since) = self.free_since(&name, now) else { continue };
             let mut order: Vec<(usize, &String)> = counts.iter().map(|(id, count)| (*count, id)).collect();
             order.sort_unstable();
             let me = self.me();
-            let Some(place) = order.iter().position(|(_, id)| **id == me) else { return steps };
+            let Some(place) = order.iter().position(|(_, id)| **id == me) else { break };
             let poorest = order[0].1.clone();
             if free_since + self.courtesy(place) <= now && self.may_try(&name, now) {
                 steps.push(Step::Write(name.clone(), self.claim(self.leases.get(&name), None)));
+                silent.extend(order[..place].iter().map(|(_, id)| (*id).clone()));
             }
             *counts.entry(poorest).or_default() += 1;
         }
+        self.silent.extend(silent);
         steps
     }
 
@@ -507,9 +519,10 @@ impl Roster {
         self.others().filter_map(alive).chain(me).collect()
     }
 
-    /// How many shards each of them has.
+    /// How many shards each of them has, of those who have taken what fell to them.
     fn counts(&self, now: Moment) -> BTreeMap<String, usize> {
-        let mut counts: BTreeMap<String, usize> = self.members(now).into_iter().map(|m| (m, 0)).collect();
+        let members = self.members(now).into_iter().filter(|m| !self.silent.contains(m));
+        let mut counts: BTreeMap<String, usize> = members.map(|m| (m, 0)).collect();
         for number in 0..self.shards {
             let name = Name::Shard(number);
             let own = self.own.get(&name).filter(|own| !own.closing).map(|own| &own.claim);

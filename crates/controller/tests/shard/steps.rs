@@ -111,6 +111,34 @@ fn one_that_is_dead_and_still_counts_holds_up_no_hand_over() {
 }
 
 #[test]
+fn what_a_dead_one_does_not_take_it_is_not_offered_again() {
+    let (mut server, mut replicas) = three(3);
+    let now = pass(&mut server, &mut replicas, 0, 5000);
+    // It dies with its shard handed back and its own Lease there: of all it has the fewest.
+    replicas[0].roster.leave();
+    let there = |server: &Server| server.leases.contains_key(&Name::Replica("a".into()));
+    let now = (now..now + 1000)
+        .step_by(10)
+        .find(|now| {
+            replicas.iter_mut().for_each(|r| r.turn(&mut server, *now, || 10, || false));
+            replicas[0].acts(*now).is_empty()
+        })
+        .unwrap();
+    replicas[0].dead = true;
+    assert!(there(&server));
+    let transitions = |server: &Server| server.all().iter().map(|(_, c)| c.transitions).sum::<i32>();
+    let (moved, mut without) = (transitions(&server), 0);
+    for now in (now..now + 9_000).step_by(10) {
+        replicas.iter_mut().for_each(|r| r.turn(&mut server, now, || 10, || false));
+        without += u64::from(held(&replicas, now).concat().len() < 3) * 10;
+    }
+    assert!(there(&server));
+    assert!(without < 1000, "{without} ms without somebody who acts");
+    let moved = transitions(&server) - moved;
+    assert!((1..=3).contains(&moved), "{moved} times");
+}
+
+#[test]
 fn one_that_was_stopped_does_not_act_when_it_goes_on_and_comes_back_as_another() {
     let (mut server, mut replicas) = three(3);
     let now = pass(&mut server, &mut replicas, 0, 5000);
