@@ -11,8 +11,9 @@ pub const SPACING: Duration = Duration::from_millis(700);
 /// How long a status waits for what is about to follow. People see it within a second.
 pub const PROMPT: Duration = Duration::from_millis(800);
 /// How long it waits for a side effect where it tells nothing of health: the promotion's own record
-/// tells the rest at once.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// tells the rest at once. A fetch, a push and the calls that make a change request take a forge on the
+/// other side of an ocean about four seconds, and a busy one next door two.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What decides when a status is due.
 #[derive(Clone, Copy, Debug)]
