@@ -7,7 +7,9 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Api;
 use kube::api::PostParams;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sluice_api::GitopsCluster;
+use sluice_api::cluster::gitops_cluster_resource;
 use sluice_testkit::{PATIENCE, Shared, connect, eventually, parse_yaml, shared};
 use std::path::{Path, PathBuf};
 
@@ -29,13 +31,21 @@ fn yaml_files(name: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The files that `kubectl apply -k` takes of a folder, those of the folders that it names included.
+fn kustomized(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let kustomization = parse_yaml(&std::fs::read_to_string(folder.join("kustomization.yaml"))?)?;
+    for resource in kustomization.iter().filter_map(|k| k["resources"].as_array()).flatten() {
+        let path = folder.join(resource.as_str().context("the path of a resource")?);
+        if path.is_dir() { files.extend(kustomized(&path)?) } else { files.push(path) }
+    }
+    ensure!(!files.is_empty(), "{} names no files", folder.display());
+    Ok(files)
+}
+
 async fn apply(shared: &Shared, path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path)?;
     let objects = parse_yaml(&text).with_context(|| path.display().to_string())?;
-    // What kubectl builds from; no object of a cluster.
-    if objects.iter().any(|o| o["apiVersion"] == "kustomize.config.k8s.io/v1beta1") {
-        return Ok(());
-    }
     for namespace in objects.iter().filter_map(|o| o["metadata"]["namespace"].as_str()) {
         shared.hub.namespace(namespace).await?;
     }
@@ -148,8 +158,8 @@ const REFUSED: [(&str, &str, &str); 6] = [
 #[tokio::test]
 async fn deploy_grants_what_is_needed_and_no_more() -> Result<()> {
     let shared = shared().await?;
-    for folder in ["deploy", "deploy/reader", "deploy/target"] {
-        for path in yaml_files(folder)? {
+    for deployed in ["deploy", "deploy/target"] {
+        for path in kustomized(&folder(deployed))? {
             apply(shared, &path).await?;
         }
     }
@@ -195,6 +205,46 @@ async fn the_crds_of_deploy_are_those_of_the_code() -> Result<()> {
         sluice_api::all_crds().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
     if written.len() != code.len() || written.iter().zip(&code).any(|(a, b)| a["spec"] != b["spec"]) {
         bail!("deploy/crds.yaml is not what the code says: run make crds");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hub_without_the_kind_gitops_cluster_is_given_it_by_hand_and_never_by_the_install() -> Result<()> {
+    let file = folder("deploy/gitopscluster.yaml");
+    for deployed in ["deploy", "deploy/target"] {
+        let named = kustomized(&folder(deployed))?;
+        ensure!(!named.iter().any(|path| path.ends_with("gitopscluster.yaml")), "{deployed} would apply it");
+    }
+    let hub = shared().await?.plane.cluster("bare").await?;
+    hub.namespace("apps").await?;
+    let example = std::fs::read_to_string(folder("examples/helmrelease.yaml"))?;
+    let cluster = example.split("\n---\n").find(|o| o.contains("kind: GitopsCluster\n"));
+    let cluster = cluster.context("examples/helmrelease.yaml shows no GitopsCluster")?;
+    ensure!(
+        hub.apply_yaml(cluster).await.is_err(),
+        "the kind is there already: nothing is shown by this test"
+    );
+
+    hub.apply_yaml(&format!("{}\n---\n{cluster}", std::fs::read_to_string(&file)?)).await?;
+    let written = |name: &str, spec: Value| {
+        json!({"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
+            "metadata": {"name": name, "namespace": "apps"}, "spec": spec})
+        .to_string()
+    };
+    hub.apply_yaml(&written("capi", json!({"capiClusterRef": {"name": "eu"}}))).await?;
+    let clusters: Api<GitopsCluster> =
+        Api::namespaced_with(hub.client().await?, "apps", &gitops_cluster_resource());
+    for (name, secret) in [("dev", "dev-kubeconfig"), ("capi", "eu-kubeconfig")] {
+        let found = clusters.get(name).await?.spec.kubeconfig_secret();
+        ensure!(found.as_deref() == Some(secret), "{name}: {found:?}");
+    }
+
+    let name = json!({"name": "a"});
+    for (name, spec) in [("none", json!({})), ("both", json!({"secretRef": name, "capiClusterRef": name}))] {
+        let refusal = hub.apply_yaml(&written(name, spec)).await.err();
+        let refusal = refusal.with_context(|| format!("{name}: taken"))?;
+        ensure!(format!("{refusal:#}").contains("write exactly one of the two"), "{name}: {refusal:#}");
     }
     Ok(())
 }
