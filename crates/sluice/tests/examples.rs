@@ -1,5 +1,5 @@
 //! What users copy works: a real API server with the real CRDs takes every file of `examples/` and
-//! `deploy/` and what the pages of the strategies show, and the controller's own rights suffice for what it asks.
+//! `deploy/` and what the pages show, and the controller's own rights suffice for what it asks.
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authorization::v1::{
@@ -43,23 +43,28 @@ fn kustomized(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-async fn apply(shared: &Shared, path: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(path)?;
-    let objects = parse_yaml(&text).with_context(|| path.display().to_string())?;
-    for namespace in objects.iter().filter_map(|o| o["metadata"]["namespace"].as_str()) {
+/// Applies objects, in namespaces that are there.
+async fn apply(shared: &Shared, yaml: &str) -> Result<()> {
+    for namespace in parse_yaml(yaml)?.iter().filter_map(|o| o["metadata"]["namespace"].as_str()) {
         shared.hub.namespace(namespace).await?;
     }
-    shared.hub.apply_yaml(&text).await.with_context(|| path.display().to_string())?;
+    shared.hub.apply_yaml(yaml).await?;
     Ok(())
 }
 
-#[tokio::test]
-async fn examples_are_accepted() -> Result<()> {
-    let shared = shared().await?;
-    for path in yaml_files("examples")? {
-        apply(shared, &path).await?;
+async fn apply_file(shared: &Shared, path: &Path) -> Result<()> {
+    apply(shared, &std::fs::read_to_string(path)?).await.with_context(|| path.display().to_string())
+}
+
+/// Applies what a page of the checkout shows, and says how many blocks that were.
+async fn apply_page(shared: &Shared, path: &Path) -> Result<usize> {
+    let page = std::fs::read_to_string(path)?;
+    let mut applied = 0;
+    for block in blocks(&page) {
+        apply(shared, block).await.with_context(|| format!("{}: {block}", path.display()))?;
+        applied += 1;
     }
-    Ok(())
+    Ok(applied)
 }
 
 /// The blocks of a page that say they are YAML, which are whole objects (a line of a file has a plain fence);
@@ -70,24 +75,30 @@ fn blocks(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[tokio::test]
-async fn what_the_pages_of_the_strategies_show_is_accepted() -> Result<()> {
+async fn examples_are_accepted() -> Result<()> {
+    let shared = shared().await?;
+    for path in yaml_files("examples")? {
+        apply_file(shared, &path).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_pages_show_is_accepted() -> Result<()> {
     let shared = shared().await?;
     let pages = [
-        "strategies/commit",
-        "strategies/notification",
-        "strategies/pull-request",
-        "strategies/webhook",
-        "setting-values",
+        "README.md",
+        "docs/hooks.md",
+        "docs/operations.md",
+        "docs/setting-values.md",
+        "docs/strategies/commit.md",
+        "docs/strategies/notification.md",
+        "docs/strategies/pull-request.md",
+        "docs/strategies/webhook.md",
     ];
     for name in pages {
-        let page = std::fs::read_to_string(folder(&format!("docs/{name}.md")))?;
-        let mut applied = 0;
-        for block in blocks(&page) {
-            shared.hub.namespace("apps").await?;
-            shared.hub.apply_yaml(block).await.with_context(|| format!("{name}: {block}"))?;
-            applied += 1;
-        }
-        ensure!(applied > 0, "docs/{name}.md shows nothing to apply");
+        let applied = apply_page(shared, &folder(name)).await?;
+        ensure!(applied > 0, "{name} shows nothing to apply");
     }
     Ok(())
 }
@@ -97,14 +108,7 @@ async fn what_the_pages_about_forges_show_is_accepted() -> Result<()> {
     let shared = shared().await?;
     let mut shown = 0;
     for entry in std::fs::read_dir(folder("docs/forges"))? {
-        let path = entry?.path();
-        let text = std::fs::read_to_string(&path)?;
-        for block in text.split("```yaml\n").skip(1) {
-            let yaml = block.split("```").next().unwrap_or_default();
-            shared.hub.namespace("apps").await?;
-            shared.hub.apply_yaml(yaml).await.with_context(|| path.display().to_string())?;
-            shown += 1;
-        }
+        shown += apply_page(shared, &entry?.path()).await?;
     }
     ensure!(shown == 7, "one for each forge, not {shown}");
     Ok(())
@@ -160,7 +164,7 @@ async fn deploy_grants_what_is_needed_and_no_more() -> Result<()> {
     let shared = shared().await?;
     for deployed in ["deploy", "deploy/target"] {
         for path in kustomized(&folder(deployed))? {
-            apply(shared, &path).await?;
+            apply_file(shared, &path).await?;
         }
     }
     let account = connect(&shared.hub.service_account("sluice-system", "sluice").await?).await?;
