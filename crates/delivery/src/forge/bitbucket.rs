@@ -96,6 +96,15 @@ impl Bitbucket {
         Ok(found)
     }
 
+    /// Whether an open one conflicts with its base. The forge sends on to "List file conflicts" with what it
+    /// compares, and lets API tokens of people not in there (github.com/BitbucketPHP/Client/issues/121).
+    async fn conflicts(&self, found: &Found) -> bool {
+        let mut url = self.one(found.request.number, &["conflicts"]);
+        url.set_query(Some("pagelen=1"));
+        let some = |told: &Value| told["values"].as_array().is_some_and(|files| !files.is_empty());
+        found.state == State::Open && self.http.aside(url, &found.request.head_commit, some).await
+    }
+
     /// The open ones from a branch, the oldest first.
     async fn all_open(&self, head: &str) -> Result<Vec<Found>, ForgeError> {
         let mut open = self.list(head, &["OPEN"], Reading::all(head)).await?;
@@ -200,10 +209,10 @@ impl Forge for Bitbucket {
     }
 
     async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
-        match self.http.request(self.one(number, &[]), self.url(&[], &[]), parse).await? {
-            Some(found) => self.with_whole_ids(found).await.map(Some),
-            None => Ok(None),
-        }
+        let found = self.http.request(self.one(number, &[]), self.url(&[], &[]), parse).await?;
+        let Some(mut found) = found else { return Ok(None) };
+        found.conflicts = self.conflicts(&found).await;
+        self.with_whole_ids(found).await.map(Some)
     }
 
     // "List commit statuses for a commit". Which of them are required, and how many approvals, only
@@ -308,7 +317,7 @@ fn parse(value: &Value) -> Option<Found> {
         title: text(&value["title"])?,
         body: text(&value["description"]).unwrap_or_default(),
         state,
-        // It says so only with the whole difference, which nobody reads each minute.
+        // It tells that elsewhere.
         conflicts: false,
         is_draft: value["draft"].as_bool() == Some(true),
         has: Extras { reviewers: reviewers(value), ..Extras::default() },

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION};
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// No answer that matters is longer.
 const LONGEST: usize = 16 << 20;
 
+/// How long what is told aside is believed.
+const ASIDE: Duration = Duration::from_secs(300);
+
 /// What all forges of this process share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -40,12 +43,13 @@ pub(crate) struct Shared {
     pub(super) lent: Lent,
     seen: Mutex<HashMap<String, (HeaderValue, Found)>>,
     ids: Mutex<HashMap<String, String>>,
+    aside: Mutex<HashMap<String, (Instant, bool)>>,
 }
 
 impl Shared {
     pub(crate) fn new(counters: Arc<Counters>, deadline: Duration) -> Self {
-        let (clients, budgets, lent, seen, ids) = Default::default();
-        Shared { counters, deadline: deadline.min(PATIENCE), clients, budgets, lent, seen, ids }
+        let (clients, budgets, lent, seen, ids, aside) = Default::default();
+        Shared { counters, deadline: deadline.min(PATIENCE), clients, budgets, lent, seen, ids, aside }
     }
 }
 
@@ -200,6 +204,33 @@ impl ForgeHttp {
         }
     }
 
+    /// Whether something is so, which the forge tells beside the thing itself: asked again after a while only,
+    /// or when `state` is another. Where it does not tell, it is not so: what needs no answer fails for none.
+    pub(super) async fn aside(&self, url: Url, state: &str, is: impl Fn(&Value) -> bool) -> bool {
+        let key = format!("{} {url} {state}", self.fingerprint);
+        let known = lock(&self.shared.aside).get(&key).copied();
+        if let Some((_, so)) = known.filter(|(asked, _)| asked.elapsed() < ASIDE) {
+            return so;
+        }
+        let so = self.look_on(url).await.is_ok_and(|told| told.is_some_and(|told| is(&told)));
+        let mut aside = lock(&self.shared.aside);
+        aside.retain(|_, (asked, _)| asked.elapsed() < ASIDE);
+        aside.insert(key, (Instant::now(), so));
+        so
+    }
+
+    /// Looks at something that the forge may have elsewhere; `None` where it does not show it. Only the same
+    /// server is followed: nobody else is given the credentials.
+    async fn look_on(&self, url: Url) -> Result<Option<Value>, ForgeError> {
+        let mut reply = self.send(Method::GET, url.clone(), None, None, Purpose::Look).await?;
+        let elsewhere = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&reply.status));
+        let elsewhere = elsewhere.and_then(|to| url.join(to.to_str().ok()?).ok());
+        if let Some(to) = elsewhere.filter(|to| to.origin() == url.origin()) {
+            reply = self.send(Method::GET, to, None, None, Purpose::Look).await?;
+        }
+        Ok((200..300).contains(&reply.status).then_some(reply.json))
+    }
+
     /// Changes something, and reads the change request that comes back.
     pub(super) async fn change(
         &self,
@@ -326,7 +357,8 @@ impl ForgeHttp {
         }
         // Azure DevOps shows its sign-in page in place of refusing a token: with 203, or on the way to it.
         let to = headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or_default();
-        if status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin")) {
+        let signs_in = status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin"));
+        if signs_in && self.kind == ForgeKind::AzureDevOps {
             let json = Value::String("it shows the sign-in page".into());
             return Ok(Reply { status: 401, json, headers });
         }

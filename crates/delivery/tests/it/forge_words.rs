@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use axum::http::header::RETRY_AFTER;
+use futures::FutureExt;
 use sluice_delivery::{Credentials, Delivered, Followed, ForgeKind, Retry, Stale};
+use tokio::net::TcpListener;
 
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
@@ -318,24 +320,51 @@ async fn ours_is_found_behind_pages_of_strangers() {
 }
 
 #[tokio::test]
-async fn conflicts_are_told_where_the_forge_tells_them() {
+async fn conflicts_are_told() {
     everywhere(async |world| {
         let bench = bench();
         let order = world.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         world.standin().change(request.number, |pull| pull.conflicts = true);
-        let stale = (world.standin().kind != ForgeKind::Bitbucket).then_some(Stale::Conflicts);
-        let open = Followed::Open { head: request.head_commit.clone(), stale };
+        let open = Followed::Open { head: request.head_commit.clone(), stale: Some(Stale::Conflicts) };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
         // What others have pushed is not to be overwritten.
         world.push(&request.branch);
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
         let told = matches!(&followed, Followed::Waits { why, failed: false, .. } if why.contains("others have pushed"));
-        assert_eq!(told, stale.is_some(), "{followed:?}");
+        assert!(told, "{followed:?}");
         let end = bench.delivery.withdraw(&order, &request, "no").await.unwrap();
         assert_eq!(end, Followed::Closed);
     })
     .await;
+}
+
+/// Bitbucket lets only some tokens see conflicts, and names the place where they stand.
+#[tokio::test]
+async fn where_conflicts_are_not_shown_there_are_none_and_no_stranger_is_asked() {
+    let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = format!("http://{}/conflicts", stranger.local_addr().unwrap());
+    let world = World::of(ForgeKind::Bitbucket).await;
+    let order = world.order("6.1.8");
+    let request = proposed(&bench().delivery, &order).await;
+    world.standin().change(request.number, |pull| pull.conflicts = true);
+    let open = |stale| Followed::Open { head: request.head_commit.clone(), stale };
+    let refused = r#"{"error": {"message": "This resource does not support this token"}}"#;
+    let answers = [(302, vec![("location", there)], ""), (403, vec![], refused), (404, vec![], "")];
+    let lost = [(0, Trouble::Lose)].into_iter();
+    let troubles = answers.map(|(status, headers, text)| (status, Trouble::Answer(status, headers, text)));
+    for (status, trouble) in troubles.into_iter().chain(lost) {
+        let bench = bench();
+        world.standin().trouble(Call::Tell, trouble);
+        for _ in 0..3 {
+            let followed = bench.delivery.follow(&order, &request).await.unwrap();
+            assert_eq!(followed, open(None), "{status}");
+        }
+        // Each look is one call; the whole of the head's id and the conflicts are asked for once.
+        assert_eq!(bench.delivery.stats().calls("GET"), 5, "{status}");
+    }
+    assert_eq!(bench().delivery.follow(&order, &request).await.unwrap(), open(Some(Stale::Conflicts)));
+    assert!(stranger.accept().now_or_never().is_none(), "somebody has called");
 }
 
 #[tokio::test]

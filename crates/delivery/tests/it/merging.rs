@@ -239,6 +239,8 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
         let (bench, order) = (bench(), merging(&world, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         world.check(request.number, "ci/build", Is::Green).await;
+        // Bitbucket tells of conflicts aside, and is asked once: what it says there decides nothing.
+        bench.delivery.follow(&order, &request).await.unwrap();
         world.standin().trouble(Call::Tell, Trouble::Answer(200, vec![], "<html>"));
         let error = bench.delivery.tend(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");

@@ -80,6 +80,13 @@ impl super::Shape for Shape {
                 let from = (request.number("page", 1) - 1) * 100;
                 Ok(Ask::Tell { what: "statuses", from, of: Of::Head((*sha).into()) })
             }
+            ("GET", ["pullrequests", n, "conflicts"]) => {
+                Ok(Ask::Tell { what: "elsewhere", from: 0, of: Of::Number(number(n)?) })
+            }
+            ("GET", ["file-conflicts", compared]) => {
+                let head = compared.split("..").next().unwrap_or_default();
+                Ok(Ask::Tell { what: "conflicts", from: 0, of: Of::Head(head.into()) })
+            }
             ("POST", ["pullrequests", n, "merge"]) => {
                 request.only(&["type", "merge_strategy", "message"])?;
                 let style = request.text("/merge_strategy").unwrap_or("merge_commit".into());
@@ -127,7 +134,17 @@ impl super::Shape for Shape {
         }))
     }
 
-    fn tell(&self, _what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+    fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
+        let file = json!({"path": "apps/prod.yaml", "scenario": "content"});
+        match what {
+            "elsewhere" => {
+                let compared = format!("{}..{}", pull.sha, pull.base);
+                let to = format!("/2.0/repositories/acme/fleet/file-conflicts/{compared}?pagelen=1");
+                return Some(json!({"location": to}));
+            }
+            "conflicts" => return Some(json!({"values": if pull.conflicts { vec![file] } else { vec![] }})),
+            _ => {}
+        }
         let (reported, next) = pull.reported_from(from, 100);
         let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
         let mut page = json!({"values": reported.iter().map(one).collect::<Vec<_>>()});

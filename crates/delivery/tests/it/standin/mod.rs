@@ -581,9 +581,13 @@ fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Resp
     let text = value.to_string();
     let etag = format!("\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
     let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
-    let status = if same { 304 } else { status };
+    let elsewhere = value["location"].as_str();
+    let status = if same { 304 } else { elsewhere.map_or(status, |_| 302) };
     let body = if same { Body::empty() } else { Body::from(text) };
     let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
+    if let Some(to) = elsewhere {
+        answer = answer.header("location", to);
+    }
     if served.shape.etags() {
         answer = answer.header("etag", etag);
     }
