@@ -5,8 +5,9 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
+use tokio::time::Instant;
 
 use super::event::Event;
 use super::keys::{DEADLINE, Unavailable};
@@ -77,41 +79,18 @@ pub struct Store {
     forges: Forges,
 }
 
-/// The pipelines whose forges have called lately, and when that may be noted again: the calls of a forge come
-/// in crowds, one for each check of each commit, and nothing is looked at more often than each [`BREATH`].
+/// The pipelines whose forges have called lately: the calls of a forge come in crowds, one for each check of
+/// each commit, and nothing is looked at more often than each [`BREATH`].
 type Forges = Arc<Mutex<HashMap<PipelineKey, Noted>>>;
 
-#[derive(Clone, Copy, Debug)]
+/// The end of a note that a forge has called, for all whom it is about.
+type Note = Shared<BoxFuture<'static, Result<Stands, Unavailable>>>;
+
 struct Noted {
+    /// When it may be noted again.
     again: Instant,
-    awaited: bool,
-}
-
-/// The turn to note that a forge has called: one at a time for a pipeline.
-struct Turn<'a> {
-    forges: &'a Forges,
-    pipeline: &'a PipelineKey,
-    wait: Duration,
-}
-
-impl<'a> Turn<'a> {
-    fn take(forges: &'a Forges, pipeline: &'a PipelineKey) -> Option<Self> {
-        let now = Instant::now();
-        let mut noted = forges.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.retain(|_, one| one.awaited || one.again > now);
-        let one = noted.entry(pipeline.clone()).or_insert(Noted { again: now, awaited: false });
-        if std::mem::replace(&mut one.awaited, true) {
-            return None;
-        }
-        Some(Turn { forges, pipeline, wait: one.again.saturating_duration_since(now) })
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut noted = self.forges.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.insert(self.pipeline.clone(), Noted { again: Instant::now() + BREATH, awaited: false });
-    }
+    /// What will be noted then, also for whoever comes before that.
+    next: Option<Note>,
 }
 
 impl Store {
@@ -131,7 +110,7 @@ impl Store {
         event: &Event,
     ) -> Result<Stands, Unavailable> {
         let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
-        self.amend(&api, &pipeline.name, |object: &Pipeline| report::change(object, environment, event)).await
+        amend(&api, &pipeline.name, |object: &Pipeline| report::change(object, environment, event)).await
     }
 
     /// Keeps that a forge has called, which has the change requests looked at.
@@ -139,13 +118,17 @@ impl Store {
     /// # Errors
     /// When it cannot be kept now.
     pub async fn forge_called(&self, pipeline: &PipelineKey) -> Result<Stands, Unavailable> {
-        // Whoever waits to note it notes it for all who come meanwhile.
-        let Some(turn) = Turn::take(&self.forges, pipeline) else { return Ok(Stands::Written) };
-        tokio::time::sleep(turn.wait).await;
-        let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
-        // Two calls in one second are two.
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-        self.amend(&api, &pipeline.name, |_: &Pipeline| Change::Write(json!({"forgeCalled": now}))).await
+        note_once(&self.forges, pipeline, || {
+            let (api, name) =
+                (Api::namespaced(self.client.clone(), &pipeline.namespace), pipeline.name.clone());
+            async move {
+                // Two calls in one second are two.
+                let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
+                let change = |_: &Pipeline| Change::Write(json!({"forgeCalled": now}));
+                amend(&api, &name, change).await
+            }
+        })
+        .await
     }
 
     /// Keeps what the other side of a webhook says of a promotion.
@@ -159,7 +142,7 @@ impl Store {
         change: impl Fn(&Promotion) -> Change,
     ) -> Result<Stands, Unavailable> {
         let api: Api<Promotion> = Api::namespaced(self.client.clone(), namespace);
-        self.amend(&api, promotion, change).await
+        amend(&api, promotion, change).await
     }
 
     /// Records what is asked for, unless it is recorded already. The record stands before anything is
@@ -226,66 +209,119 @@ impl Store {
         }
         Ok(Some(Asked::Recorded(stand, new)))
     }
+}
 
-    /// Merges into the status of an object what `change` makes of the object as it stands.
-    async fn amend<K>(
-        &self,
-        api: &Api<K>,
-        name: &str,
-        change: impl Fn(&K) -> Change,
-    ) -> Result<Stands, Unavailable>
-    where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-    {
-        let trying = async {
-            for _ in 0..TRIES {
-                let Some(object) = api.get_opt(name).await? else { return Ok(Some(Stands::Gone)) };
-                let status = match change(&object) {
-                    Change::Write(status) => status,
-                    Change::Nothing => return Ok(Some(Stands::AsBefore)),
-                    Change::NotTheirs => return Ok(Some(Stands::Gone)),
-                    Change::Refused(why) => return Ok(Some(Stands::Refused(why))),
-                };
-                let metadata =
-                    json!({"uid": object.meta().uid, "resourceVersion": object.meta().resource_version});
-                let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-                let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-                match api.patch_status(name, &params, &patch).await {
-                    Ok(_) => return Ok(Some(Stands::Written)),
-                    // Somebody was faster: what they wrote counts for what follows.
-                    Err(kube::Error::Api(e)) if e.code == 409 => {}
-                    Err(kube::Error::Api(e)) if e.code == 404 => return Ok(Some(Stands::Gone)),
-                    Err(error) => return Err(error),
+/// Notes that a forge has called, as soon as it may be noted again; whoever comes before that is noted with it
+/// and hears how it ended. Whoever comes later is noted later: what they tell of may not be seen by then.
+async fn note_once<F>(
+    forges: &Forges,
+    pipeline: &PipelineKey,
+    write: impl FnOnce() -> F,
+) -> Result<Stands, Unavailable>
+where
+    F: Future<Output = Result<Stands, Unavailable>> + Send + 'static,
+{
+    let note = {
+        let now = Instant::now();
+        let mut noted = forges.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|_, one| one.next.is_some() || one.again > now);
+        let one = noted.entry(pipeline.clone()).or_insert(Noted { again: now, next: None });
+        let again = one.again;
+        let begin = || {
+            let (forges, pipeline, write) = (forges.clone(), pipeline.clone(), write());
+            let note = async move {
+                if again > Instant::now() {
+                    tokio::time::sleep_until(again).await;
                 }
-            }
-            Ok(None)
+                let next = Noted { again: Instant::now() + BREATH, next: None };
+                forges.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, next);
+                write.await
+            };
+            note.boxed().shared()
         };
-        match tokio::time::timeout(DEADLINE, trying).await {
-            Ok(Ok(Some(stands))) => Ok(stands),
-            Ok(Err(error)) => {
-                tracing::warn!(kind = %std::any::type_name::<K>(), name, %error, "cannot keep what a call says");
-                Err(Unavailable)
+        one.next.get_or_insert_with(begin).clone()
+    };
+    note.await
+}
+
+/// Merges into the status of an object what `change` makes of the object as it stands.
+async fn amend<K>(api: &Api<K>, name: &str, change: impl Fn(&K) -> Change) -> Result<Stands, Unavailable>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let trying = async {
+        for _ in 0..TRIES {
+            let Some(object) = api.get_opt(name).await? else { return Ok(Some(Stands::Gone)) };
+            let status = match change(&object) {
+                Change::Write(status) => status,
+                Change::Nothing => return Ok(Some(Stands::AsBefore)),
+                Change::NotTheirs => return Ok(Some(Stands::Gone)),
+                Change::Refused(why) => return Ok(Some(Stands::Refused(why))),
+            };
+            let metadata =
+                json!({"uid": object.meta().uid, "resourceVersion": object.meta().resource_version});
+            let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+            let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+            match api.patch_status(name, &params, &patch).await {
+                Ok(_) => return Ok(Some(Stands::Written)),
+                // Somebody was faster: what they wrote counts for what follows.
+                Err(kube::Error::Api(e)) if e.code == 409 => {}
+                Err(kube::Error::Api(e)) if e.code == 404 => return Ok(Some(Stands::Gone)),
+                Err(error) => return Err(error),
             }
-            Ok(Ok(None)) | Err(_) => Err(Unavailable),
         }
+        Ok(None)
+    };
+    match tokio::time::timeout(DEADLINE, trying).await {
+        Ok(Ok(Some(stands))) => Ok(stands),
+        Ok(Err(error)) => {
+            tracing::warn!(kind = %std::any::type_name::<K>(), name, %error, "cannot keep what a call says");
+            Err(Unavailable)
+        }
+        Ok(Ok(None)) | Err(_) => Err(Unavailable),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
     use super::*;
 
-    #[test]
-    fn one_at_a_time_notes_that_a_forge_has_called_and_the_next_a_moment_later() {
-        let forges = Forges::default();
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_while_a_note_is_written_is_noted_anew_and_who_waits_hears_its_end() {
+        let (forges, count) = (Forges::default(), Arc::new(AtomicU32::new(0)));
         let key = |name: &str| PipelineKey { namespace: "apps".into(), name: name.into() };
         let (one, other) = (key("one"), key("other"));
-        let turn = Turn::take(&forges, &one).unwrap();
-        assert!(turn.wait.is_zero() && Turn::take(&forges, &one).is_none());
-        assert!(Turn::take(&forges, &other).unwrap().wait.is_zero());
-        drop(turn);
-        // Cut off or done: the next one waits, and is not shut out.
-        let next = Turn::take(&forges, &one).unwrap();
-        assert!(!next.wait.is_zero() && next.wait <= BREATH, "{:?}", next.wait);
+        let note = async |of: &PipelineKey, takes: Duration, end: Result<Stands, Unavailable>| {
+            let count = count.clone();
+            let write = || async move {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(takes).await;
+                end
+            };
+            note_once(&forges, of, write).await
+        };
+        let (slow, quick) = (Duration::from_secs(1), Duration::ZERO);
+        let mut first = pin!(note(&one, slow, Ok(Stands::Written)));
+        assert!(futures::poll!(&mut first).is_pending());
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        // Its time is taken: what is told now is not in it, and its end is not theirs.
+        let mut second = pin!(note(&one, slow, Err(Unavailable)));
+        let mut third = pin!(note(&one, quick, Ok(Stands::Written)));
+        assert!(futures::poll!(&mut second).is_pending() && futures::poll!(&mut third).is_pending());
+        assert_eq!(note(&other, quick, Ok(Stands::Written)).await, Ok(Stands::Written));
+        assert_eq!((first.await, count.load(Ordering::Relaxed)), (Ok(Stands::Written), 2));
+        // Both are one note, a moment later, and it fails for both.
+        assert_eq!((second.await, third.await), (Err(Unavailable), Err(Unavailable)));
+        assert_eq!(count.load(Ordering::Relaxed), 3);
+        // Who was cut off shuts nobody out.
+        {
+            let mut cut = pin!(note(&one, slow, Ok(Stands::Written)));
+            assert!(futures::poll!(&mut cut).is_pending());
+        }
+        assert_eq!(note(&one, quick, Ok(Stands::AsBefore)).await, Ok(Stands::Written));
     }
 }
