@@ -1,7 +1,8 @@
 //! The small servers: metrics, and health for the kubelet. Liveness is progress of the loop, not
 //! that a port answers.
 
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -31,8 +32,18 @@ pub async fn health(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Resu
     serve(address, router, "health").await
 }
 
+/// Listens. Where that is on every address and the machine has no IPv6, on those of IPv4.
+pub(crate) async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
 async fn serve(address: SocketAddr, router: Router, what: &str) -> std::io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {what}");
     axum::serve(listener, router).await
 }
@@ -44,4 +55,20 @@ async fn render(State(metrics): State<Arc<Metrics>>) -> Response {
 
 fn answer(good: bool, otherwise: &'static str) -> (StatusCode, &'static str) {
     if good { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, otherwise) }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_address_is_one_of_either_family() {
+        let has_v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok();
+        let listener = listen((Ipv6Addr::UNSPECIFIED, 0).into()).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        assert_eq!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok(), has_v6);
+    }
 }

@@ -146,7 +146,7 @@ fn address(text: &str) -> Result<Address, String> {
     if text == "0" || text.is_empty() {
         return Ok(Address(None));
     }
-    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_string() };
+    let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_string() };
     let parsed = full.parse().map_err(|_| "write an address such as :8080 or 127.0.0.1:8080, or 0 for none");
     Ok(Address(Some(parsed?)))
 }

@@ -55,7 +55,8 @@ pub(super) async fn serve(
             // Closed semaphores are the only error, and this one is never closed.
             let Ok(permit) = room.clone().acquire_owned().await else { return };
             let (stream, peer) = match listener.accept().await {
-                Ok(accepted) => accepted,
+                // Who calls by IPv4 is one, whichever family the port is of.
+                Ok((stream, peer)) => (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port())),
                 Err(error) => {
                     // Out of file descriptors, as a rule: some will be free again.
                     tracing::warn!(%error, "cannot accept a connection");

@@ -12,7 +12,6 @@ use hyper::body::{Body, Bytes};
 use kube::Client;
 use serde::de::DeserializeOwned;
 use sluice_api::Pipeline;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{Answer, Wrong};
@@ -25,6 +24,7 @@ use super::signature;
 use super::store::Store;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
+use crate::serve::listen;
 
 /// The longest body: what Flux itself takes.
 const LONGEST: usize = 3 << 20;
@@ -308,7 +308,7 @@ pub async fn serve(options: &HookOptions, hook: Hook) -> std::io::Result<()> {
         Some((certificate, key)) => Some(Certificate::read(certificate, key)?),
         None => None,
     };
-    let listener = TcpListener::bind(options.address).await?;
+    let listener = listen(options.address).await?;
     let form = if certificate.is_some() { "https" } else { "http" };
     tracing::info!(address = %listener.local_addr()?, form, "serving hooks");
     connection::serve(listener, certificate, options.connections, Arc::new(hook)).await;
