@@ -14,6 +14,9 @@ use super::read::File;
 /// Stands for the revision that will be promoted, where nobody named one.
 const REVISION: &str = "REVISION";
 
+const NOTHING: &str = "nothing is promoted into it";
+const UNLESS_TRIGGERED: &str = "nothing is promoted into it, and /trigger would find no place here";
+
 /// What would become of an environment.
 #[derive(Debug, Serialize)]
 pub(super) struct Looked {
@@ -56,7 +59,14 @@ pub(super) fn look_up(
 ) -> Vec<Looked> {
     let environments = pipeline.spec.environments.iter().enumerate();
     let wanted = environments.filter(|(_, e)| only.is_none_or(|only| only == e.name));
-    wanted.map(|(at, environment)| one(pipeline, at, environment, files, asked)).collect()
+    let one = |(at, environment)| match one(pipeline, at, environment, files, asked) {
+        // Only /trigger promotes into it, and whoever does not call that needs no place for it.
+        looked if looked.error.is_some() && only.is_none() && pipeline.spec.after(at).is_empty() => {
+            Looked { values: Vec::new(), error: None, skipped: Some(UNLESS_TRIGGERED), ..looked }
+        }
+        looked => looked,
+    };
+    wanted.map(one).collect()
 }
 
 fn one(
@@ -70,7 +80,7 @@ fn one(
         Looked { environment: environment.name.clone(), values: Vec::new(), error: None, skipped: None };
     let strategy = pipeline.spec.policy(environment).and_then(|policy| policy.strategy.as_ref());
     match strategy {
-        _ if pipeline.spec.after(at).is_empty() => looked.skipped = Some("nothing is promoted into it"),
+        None if pipeline.spec.after(at).is_empty() => looked.skipped = Some(NOTHING),
         None => looked.skipped = Some("it has no promotion"),
         Some(s) if s.pull_request.is_none() && s.commit.is_none() => {
             looked.skipped = Some("its strategy sets no values");
