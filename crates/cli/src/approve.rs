@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::Promotion;
 use sluice_api::promotion::Phase;
+use sluice_core::model::GATES;
 
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
@@ -17,9 +18,6 @@ use crate::sign::{Io, Sign};
 
 /// The field manager of what people write by this command line.
 const FIELD_MANAGER: &str = "sluice-cli";
-
-/// The gates that an approval opens.
-const GATES: [&str; 2] = ["Approval", "Downgrade"];
 
 /// Arguments of `sluice approve`.
 #[derive(Args, Clone, Debug)]

@@ -88,7 +88,7 @@ pub(crate) struct Entry {
     pub sent: Option<Instant>,
     /// When something happened that it has not had a turn for.
     pub touched: Option<Instant>,
-    /// By environment: why a promotion into it could not be recorded.
+    /// By the names of promotions: why they could not be recorded.
     pub unrecorded: BTreeMap<String, String>,
     /// Not before then is another one tried.
     pub unrecorded_until: Option<Instant>,

@@ -7,7 +7,7 @@ use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
 use sluice_api::promotion::{self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::model::{
-    Environment, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request, Said,
+    Environment, GATES, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request, Said,
 };
 use sluice_core::revision::Revision;
 use sluice_core::world::Health;
@@ -99,6 +99,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
+    let at = |phase: &str| time(&status.times.get(phase).cloned());
     let stray = order::has_strayed(pipeline, object);
     let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
@@ -122,7 +123,8 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .collect(),
         retry: asked_again,
         next_attempt: time(&status.next_attempt),
-        delivered: time(&status.times.get("Delivered").cloned()),
+        delivered: at("Delivered"),
+        came: at("Delivered").or_else(|| at("Succeeded")),
         request: status.change_request.as_ref().map(|r| Request {
             number: r.number,
             open: r.state == "open",
@@ -143,8 +145,6 @@ pub fn said(callback: &Callback, object: &ApiPromotion) -> Option<Said> {
         CallbackState::Failed => Said::Failed(words),
     })
 }
-
-const GATES: [&str; 2] = ["Approval", "Downgrade"];
 
 /// A phase as `core` names it.
 pub fn phase(phase: ApiPhase) -> Phase {

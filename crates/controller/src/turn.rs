@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use sluice_api::pipeline::Observe;
-use sluice_core::decide::{Decision, Facts, Note, decide};
+use sluice_core::decide::{Action, Decision, Facts, Note, decide};
 use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
@@ -117,9 +117,14 @@ impl Engine {
             promotions: &learned.promotions,
             now,
         });
-        for (environment, message) in &entry.unrecorded {
+        // Of those that are still wanted and not recorded by now, whoever recorded them.
+        let mut unrecorded = std::mem::take(&mut entry.unrecorded);
+        for action in &decision.actions {
+            let Action::Start(intent) = action else { continue };
+            let Some((name, message)) = unrecorded.remove_entry(&intent.name) else { continue };
             let note = Note { reason: "RecordFailed", message: message.clone() };
-            decision.notes.insert(environment.clone(), note);
+            decision.notes.insert(intent.environment.clone(), note);
+            entry.unrecorded.insert(name, message);
         }
         Some(decision)
     }

@@ -58,6 +58,7 @@ mod tests {
             retry: None,
             next_attempt: None,
             delivered: None,
+            came: None,
             request: None,
             said: None,
             message: String::new(),

@@ -261,6 +261,8 @@ pub struct Promotion {
     pub next_attempt: Option<Timestamp>,
     /// When it was delivered, if it was.
     pub delivered: Option<Timestamp>,
+    /// When it came to where it goes: when it was delivered, else when it was first seen to have succeeded.
+    pub came: Option<Timestamp>,
     /// The change request that carries it, as far as is known.
     pub request: Option<Request>,
     /// What the other side of a webhook has said of this try.
@@ -307,6 +309,9 @@ impl Promotion {
         self.request.is_some_and(|r| r.open && r.stray)
     }
 }
+
+/// The names of the gates that there are. A person's approval opens each.
+pub const GATES: [&str; 3] = ["Approval", "Downgrade", "Unreported"];
 
 /// What must be open before a promotion is delivered, and whether it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -171,6 +171,12 @@ impl Target {
         }
     }
 
+    /// Whether nobody knows what one of its members runs, where that is for it to say.
+    pub fn has_said_nothing(&self) -> bool {
+        self.error.is_none()
+            && self.members.iter().any(|m| m.health == Health::Unknown && m.facets.is_empty())
+    }
+
     /// The kinds and names of its members.
     pub fn workloads(&self) -> BTreeSet<(&str, &str)> {
         self.members.iter().map(|m| (m.kind.as_str(), m.name.as_str())).collect()

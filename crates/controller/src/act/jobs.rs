@@ -94,7 +94,6 @@ impl Engine {
         match result {
             Ok(Some(mut object)) => {
                 object.metadata.managed_fields = None;
-                let environment = object.spec.environment.clone();
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
                     if record.first {
                         self.metrics.wrote("Promotion");
@@ -106,9 +105,6 @@ impl Engine {
                         record.said = object.status.as_mut().and_then(|status| status.callback.take());
                         (record.object, record.version) = (Arc::new(*object), version);
                     }
-                }
-                if let Some(entry) = self.pipelines.get_mut(key) {
-                    entry.unrecorded.remove(&environment);
                 }
                 self.touch(key);
             }
@@ -132,9 +128,9 @@ impl Engine {
                 let guess =
                     if records.get(name).is_some_and(|r| !r.stored) { records.remove(name) } else { None };
                 if let (Some(guess), Some(entry)) = (guess, self.pipelines.get_mut(key)) {
-                    let spec = &guess.object.spec;
-                    let why = format!("{} cannot be recorded as a Promotion: {error}", spec.revision);
-                    entry.unrecorded.insert(spec.environment.clone(), why);
+                    let revision = &guess.object.spec.revision;
+                    let why = format!("{revision} cannot be recorded as a Promotion: {error}");
+                    entry.unrecorded.insert(name.into(), why);
                     // Another turn shows it; the next try comes with the pause.
                     entry.unrecorded_until = Some(Instant::now() + RECORD_AGAIN);
                 }
@@ -148,9 +144,6 @@ impl Engine {
         let record = self.promotions.get_mut(key).and_then(|records| records.get_mut(name));
         if let Some(record) = record.filter(|r| !r.stored) {
             (record.first, record.stored) = (false, true);
-            if let Some(entry) = self.pipelines.get_mut(key) {
-                entry.unrecorded.remove(&record.object.spec.environment);
-            }
         }
         self.touch(key);
     }

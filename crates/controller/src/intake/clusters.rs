@@ -67,7 +67,7 @@ impl Engine {
         let ClusterKey::Remote { namespace, name } = key else { return Some(Ok(Access::Local)) };
         if !self.has_cluster_kind {
             return Some(Err(
-                "this cluster has no kind GitopsCluster (gitops.weave.works): install its CRD, or leave clusterRef out"
+                "this cluster has no kind GitopsCluster (gitops.weave.works): apply deploy/gitopscluster.yaml, or leave clusterRef out"
                     .into(),
             ));
         }

@@ -74,11 +74,6 @@ impl Engine {
         let first = ours && before.is_some_and(|r| r.first);
         // Of one that is being made the answer tells whose it is: another try may have left it.
         let stored = before.is_none_or(|r| r.stored);
-        if before.is_none()
-            && let Some(entry) = self.pipelines.get_mut(&key)
-        {
-            entry.unrecorded.remove(&object.spec.environment);
-        }
         if let Some(known) = records.get_mut(&name).filter(|known| known.stored) {
             // What the other side has said is never ours to write: a watch tells it in its order.
             let heard = known.said != said;

@@ -268,6 +268,7 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
         let served = serve(|_, _| {}).await?;
         let (url, heard) = receiver().await?;
         served.cluster.apply_yaml(&called(&url)).await?;
+        ensure!(served.says("prod", &event("us", "UpgradeSucceeded", "6.1.0", 90)).await? == 202);
         ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.8", 60)).await? == 202);
         let heard = async |count: usize| {
             eventually(Duration::from_secs(60), async || {

@@ -85,9 +85,11 @@ fn settle(
     if promotion.phase != Phase::Delivered {
         return false;
     }
-    let overtaken = all
-        .iter()
-        .find(|p| p.line() > promotion.line() && matches!(p.phase, Phase::Delivered | Phase::Succeeded));
+    // One that came before this one did is what this one was taken up again in place of.
+    let overtaken = all.iter().find(|p| {
+        let there = matches!(p.phase, Phase::Delivered | Phase::Succeeded) && p.came >= promotion.came;
+        there && p.line() > promotion.line()
+    });
     if let Some(newer) = overtaken {
         let message = format!("{} came before it was seen healthy", newer.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);

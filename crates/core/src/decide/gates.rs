@@ -2,6 +2,7 @@
 
 use super::Facts;
 use crate::model::{Environment, Gate, Policy, Promotion};
+use crate::world::Target;
 
 /// The verdicts on a promotion, shut ones included; none at all when nothing stands in its way.
 pub(super) fn verdicts(
@@ -10,10 +11,12 @@ pub(super) fn verdicts(
     policy: &Policy,
     promotion: &Promotion,
 ) -> Vec<Gate> {
-    [approval(facts, policy, promotion), downgrade(facts, environment, policy, promotion)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let gates = [
+        approval(facts, policy, promotion),
+        downgrade(facts, environment, policy, promotion),
+        unreported(facts, environment, policy, promotion),
+    ];
+    gates.into_iter().flatten().collect()
 }
 
 fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<Gate> {
@@ -54,4 +57,31 @@ fn downgrade(
         )
     };
     Some(Gate { name: "Downgrade", open: promotion.approved, message })
+}
+
+/// Where nobody can look, and nothing was ever said, something newer may run. What was asked for from outside
+/// goes there all the same: whoever asked knows what.
+fn unreported(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    promotion: &Promotion,
+) -> Option<Gate> {
+    if policy.allow_downgrade || promotion.trigger.is_some() {
+        return None;
+    }
+    let unreported = environment.targets.iter().find(|t| {
+        let silent = facts.world.target(&environment.name, t).is_some_and(Target::has_said_nothing);
+        silent && facts.evidence.of(&environment.name, t).is_empty()
+    })?;
+    let message = if promotion.approved {
+        String::new()
+    } else {
+        format!(
+            "is held: nobody knows what {}/{unreported} runs, which has not reported: sluice approve -n {} {} \
+             lets it pass, and promotion.allowDowngrade lets all pass",
+            environment.name, facts.pipeline.namespace, promotion.name
+        )
+    };
+    Some(Gate { name: "Unreported", open: promotion.approved, message })
 }

@@ -9,6 +9,7 @@
 )]
 
 mod asked;
+mod gates;
 mod merging;
 mod properties;
 mod sim;

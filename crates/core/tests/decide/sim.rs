@@ -67,6 +67,8 @@ pub struct Sim {
     pub last: Decision,
     /// Delivery fails with this, finally.
     pub refuses: bool,
+    /// Delivery is done when it is done, as a commit is, and Flux takes its time.
+    pub commits: bool,
     /// By environment: how often its owner has named another repository.
     pub places: BTreeMap<String, u32>,
 }
@@ -116,6 +118,7 @@ impl Sim {
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             last: Decision::default(),
             refuses: false,
+            commits: false,
             places: BTreeMap::new(),
         };
         sim.settle();
@@ -198,6 +201,7 @@ impl Sim {
                     retry: None,
                     next_attempt: None,
                     delivered: None,
+                    came: None,
                     request: None,
                     said: None,
                     message: String::new(),
@@ -215,12 +219,16 @@ impl Sim {
                 }
             }
             Action::Move(to) => {
+                let now = self.now;
                 let promotion = self.promotion(&to.promotion);
                 promotion.phase = to.to;
                 promotion.message = to.message;
                 if to.to == Phase::Pending {
                     promotion.next_attempt = None;
-                    promotion.delivered = None;
+                    (promotion.delivered, promotion.came) = (None, None);
+                }
+                if to.to == Phase::Succeeded {
+                    promotion.came = promotion.came.or(Some(now));
                 }
                 if to.answers.is_some() {
                     promotion.retry = None;
@@ -240,6 +248,13 @@ impl Sim {
         if self.refuses {
             self.promotion(name).phase = Phase::Failed;
             return;
+        }
+        if self.commits {
+            let now = Some(self.now);
+            let promotion = self.promotion(name);
+            (promotion.phase, promotion.delivered, promotion.came) = (Phase::Delivered, now, now);
+            let effect = Effect::Updated(promotion.environment.clone(), promotion.revision.to_string());
+            return self.effects.push(effect);
         }
         let promotion = self.promotion(name);
         let (environment, target) = (promotion.environment.clone(), promotion.target.clone());
@@ -306,7 +321,7 @@ impl Sim {
         open.state = "merged";
         let name = open.promotion.clone();
         let promotion = self.promotion(&name);
-        (promotion.phase, promotion.delivered) = (Phase::Delivered, Some(now));
+        (promotion.phase, promotion.delivered, promotion.came) = (Phase::Delivered, Some(now), Some(now));
         promotion.request.as_mut().unwrap().open = false;
         self.settle();
     }

@@ -1,0 +1,52 @@
+//! What is held until a person lets it pass. A is 1.0.0, B is 1.1.0, C is 1.2.0.
+
+use sluice_core::evidence::Evidence;
+use sluice_core::world::Health;
+
+use crate::sim::{Sim, shows};
+use crate::table::{A, B, C};
+
+#[test]
+fn where_nobody_knows_what_runs_a_person_lets_it_pass_or_it_reports() {
+    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+    let mut silent = shows("", Health::Unknown);
+    silent.members.iter_mut().for_each(|m| m.facets.clear());
+    // As after its status was lost: nothing is remembered of it either.
+    sim.evidence = Evidence::default();
+    sim.world.insert("prod", "us", silent);
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Pending"]);
+    assert!(sim.note("prod").contains("nobody knows what prod/us runs"), "{}", sim.note("prod"));
+    let (mut approved, mut reports) = (sim.clone(), sim.clone());
+    let name = sim.promotions[0].name.clone();
+    approved.promotion(&name).approved = true;
+    approved.settle();
+    assert_eq!(approved.story("prod"), ["1.1.0 Proposed"]);
+    reports.runs("prod", "us", A, Health::Ready);
+    reports.settle();
+    assert_eq!(reports.story("prod"), ["1.1.0 Proposed"]);
+    // It runs something newer, and that is another matter.
+    sim.runs("prod", "us", C, Health::Ready);
+    sim.settle();
+    assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
+    sim.policy_of("prod").allow_downgrade = true;
+    sim.settle();
+    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn what_cannot_be_compared_counts_as_going_back_when_it_was_here_before() {
+    let mut sim = Sim::new(&[("dev", &["d"]), ("staging", &["s"])]);
+    for version in ["red", "blue"] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+        sim.runs("staging", "s", version, Health::Ready);
+        sim.merge("staging");
+    }
+    assert_eq!(sim.story("staging"), ["red Succeeded", "blue Succeeded"]);
+    sim.runs("dev", "d", "red", Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["red Succeeded", "blue Succeeded", "red Pending"]);
+    assert_ne!(sim.promotions[0].name, sim.promotions[2].name);
+}
