@@ -179,6 +179,7 @@ fn one_of_three_is_killed_stopped_or_told_to_end_amid_deliveries() -> Result<()>
         scene.repo.tap().hang(false);
         scene.delivered(&names).await?;
         let before = scene.place.promotions().list(&ListParams::default()).await?.items;
+        let pushed = scene.repo.requests().push;
         scene.replicas[place].thaw()?;
         // It comes back as somebody else, and has its share again.
         let (life, old) =
@@ -193,7 +194,8 @@ fn one_of_three_is_killed_stopped_or_told_to_end_amid_deliveries() -> Result<()>
         .await?;
         scene.until_even().await?;
         scene.once(&names)?;
-        // What it had begun wrote nothing more anywhere.
+        // What it had begun did and wrote nothing more anywhere, not even what would have changed nothing.
+        ensure!(scene.repo.requests().push == pushed, "it pushed: {}", scene.replicas[place].tail());
         let version = |p: &sluice_api::Promotion| (p.name_any(), p.resource_version());
         let after = scene.place.promotions().list(&ListParams::default()).await?.items;
         let (before, after): (Vec<_>, Vec<_>) =
