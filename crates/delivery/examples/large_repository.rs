@@ -56,6 +56,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         replaces: String::new(),
         evidence: Vec::new(),
         created: jiff::Timestamp::now(),
+        round: 0,
         retried: false,
         reopen: false,
         anew: false,

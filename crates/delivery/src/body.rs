@@ -65,7 +65,7 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
 
 /// What says in a commit which promotion it carries, and what that is for.
 fn trailers(order: &Order) -> String {
-    let mut text = format!("{TRAILER}: {}\n", line(&order.promotion));
+    let mut text = format!("{TRAILER}: {}\n", line(&order.known_by()));
     let pipeline = format!("{}/{}", order.namespace, order.pipeline);
     text.push_str(&format!("Sluice-Pipeline: {}\n", line(&pipeline)));
     text.push_str(&format!("Sluice-Environment: {}\n", line(&order.environment)));
@@ -210,7 +210,7 @@ pub(crate) fn comment(text: &str) -> String {
 }
 
 fn mark(order: &Order, hides_comments: bool) -> String {
-    let says = format!("{} {}", inert(&order.subject()), promotion_mark(&order.promotion));
+    let says = format!("{} {}", inert(&order.subject()), promotion_mark(&order.known_by()));
     if hides_comments { format!("<!-- sluice: {says} -->") } else { format!("[sluice]: # ({says})") }
 }
 
@@ -218,10 +218,13 @@ fn promotion_mark(promotion: &str) -> String {
     format!("promotion={}", inert(promotion))
 }
 
-/// Whether a body carries the mark of this promotion.
-pub(crate) fn is_marked_for(body: &str, promotion: &str) -> bool {
+/// The round of this promotion whose mark a body carries.
+pub(crate) fn round_marked(body: &str, promotion: &str) -> Option<u32> {
     let wanted = promotion_mark(promotion);
-    marks(body).any(|mark| mark.split_whitespace().any(|word| word == wanted))
+    marks(body).flat_map(str::split_whitespace).find_map(|word| match word.strip_prefix(&wanted)? {
+        "" => Some(0),
+        rest => rest.strip_prefix(':')?.parse().ok(),
+    })
 }
 
 /// Whether a body carries any mark.
@@ -306,6 +309,7 @@ mod tests {
             replaces: "6.1.7".into(),
             evidence: vec!["@everyone <script> `x` [a](http://b) #12".into()],
             created: "2026-01-02T03:04:05Z".parse().unwrap(),
+            round: 0,
             retried: false,
             reopen: false,
             anew: false,
@@ -319,6 +323,10 @@ mod tests {
 
     fn said(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
         body(order, &Settings::default(), values, forge).unwrap()
+    }
+
+    fn is_marked_for(text: &str, promotion: &str) -> bool {
+        round_marked(text, promotion) == Some(0)
     }
 
     fn changed(old: &str) -> Vec<(String, SetValue)> {
@@ -337,6 +345,22 @@ mod tests {
         assert!(is_marked_for(&text, "apps/podinfo-prod-1"));
         assert!(!is_marked_for(&text, "apps/podinfo-prod"));
         assert!(!is_marked_for(&text, "apps/podinfo-prod-11"));
+    }
+
+    #[test]
+    fn each_round_but_the_first_is_named() {
+        for forge in ForgeKind::ALL {
+            for round in [0, 1, 12] {
+                let order = Order { round, ..order("6.1.8") };
+                let text = said(&order, &changed("6.1.7"), forge);
+                assert_eq!(round_marked(&text, "apps/podinfo-prod-1"), Some(round), "{text}");
+                assert_eq!(round_marked(&text, "apps/podinfo-prod"), None);
+                let text = message(&order, &changed("6.1.7"), "0");
+                assert_eq!(crate::git::carries(&text, "apps/podinfo-prod-1"), round == 0);
+                assert_eq!(crate::git::carries(&text, "apps/podinfo-prod-1:1"), round == 1);
+            }
+        }
+        assert_eq!(round_marked("<!-- sluice: promotion=a/b:x -->", "a/b"), None);
     }
 
     #[test]

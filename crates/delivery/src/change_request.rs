@@ -108,7 +108,7 @@ async fn carry_out(
     }
 }
 
-/// What an earlier try of this very promotion has led to.
+/// What an earlier try of this very promotion has led to, in this round.
 async fn find_earlier(
     inner: &Inner,
     forge: &AnyForge,
@@ -125,7 +125,7 @@ async fn find_earlier(
             State::Open => {
                 // Where it is not there, or its forge does not show it yet, the branch itself tells.
                 let head = &found.request.head_commit;
-                let Some(head_commit) = merged::pushed(forge, &order.promotion, head).await? else {
+                let Some(head_commit) = merged::pushed(forge, &order.known_by(), head).await? else {
                     continue;
                 };
                 let request = equipped(forge, order, wanted.settings, found).await?;
@@ -145,17 +145,18 @@ async fn find_earlier(
     Ok(None)
 }
 
-/// Whether a change request is of this promotion: by its mark or, where people have rewritten the
-/// body, by the commit that it carries. A merged one also is by its commit where the mark is another's: its
-/// text is written after its branch, and somebody may have merged in between.
+/// Whether a change request is of this promotion and round: by its mark or, where people have rewritten the
+/// body, by the commit that it carries. A merged one also is by its commit where the mark is another
+/// promotion's: its text is written after its branch, and somebody may have merged in between. Not where it
+/// is an earlier round's, which has ended before this one began: Gitea moves the head that it shows on with
+/// the branch, and the files would be the same.
 async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, ForgeError> {
-    let marked = body::is_marked(&found.body);
-    if body::is_marked_for(&found.body, &order.promotion) {
-        return Ok(true);
+    if let Some(round) = body::round_marked(&found.body, &order.promotion) {
+        return Ok(round == order.round);
     }
     match found.state {
-        State::Open | State::Closed if marked => Ok(false),
-        _ => Ok(merged::pushed(forge, &order.promotion, &found.request.head_commit).await?.is_some()),
+        State::Open | State::Closed if body::is_marked(&found.body) => Ok(false),
+        _ => Ok(merged::pushed(forge, &order.known_by(), &found.request.head_commit).await?.is_some()),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Brought {
     pub(crate) head: Option<String>,
 }
 
-/// Whether the merge of a change request has brought this very promotion.
+/// Whether the merge of a change request has brought this very promotion, in this round.
 ///
 /// Where the forge keeps the head that it merged, that tells, however it was merged. Gitea and Forgejo do not:
 /// there a merge is believed that says so, as those do that Sluice asks for, or that has the promotion's commit
@@ -42,7 +42,8 @@ async fn judge(
     found: &Found,
 ) -> Result<Option<Brought>, DeliveryError> {
     let State::Merged { commit: id } = &found.state else { return Ok(None) };
-    let is_of_it = |message: &str| git::carries(message, &order.promotion);
+    let known_by = order.known_by();
+    let is_of_it = |message: &str| git::carries(message, &known_by);
     let head = forge.merged_head(found).await?;
     let noted = match &head {
         Some(head) => newest(forge, &head.id, None).await?,
@@ -66,15 +67,15 @@ async fn judge(
     Ok(brought.then(|| Brought { head: head.map(|head| head.id) }))
 }
 
-/// The commit of this promotion at the end of a branch. Others may have pushed onto it: what they did is not
-/// taken for what was pushed, and so never merged. Where another promotion's is on top, there is none.
+/// The commit at the end of a branch that is known by this. Others may have pushed onto it: what they did is
+/// not taken for what was pushed, and so never merged. Where another promotion's is on top, there is none.
 pub(crate) async fn pushed(
     forge: &AnyForge,
-    promotion: &str,
+    known_by: &str,
     head: &str,
 ) -> Result<Option<String>, ForgeError> {
     let newest = newest(forge, head, None).await?;
-    Ok(newest.filter(|(_, message)| git::carries(message, promotion)).map(|(id, _)| id))
+    Ok(newest.filter(|(_, message)| git::carries(message, known_by)).map(|(id, _)| id))
 }
 
 /// Whether another promotion's commit is at the end of a branch, above what this one's was made on top of.
