@@ -66,14 +66,28 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
 /// What says in a commit which promotion it carries, and what that is for.
 fn trailers(order: &Order) -> String {
     let mut text = format!("{TRAILER}: {}\n", line(&order.known_by()));
-    let pipeline = format!("{}/{}", order.namespace, order.pipeline);
-    text.push_str(&format!("Sluice-Pipeline: {}\n", line(&pipeline)));
-    text.push_str(&format!("Sluice-Environment: {}\n", line(&order.environment)));
-    if let Some(target) = &order.target {
-        text.push_str(&format!("Sluice-Target: {}\n", line(target)));
-    }
+    place(order).iter().for_each(|trailer| text.push_str(&format!("{trailer}\n")));
     text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
     text
+}
+
+/// The trailer for a target: only where a promotion is for one alone.
+const TARGET: &str = "Sluice-Target: ";
+
+/// The trailers that say where a promotion goes.
+fn place(order: &Order) -> Vec<String> {
+    let target = order.target.iter().map(|target| format!("{TARGET}{}", line(target)));
+    let pipeline = format!("Sluice-Pipeline: {}", line(&format!("{}/{}", order.namespace, order.pipeline)));
+    let environment = format!("Sluice-Environment: {}", line(&order.environment));
+    [pipeline, environment].into_iter().chain(target).collect()
+}
+
+/// Whether a commit's message says that it goes where this order does: into the same environment, or into
+/// the same target where each has its own.
+pub(crate) fn is_for(message: &str, order: &Order) -> bool {
+    let has = |trailer: &String| message.lines().any(|line| line.trim() == trailer);
+    let another = order.target.is_none() && message.lines().any(|line| line.trim().starts_with(TARGET));
+    place(order).iter().all(has) && !another
 }
 
 /// What a commit says that Sluice has its forge make of a change request: a merge, or a squash, which says
@@ -380,6 +394,23 @@ mod tests {
             "Sluice-Onto: 0",
         ];
         assert_eq!(trailers, expected);
+    }
+
+    #[test]
+    fn a_commit_says_where_it_goes() {
+        let to = |environment: &str, target: Option<&str>| Order {
+            environment: environment.into(),
+            target: target.map(String::from),
+            ..order("6.1.8")
+        };
+        let places = [to("prod", None), to("prod", Some("eu")), to("prod", Some("eu-2")), to("prod-2", None)];
+        for (i, one) in places.iter().enumerate() {
+            for text in [message(one, &[], "0"), merge_message(one).trailers.replace('\n', "\r\n")] {
+                for (k, other) in places.iter().enumerate() {
+                    assert_eq!(is_for(&text, other), i == k, "{} {text}", other.subject());
+                }
+            }
+        }
     }
 
     #[test]

@@ -55,6 +55,11 @@ pub(crate) fn carries(message: &str, known_by: &str) -> bool {
     carried(message).any(|carried| carried == known_by)
 }
 
+/// Whether a commit message has the trailer for this promotion, of whichever round.
+pub(crate) fn names(message: &str, promotion: &str) -> bool {
+    carried(message).any(|carried| carried.split_once(':').map_or(carried, |(name, _)| name) == promotion)
+}
+
 /// Whether a commit message has the trailer for any promotion.
 pub(crate) fn is_ours(message: &str) -> bool {
     carried(message).next().is_some()

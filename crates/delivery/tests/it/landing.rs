@@ -4,7 +4,7 @@
 use sluice_delivery::{Delivered, Delivery, Followed, ForgeKind, Merge, Order};
 
 use crate::contract::proposed;
-use crate::fixture::{FILE, again, begun_anew, bench, yaml};
+use crate::fixture::{FILE, again, begun_anew, bench, git, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::is_merged;
 use crate::standin::{Call, Style, Trouble};
@@ -215,4 +215,25 @@ async fn what_people_have_rewritten_is_closed_although_another_promotion_is_in_i
     let end = bench.delivery.withdraw(&order, &request, "not wanted").await.unwrap();
     assert_eq!(end, Followed::Closed);
     assert!(!world.pulls().await[0].open);
+}
+
+/// A person has put a branch on top of what its base has got since: the merge of another environment.
+#[tokio::test]
+async fn what_people_have_put_on_top_of_a_newer_base_is_closed_although_another_promotion_is_in_that() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), world.order("6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        let newer = world.commit(
+            "Promote podinfo to 6.1.8 in staging\n\nSluice-Promotion: apps/podinfo-staging-6.1.8\n\
+             Sluice-Pipeline: apps/podinfo\nSluice-Environment: staging\nSluice-Revision: 6.1.8\n",
+            &[("other.yaml", "a: 1\n")],
+        );
+        let branch = format!("refs/heads/{}", request.branch);
+        git(world.repo().folder(), &["update-ref", &branch, &newer], "");
+        world.push_files(&request.branch, &[(FILE, &yaml("6.1.8"))]);
+        let end = bench.delivery.withdraw(&order, &request, "not wanted").await.unwrap();
+        assert_eq!(end, Followed::Closed);
+        assert!(!world.pulls().await[0].open);
+    })
+    .await;
 }
