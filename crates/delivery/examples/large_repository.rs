@@ -59,7 +59,7 @@ fn order(repo: &Repo, i: usize) -> Order {
         round: 0,
         retried: false,
         reopen: false,
-        anew: false,
+        anew: None,
         settled: true,
         permit: Permit::default(),
         strategy: Strategy::Commit { url: repo.url().into(), branch: "main".into() },

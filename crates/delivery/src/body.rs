@@ -326,7 +326,7 @@ mod tests {
             round: 0,
             retried: false,
             reopen: false,
-            anew: false,
+            anew: None,
             settled: true,
             permit: crate::permit::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },

@@ -37,8 +37,9 @@ pub struct Order {
     pub retried: bool,
     /// Whether a person asked for it again: then a closed change request of this round is not the end.
     pub reopen: bool,
-    /// Whether a change request is to be on top of its base as it is now, also where it says the same already.
-    pub anew: bool,
+    /// Why the commit of its open change request does not do: another is made for it, and no other change
+    /// request. One that has ended since has ended.
+    pub anew: Option<Stale>,
     /// Whether its head has stood for so long that checks would have begun to report: one without any is not
     /// merged before.
     pub settled: bool,

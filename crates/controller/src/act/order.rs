@@ -195,7 +195,7 @@ pub fn order(
         round: status.round,
         retried: !first,
         reopen: may_reopen(promotion, &status),
-        anew: false,
+        anew: None,
         settled: false,
         permit: Permit::default(),
         strategy,

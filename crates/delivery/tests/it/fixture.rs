@@ -45,7 +45,7 @@ pub fn order(strategy: Strategy, version: &str) -> Order {
         retried: false,
         permit: Default::default(),
         reopen: false,
-        anew: false,
+        anew: None,
         settled: true,
         strategy,
         values: Default::default(),
