@@ -208,7 +208,9 @@ async fn what_carries_another_promotion_by_now_is_not_closed_for_an_earlier_one(
 #[tokio::test]
 async fn what_people_have_rewritten_is_closed_although_another_promotion_is_in_its_base() {
     let (world, bench) = (World::github().await, bench());
-    world.commit("Promote\n\nSluice-Promotion: apps/earlier\n", &[("other.yaml", "a: 1\n")]);
+    let place = "Sluice-Pipeline: apps/podinfo\nSluice-Environment: prod\n";
+    let message = format!("Promote\n\nSluice-Promotion: apps/earlier\n{place}");
+    world.commit(&message, &[("other.yaml", "a: 1\n")]);
     let order = world.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     world.repo().amend(&request.branch, "In other words").unwrap();
