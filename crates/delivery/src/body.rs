@@ -65,15 +65,29 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
 
 /// What says in a commit which promotion it carries, and what that is for.
 fn trailers(order: &Order) -> String {
-    let mut text = format!("{TRAILER}: {}\n", line(&order.promotion));
-    let pipeline = format!("{}/{}", order.namespace, order.pipeline);
-    text.push_str(&format!("Sluice-Pipeline: {}\n", line(&pipeline)));
-    text.push_str(&format!("Sluice-Environment: {}\n", line(&order.environment)));
-    if let Some(target) = &order.target {
-        text.push_str(&format!("Sluice-Target: {}\n", line(target)));
-    }
+    let mut text = format!("{TRAILER}: {}\n", line(&order.known_by()));
+    place(order).iter().for_each(|trailer| text.push_str(&format!("{trailer}\n")));
     text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
     text
+}
+
+/// The trailer for a target: only where a promotion is for one alone.
+const TARGET: &str = "Sluice-Target: ";
+
+/// The trailers that say where a promotion goes.
+fn place(order: &Order) -> Vec<String> {
+    let target = order.target.iter().map(|target| format!("{TARGET}{}", line(target)));
+    let pipeline = format!("Sluice-Pipeline: {}", line(&format!("{}/{}", order.namespace, order.pipeline)));
+    let environment = format!("Sluice-Environment: {}", line(&order.environment));
+    [pipeline, environment].into_iter().chain(target).collect()
+}
+
+/// Whether a commit's message says that it goes where this order does: into the same environment, or into
+/// the same target where each has its own.
+pub(crate) fn is_for(message: &str, order: &Order) -> bool {
+    let has = |trailer: &String| message.lines().any(|line| line.trim() == trailer);
+    let another = order.target.is_none() && message.lines().any(|line| line.trim().starts_with(TARGET));
+    place(order).iter().all(has) && !another
 }
 
 /// What a commit says that Sluice has its forge make of a change request: a merge, or a squash, which says
@@ -210,7 +224,7 @@ pub(crate) fn comment(text: &str) -> String {
 }
 
 fn mark(order: &Order, hides_comments: bool) -> String {
-    let says = format!("{} {}", inert(&order.subject()), promotion_mark(&order.promotion));
+    let says = format!("{} {}", inert(&order.subject()), promotion_mark(&order.known_by()));
     if hides_comments { format!("<!-- sluice: {says} -->") } else { format!("[sluice]: # ({says})") }
 }
 
@@ -218,10 +232,13 @@ fn promotion_mark(promotion: &str) -> String {
     format!("promotion={}", inert(promotion))
 }
 
-/// Whether a body carries the mark of this promotion.
-pub(crate) fn is_marked_for(body: &str, promotion: &str) -> bool {
+/// The round of this promotion whose mark a body carries.
+pub(crate) fn round_marked(body: &str, promotion: &str) -> Option<u32> {
     let wanted = promotion_mark(promotion);
-    marks(body).any(|mark| mark.split_whitespace().any(|word| word == wanted))
+    marks(body).flat_map(str::split_whitespace).find_map(|word| match word.strip_prefix(&wanted)? {
+        "" => Some(0),
+        rest => rest.strip_prefix(':')?.parse().ok(),
+    })
 }
 
 /// Whether a body carries any mark.
@@ -306,9 +323,10 @@ mod tests {
             replaces: "6.1.7".into(),
             evidence: vec!["@everyone <script> `x` [a](http://b) #12".into()],
             created: "2026-01-02T03:04:05Z".parse().unwrap(),
+            round: 0,
             retried: false,
             reopen: false,
-            anew: false,
+            anew: None,
             settled: true,
             permit: crate::permit::Permit::default(),
             strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
@@ -319,6 +337,10 @@ mod tests {
 
     fn said(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
         body(order, &Settings::default(), values, forge).unwrap()
+    }
+
+    fn is_marked_for(text: &str, promotion: &str) -> bool {
+        round_marked(text, promotion) == Some(0)
     }
 
     fn changed(old: &str) -> Vec<(String, SetValue)> {
@@ -340,6 +362,22 @@ mod tests {
     }
 
     #[test]
+    fn each_round_but_the_first_is_named() {
+        for forge in ForgeKind::ALL {
+            for round in [0, 1, 12] {
+                let order = Order { round, ..order("6.1.8") };
+                let text = said(&order, &changed("6.1.7"), forge);
+                assert_eq!(round_marked(&text, "apps/podinfo-prod-1"), Some(round), "{text}");
+                assert_eq!(round_marked(&text, "apps/podinfo-prod"), None);
+                let text = message(&order, &changed("6.1.7"), "0");
+                assert_eq!(crate::git::carries(&text, "apps/podinfo-prod-1"), round == 0);
+                assert_eq!(crate::git::carries(&text, "apps/podinfo-prod-1:1"), round == 1);
+            }
+        }
+        assert_eq!(round_marked("<!-- sluice: promotion=a/b:x -->", "a/b"), None);
+    }
+
+    #[test]
     fn a_commit_says_in_trailers_what_it_is_and_why() {
         let mut order = order("6.1.8");
         order.evidence =
@@ -356,6 +394,23 @@ mod tests {
             "Sluice-Onto: 0",
         ];
         assert_eq!(trailers, expected);
+    }
+
+    #[test]
+    fn a_commit_says_where_it_goes() {
+        let to = |environment: &str, target: Option<&str>| Order {
+            environment: environment.into(),
+            target: target.map(String::from),
+            ..order("6.1.8")
+        };
+        let places = [to("prod", None), to("prod", Some("eu")), to("prod", Some("eu-2")), to("prod-2", None)];
+        for (i, one) in places.iter().enumerate() {
+            for text in [message(one, &[], "0"), merge_message(one).trailers.replace('\n', "\r\n")] {
+                for (k, other) in places.iter().enumerate() {
+                    assert_eq!(is_for(&text, other), i == k, "{} {text}", other.subject());
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::fault;
 use crate::forge::{AnyForge, Draft, Forge, ForgeError, Found, State};
 use crate::git::{Access, Cache, GitError, Lease, Pushed, Want};
 use crate::merged;
-use crate::order::{ChangeRequest, Delivered, ForgeKind, Order, Settings};
+use crate::order::{ChangeRequest, Delivered, ForgeKind, Order, Settings, Stale};
 use crate::template::TemplateError;
 
 /// How often it starts over because others changed the branch.
@@ -70,27 +70,23 @@ async fn carry_out(
     {
         return Ok(done);
     }
-    let (access, repository) = inner.repository(order, url)?;
-    let head = {
-        let want = repository.want(&access, base, &branch);
-        let mut cache = repository.lock(&access).await;
-        let mut result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;
-        if inner.heals(&mut cache, &result) {
-            result = prepare(inner, order, wanted, &access, &mut cache, (&branch, &want), came).await;
-        }
-        if result.is_ok() {
-            cache.trust();
-        }
-        result?
-    };
-    match head {
+    match bring(inner, order, wanted, &branch, came).await? {
         Head::Ready { commit, existed, found, draft } => {
             let looks = match (found, existed || order.retried) {
                 (true, _) => LOOKS,
                 // No open change request comes from a branch that was not there.
                 (false, existed) => u32::from(existed),
             };
-            let found = propose(&forge, order, &draft, looks).await?;
+            let found = match open_one(&forge, &draft, looks).await? {
+                Some(open) => adopt(&forge, order, open, &draft).await?,
+                // It was open when its commit was found not to do: who has ended it since is heard.
+                None if order.anew.is_some()
+                    && let Some(done) = find_earlier(inner, &forge, order, wanted, &branch).await? =>
+                {
+                    return Ok(done);
+                }
+                None => open(&forge, order, &draft).await?,
+            };
             // Merged while it was written to, it may have brought what the branch held before.
             let merged = matches!(found.state, State::Merged { .. })
                 && merged::brought(inner, &forge, order, &found).await?.is_some();
@@ -108,7 +104,7 @@ async fn carry_out(
     }
 }
 
-/// What an earlier try of this very promotion has led to.
+/// What an earlier try of this very promotion has led to, in this round.
 async fn find_earlier(
     inner: &Inner,
     forge: &AnyForge,
@@ -117,6 +113,9 @@ async fn find_earlier(
     branch: &str,
 ) -> Result<Option<Delivered>, DeliveryError> {
     for found in forge.find(branch, wanted.base, order.created).await? {
+        if order.anew.is_some() && found.state == State::Open {
+            return Ok(None);
+        }
         if !is_of(forge, order, &found).await? {
             continue;
         }
@@ -125,7 +124,7 @@ async fn find_earlier(
             State::Open => {
                 // Where it is not there, or its forge does not show it yet, the branch itself tells.
                 let head = &found.request.head_commit;
-                let Some(head_commit) = merged::pushed(forge, &order.promotion, head).await? else {
+                let Some(head_commit) = merged::pushed(forge, &order.known_by(), head).await? else {
                     continue;
                 };
                 let request = equipped(forge, order, wanted.settings, found).await?;
@@ -145,21 +144,43 @@ async fn find_earlier(
     Ok(None)
 }
 
-/// Whether a change request is of this promotion: by its mark or, where people have rewritten the
-/// body, by the commit that it carries. A merged one also is by its commit where the mark is another's: its
-/// text is written after its branch, and somebody may have merged in between.
+/// Whether a change request is of this promotion and round: by its mark or, where people have rewritten the
+/// body, by the commit that it carries. A merged one also is by its commit where the mark is another
+/// promotion's: its text is written after its branch, and somebody may have merged in between. Not where it
+/// is an earlier round's, which has ended before this one began: Gitea moves the head that it shows on with
+/// the branch, and the files would be the same.
 async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, ForgeError> {
-    let marked = body::is_marked(&found.body);
-    if body::is_marked_for(&found.body, &order.promotion) {
-        return Ok(true);
+    if let Some(round) = body::round_marked(&found.body, &order.promotion) {
+        return Ok(round == order.round);
     }
     match found.state {
-        State::Open | State::Closed if marked => Ok(false),
-        _ => Ok(merged::pushed(forge, &order.promotion, &found.request.head_commit).await?.is_some()),
+        State::Open | State::Closed if body::is_marked(&found.body) => Ok(false),
+        _ => Ok(merged::pushed(forge, &order.known_by(), &found.request.head_commit).await?.is_some()),
     }
 }
 
-/// Brings the head branch to a commit that sets the values, on top of the base as it is now.
+/// Brings the head branch to where it should be. The cache of its repository is built anew if that is at fault.
+async fn bring(
+    inner: &Inner,
+    order: &Order,
+    wanted: Wanted<'_>,
+    branch: &str,
+    came: Instant,
+) -> Result<Head, DeliveryError> {
+    let (access, repository) = inner.repository(order, wanted.url)?;
+    let want = repository.want(&access, wanted.base, branch);
+    let mut cache = repository.lock(&access).await;
+    let mut result = prepare(inner, order, wanted, &access, &mut cache, (branch, &want), came).await;
+    if inner.heals(&mut cache, &result) {
+        result = prepare(inner, order, wanted, &access, &mut cache, (branch, &want), came).await;
+    }
+    if result.is_ok() {
+        cache.trust();
+    }
+    result
+}
+
+/// Has it hold a commit that sets the values, on top of the base as it is now.
 async fn prepare(
     inner: &Inner,
     order: &Order,
@@ -194,7 +215,7 @@ async fn prepare(
             // elsewhere is no reason to push again, and to have it reviewed again, unless its forge wants it
             // on top; one that lacks its signature is.
             let is_signed = head.signed || !access.signs();
-            let is_there = !order.anew || head.parents == [on.as_str()];
+            let is_there = order.anew != Some(Stale::Behind) || head.parents == [on.as_str()];
             if is_signed && is_there && head.message.trim() == text.message.trim() {
                 return Ok(Head::Ready { commit: head.id.clone(), existed, found: true, draft });
             }
@@ -214,18 +235,24 @@ async fn prepare(
     Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
 }
 
-/// Has the one open change request from the branch say what it should, or opens it after so many looks
-/// in vain. Not every forge refuses a second one that is opened in the same moment (Gitea and Forgejo look
-/// first and insert then), but of two who push the same branch one is told that it was not the first.
-async fn propose(forge: &AnyForge, order: &Order, draft: &Draft, looks: u32) -> Result<Found, DeliveryError> {
+/// The one open change request from the branch, after so many looks at most. Not every forge refuses a second
+/// one that is opened in the same moment (Gitea and Forgejo look first and insert then), but of two who push
+/// the same branch one is told that it was not the first.
+async fn open_one(forge: &AnyForge, draft: &Draft, looks: u32) -> Result<Option<Found>, ForgeError> {
     for look in 0..looks {
         if look > 0 {
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
-        if let Some(open) = forge.find_open(&draft.head, &draft.base).await? {
-            return adopt(forge, order, open, draft).await;
+        let open = forge.find_open(&draft.head, &draft.base).await?;
+        if open.is_some() {
+            return Ok(open);
         }
     }
+    Ok(None)
+}
+
+/// Opens one, or has the one say it that turns out to be there.
+async fn open(forge: &AnyForge, order: &Order, draft: &Draft) -> Result<Found, DeliveryError> {
     order.permit.check()?;
     fault::point("before-open");
     let mut opened = match forge.open(draft).await {

@@ -40,18 +40,18 @@ async fn commit(
     branch: &str,
     came: Instant,
 ) -> Result<Delivered, DeliveryError> {
-    let repository = access.address.text.clone();
-    let mut search = order.retried && !order.reopen;
+    let (repository, known_by) = (access.address.text.clone(), order.known_by());
+    let mut search = order.retried;
     let mut since = if order.retried { came } else { cache.recent(came) };
     for _ in 0..TRIES {
         let fetched = cache.tips(&inner.git, access, &inner.counters, (branch, None), since).await?;
         let base = fetched.base;
         if search {
-            let earlier = if base.carries(&order.promotion) {
+            let earlier = if base.carries(&known_by) {
                 Some(base.id.clone())
             } else {
                 let at = (branch, &base);
-                cache.find_promotion(&inner.git, access, &inner.counters, at, &order.promotion).await?
+                cache.find_promotion(&inner.git, access, &inner.counters, at, &known_by).await?
             };
             if let Some(commit) = earlier {
                 return Ok(Delivered::Committed { commit });
@@ -65,7 +65,7 @@ async fn commit(
             continue;
         }
         let edit = edit?;
-        if edit.files.is_empty() && base.carries(&order.promotion) {
+        if edit.files.is_empty() && base.carries(&known_by) {
             // A push of ours got there after all, while we were at it.
             return Ok(Delivered::Committed { commit: base.id });
         }
@@ -91,7 +91,7 @@ async fn commit(
         }
         // Whoever was faster may have brought this very promotion, and something newer after it.
         cache.lost_race();
-        (since, search) = (Instant::now(), !order.reopen);
+        (since, search) = (Instant::now(), true);
     }
     Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
 }

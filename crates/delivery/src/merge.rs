@@ -105,7 +105,7 @@ pub(crate) async fn withdraw(
     let (followed, found) = look(inner, &forge, order, base, request).await?;
     let (Followed::Open { head, .. }, Some(_)) = (&followed, &found) else { return Ok(followed) };
     let pushed = &request.head_commit;
-    if head != pushed && merged::is_anothers(&forge, &order.promotion, (head, pushed)).await? {
+    if head != pushed && merged::is_anothers(&forge, order, (head, pushed)).await? {
         return Ok(Followed::HandedOver);
     }
     order.permit.check()?;

@@ -1,6 +1,7 @@
 //! What a merge has brought: whether a change request that was merged has delivered this very promotion. Only
 //! facts count: commits and their parents, the forge's record of what it merged, and at last the files.
 
+use crate::body;
 use crate::deliver::{Boxed, Inner};
 use crate::edit::{Edit, edit};
 use crate::error::DeliveryError;
@@ -17,7 +18,7 @@ pub(crate) struct Brought {
     pub(crate) head: Option<String>,
 }
 
-/// Whether the merge of a change request has brought this very promotion.
+/// Whether the merge of a change request has brought this very promotion, in this round.
 ///
 /// Where the forge keeps the head that it merged, that tells, however it was merged. Gitea and Forgejo do not:
 /// there a merge is believed that says so, as those do that Sluice asks for, or that has the promotion's commit
@@ -42,10 +43,11 @@ async fn judge(
     found: &Found,
 ) -> Result<Option<Brought>, DeliveryError> {
     let State::Merged { commit: id } = &found.state else { return Ok(None) };
-    let is_of_it = |message: &str| git::carries(message, &order.promotion);
+    let known_by = order.known_by();
+    let is_of_it = |message: &str| git::carries(message, &known_by);
     let head = forge.merged_head(found).await?;
     let noted = match &head {
-        Some(head) => newest(forge, &head.id, None).await?,
+        Some(head) => newest(forge, &head.id, None, git::is_ours).await?,
         None => None,
     };
     if let (Some(MergedHead { id, is_certain: true }), Some((_, message))) = (&head, &noted) {
@@ -53,7 +55,7 @@ async fn judge(
     }
     let merge = forge.commit(id).await?;
     for parent in merge.iter().flat_map(|merge| merge.parents.iter().skip(1)) {
-        if let Some((_, message)) = newest(forge, parent, None).await? {
+        if let Some((_, message)) = newest(forge, parent, None, git::is_ours).await? {
             return Ok(is_of_it(&message).then(|| Brought { head: Some(parent.clone()) }));
         }
     }
@@ -66,35 +68,39 @@ async fn judge(
     Ok(brought.then(|| Brought { head: head.map(|head| head.id) }))
 }
 
-/// The commit of this promotion at the end of a branch. Others may have pushed onto it: what they did is not
-/// taken for what was pushed, and so never merged. Where another promotion's is on top, there is none.
+/// The commit at the end of a branch that is known by this. Others may have pushed onto it: what they did is
+/// not taken for what was pushed, and so never merged. Where another promotion's is on top, there is none.
 pub(crate) async fn pushed(
     forge: &AnyForge,
-    promotion: &str,
+    known_by: &str,
     head: &str,
 ) -> Result<Option<String>, ForgeError> {
-    let newest = newest(forge, head, None).await?;
-    Ok(newest.filter(|(_, message)| git::carries(message, promotion)).map(|(id, _)| id))
+    let newest = newest(forge, head, None, git::is_ours).await?;
+    Ok(newest.filter(|(_, message)| git::carries(message, known_by)).map(|(id, _)| id))
 }
 
-/// Whether another promotion's commit is at the end of a branch, above what this one's was made on top of.
-/// Where people have rewritten this one's so that nothing names it any more, it is still nobody else's.
+/// Whether the commit of another promotion into the same place is at the end of a branch, above what this
+/// one's was made on top of. Where people have rewritten this one's so that nothing names it any more, it is
+/// still nobody else's; and what they have put it on top of may have those of other places.
 pub(crate) async fn is_anothers(
     forge: &AnyForge,
-    promotion: &str,
+    order: &Order,
     (head, pushed): (&str, &str),
 ) -> Result<bool, ForgeError> {
     let base = forge.commit(pushed).await?.and_then(|commit| commit.parents.into_iter().next());
-    let newest = newest(forge, head, base.as_deref()).await?;
-    Ok(newest.is_some_and(|(_, message)| !git::carries(&message, promotion)))
+    let is_of_place = |message: &str| git::is_ours(message) && body::is_for(message, order);
+    let newest = newest(forge, head, base.as_deref(), is_of_place).await?;
+    // Of whichever round.
+    Ok(newest.is_some_and(|(_, message)| !git::names(&message, &order.promotion)))
 }
 
-/// The newest commit of Sluice's at the end of a branch, down to a commit of its base where that is known; and
-/// its message.
+/// The newest commit at the end of a branch whose message is of interest, down to a commit of its base where
+/// that is known; and that message.
 async fn newest(
     forge: &AnyForge,
     head: &str,
     base: Option<&str>,
+    is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<(String, String)>, ForgeError> {
     let mut id = head.to_string();
     for _ in 0..=BELOW {
@@ -102,7 +108,7 @@ async fn newest(
             return Ok(None);
         }
         let Some(commit) = forge.commit(&id).await? else { return Ok(None) };
-        if git::is_ours(&commit.message) {
+        if is_wanted(&commit.message) {
             return Ok(Some((id, commit.message)));
         }
         let Some(below) = commit.parents.into_iter().next() else { return Ok(None) };

@@ -86,9 +86,9 @@ pub fn metadata(order: &Order, about: &About) -> BTreeMap<String, String> {
         ("replaces", order.replaces.as_str()),
         ("revision", &revision),
         ("version", &revision),
-        ("id", &about.identity()),
+        ("id", &about.identity(order.round)),
         // By this notification-controller tells repetitions of this very promotion; it keeps it.
-        ("token", &about.identity()),
+        ("token", &about.identity(order.round)),
     ];
     let said = said.into_iter().filter(|(_, value)| !value.is_empty());
     said.map(|(key, value)| (format!("{PREFIX}{key}"), value.to_string())).collect()

@@ -29,12 +29,17 @@ pub struct Order {
     pub evidence: Vec<String>,
     /// When the promotion was made: the date of the commit, so that a second try makes the same one.
     pub created: Timestamp,
-    /// Whether there may have been an earlier try: its effect is searched for before anything is done.
+    /// How often it was delivered before, and begun anew since: what an earlier round has brought is of that
+    /// one alone.
+    pub round: u32,
+    /// Whether there may have been an earlier try in this round: its effect is searched for before anything is
+    /// done.
     pub retried: bool,
-    /// Whether a person asked for it again: then a closed change request of this promotion is not the end.
+    /// Whether a person asked for it again: then a closed change request of this round is not the end.
     pub reopen: bool,
-    /// Whether a change request is to be on top of its base as it is now, also where it says the same already.
-    pub anew: bool,
+    /// Why the commit of its open change request does not do: another is made for it, and no other change
+    /// request. One that has ended since has ended.
+    pub anew: Option<Stale>,
     /// Whether its head has stood for so long that checks would have begun to report: one without any is not
     /// merged before.
     pub settled: bool,
@@ -135,8 +140,6 @@ pub enum Merge {
 pub struct About {
     /// The Promotion's own identity.
     pub uid: String,
-    /// How often it was delivered before, and begun anew since.
-    pub round: u32,
     /// Which try this is, from one.
     pub attempt: u32,
     /// An earlier try may have arrived although nobody said so.
@@ -153,9 +156,9 @@ pub struct About {
 
 impl About {
     /// The key by which the other side knows a repetition: the same for every try, another one only
-    /// for a promotion that was delivered and then begun anew.
-    pub fn identity(&self) -> String {
-        match self.round {
+    /// for a promotion that was delivered and then begun anew, so many times.
+    pub fn identity(&self, round: u32) -> String {
+        match round {
             0 => self.uid.clone(),
             round => format!("{}.{round}", self.uid),
         }
@@ -343,6 +346,15 @@ impl Order {
         };
         let prefix = branch.and_then(template::prefix).unwrap_or("sluice/");
         format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
+    }
+
+    /// What its commits and change requests name it by, in this round: the promotion, and the round unless that
+    /// is the first. No name has a colon.
+    pub(crate) fn known_by(&self) -> String {
+        match self.round {
+            0 => self.promotion.clone(),
+            round => format!("{}:{round}", self.promotion),
+        }
     }
 
     /// Whose queue it waits in: one for each pipeline.

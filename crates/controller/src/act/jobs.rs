@@ -273,9 +273,7 @@ impl Engine {
         if job.object.status.as_ref().is_none_or(|s| s.phase != Phase::Proposed) {
             return;
         }
-        // Not what an earlier try has left: that is what cannot be merged. Where it conflicts, its files
-        // are others by now, and what they were tells the commits apart.
-        (job.order.retried, job.order.anew) = (false, stale == Stale::Behind);
+        job.order.anew = Some(stale);
         tracing::info!(pipeline = %key, promotion = name, ?stale, "making a change request anew");
         self.spawn_delivery(key, job);
     }

@@ -28,7 +28,7 @@ pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Tim
     let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     Some(Event {
         metadata: ObjectMeta {
-            name: Some(name(&promotion.name_any(), &about.identity())),
+            name: Some(name(&promotion.name_any(), &about.identity(order.round))),
             namespace: pipeline.namespace(),
             annotations: Some(notification::metadata(order, about)),
             ..ObjectMeta::default()

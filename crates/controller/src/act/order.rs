@@ -89,7 +89,6 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
     let evidence = promotion.spec.evidence.iter();
     About {
         uid: promotion.uid().unwrap_or_default(),
-        round: status.round,
         attempt: status.attempts + 1,
         in_doubt: !first && (status.attempts == 0 || status.reason == UNANSWERED),
         pipeline_uid: pipeline.uid().unwrap_or_default(),
@@ -193,9 +192,10 @@ pub fn order(
         replaces: spec.replaces.clone(),
         evidence: evidence.chain(trigger).collect(),
         created: promotion.creation_timestamp().map(|t| t.0).unwrap_or_default(),
+        round: status.round,
         retried: !first,
         reopen: may_reopen(promotion, &status),
-        anew: false,
+        anew: None,
         settled: false,
         permit: Permit::default(),
         strategy,
@@ -206,12 +206,13 @@ pub fn order(
     Some((order, secret))
 }
 
-/// Whether a closed change request of a promotion is nobody's refusal: Sluice itself closed it, or a
-/// person has asked for another try since. One that was open after that, and is closed now, is.
+/// Whether a closed change request of a promotion, of this round, is nobody's refusal: Sluice itself closed
+/// it, or a person has asked for another try since. One that was open after that, and is closed now, is; and
+/// so is one that came after a merge.
 fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
     let state = status.change_request.as_ref().map(|r| r.state.as_str());
     let retried = status.retried.is_some() && status.retried == promotion.spec.retry;
-    state == Some(WITHDRAWN) || (retried && state != Some("open"))
+    state == Some(WITHDRAWN) || (retried && !matches!(state, Some("open" | "merged")))
 }
 
 /// Reads the credentials of an order from the Secret of this name; there are none without one.

@@ -69,7 +69,6 @@ fn an_order_names_the_promotion_its_targets_and_its_proofs() {
         about(&order),
         About {
             uid: "promotion-uid".into(),
-            round: 0,
             attempt: 1,
             in_doubt: false,
             pipeline_uid: "pipeline-uid".into(),
@@ -105,8 +104,9 @@ fn tries_rounds_and_doubts_are_told() {
         (anew, false, (1, true, "promotion-uid.1")),
     ];
     for (status, first, expected) in cases {
-        let about = about(&ordered(&json!({"notification": {}}), &status, first).0);
-        assert_eq!((about.attempt, about.in_doubt, about.identity().as_str()), expected, "{status}");
+        let (order, _) = ordered(&json!({"notification": {}}), &status, first);
+        let (about, round) = (about(&order), order.round);
+        assert_eq!((about.attempt, about.in_doubt, about.identity(round).as_str()), expected, "{status}");
     }
 }
 
@@ -191,6 +191,8 @@ fn a_retry_opens_again_what_was_closed_before_it_and_nothing_later() {
         (json!({"retried": "now"}), true),
         (json!({"retried": "now", "changeRequest": request("closed")}), true),
         (json!({"retried": "now", "changeRequest": request("open")}), false),
+        // Of an earlier round, so that a closed one can only be of this, and of a person's.
+        (json!({"retried": "now", "round": 1, "changeRequest": request("merged")}), false),
         (json!({"retried": "before", "changeRequest": request("closed")}), false),
     ];
     for (status, expected) in table {
@@ -200,5 +202,6 @@ fn a_retry_opens_again_what_was_closed_before_it_and_nothing_later() {
         promotion.spec.retry = Some("now".into());
         let (order, _) = order::order(&pipeline, &promotion, &by, false).unwrap();
         assert_eq!(order.reopen, expected, "{status}");
+        assert_eq!(u64::from(order.round), status["round"].as_u64().unwrap_or(0));
     }
 }

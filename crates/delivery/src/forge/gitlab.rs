@@ -118,17 +118,23 @@ fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String>
     vec![wait]
 }
 
-/// The pipeline of the head, by the jobs that have failed or are under way, where those are known.
-fn checks(now: &Value, jobs: &Value) -> Vec<Check> {
+/// The pipeline of the head, by the jobs that have failed or are under way, where those are known; and the
+/// commit that it ran for, where that is another.
+///
+/// `head_pipeline` is what GitLab noted last: until a push has a pipeline, and where it gets none, that of an
+/// earlier head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
+/// `source_sha`, of which the API shows the first alone; but the merge that a pipeline for merged results runs
+/// for has the head as its second parent (`MergeRequests::MergeToRefService`).
+fn checks(now: &Value, ran_for: Option<&Commit>, jobs: &Value) -> Vec<Check> {
     let state = |status: &Value| match status.as_str() {
         Some("success" | "skipped" | "manual") => CheckState::Green,
         Some("failed" | "canceled" | "canceling") => CheckState::Failed,
         _ => CheckState::Pending,
     };
     let pipeline = &now["head_pipeline"];
-    // One of the merged result has a commit of its own.
-    let of_head = pipeline["sha"] == now["sha"]
-        || pipeline["ref"].as_str().is_some_and(|r| r.starts_with("refs/merge-requests/"));
+    let merged = ran_for.and_then(|commit| commit.parents.get(1));
+    let of_head = text(&now["sha"])
+        .is_some_and(|head| pipeline["sha"] == head.as_str() || merged.is_some_and(|merged| *merged == head));
     let whole = if of_head { state(&pipeline["status"]) } else { CheckState::Pending };
     let jobs = jobs.as_array().into_iter().flatten();
     let jobs = jobs.filter(|job| job["allow_failure"].as_bool() != Some(true));
@@ -220,7 +226,11 @@ impl Forge for GitLab {
         if now["head_pipeline"].is_object() {
             let path = ["repository", "commits", &readiness.head, "statuses"];
             let jobs = self.http.call(Method::GET, self.url(&path, &[("per_page", "100")]), None).await?;
-            readiness.checks = checks(&now, &jobs);
+            let ran_for = match now["head_pipeline"]["sha"].as_str() {
+                Some(id) if id != readiness.head => self.commit(id).await?,
+                _ => None,
+            };
+            readiness.checks = checks(&now, ran_for.as_ref(), &jobs);
         }
         let missing = match now["detailed_merge_status"].as_str() {
             Some("not_approved") => {
@@ -366,12 +376,39 @@ mod tests {
     }
 
     #[test]
+    fn a_pipeline_of_an_earlier_head_says_nothing_of_this_one() {
+        let commit = |parents: &[&str]| Commit {
+            message: String::new(),
+            parents: parents.iter().map(|id| id.to_string()).collect(),
+        };
+        // The head is `b` on top of the head before, `a`; the base is `c`.
+        let table: [(&str, &str, &[&str], CheckState); 8] = [
+            ("b", "sluice/apps/podinfo/prod", &[], CheckState::Green),
+            ("a", "sluice/apps/podinfo/prod", &["c"], CheckState::Pending),
+            ("b", "refs/merge-requests/5/head", &[], CheckState::Green),
+            ("a", "refs/merge-requests/5/head", &["c"], CheckState::Pending),
+            ("m", "refs/merge-requests/5/merge", &["c", "b"], CheckState::Green),
+            ("m", "refs/merge-requests/5/merge", &["c", "a"], CheckState::Pending),
+            ("m", "refs/merge-requests/5/merge", &["b", "a"], CheckState::Pending),
+            ("m", "refs/merge-requests/5/merge", &[], CheckState::Pending),
+        ];
+        for (sha, r#ref, parents, expected) in table {
+            let pipeline = json!({"sha": sha, "ref": r#ref, "status": "success"});
+            let now = json!({"sha": "b", "head_pipeline": pipeline});
+            let checks = checks(&now, Some(&commit(parents)).filter(|_| sha != "b"), &json!([]));
+            assert_eq!(checks, [Check::new("pipeline", expected, true)], "{now}");
+        }
+        let nothing = checks(&json!({"head_pipeline": {"status": "success"}}), None, &json!([]));
+        assert_eq!(nothing, [Check::new("pipeline", CheckState::Pending, true)]);
+    }
+
+    #[test]
     fn a_pipeline_that_stands_still_is_waited_for_although_no_job_has_failed() {
         let of = |status: &str, pipeline: &str| {
             let now = json!({
                 "sha": "a", "detailed_merge_status": status, "head_pipeline": {"sha": "a", "status": pipeline},
             });
-            let checks = checks(&now, &json!([]));
+            let checks = checks(&now, None, &json!([]));
             let waits = waits(&now, 0, &Readiness { checks: checks.clone(), ..Readiness::default() });
             Readiness { head: "a".into(), checks, waits, ..Readiness::default() }.obstacle("a")
         };

@@ -39,15 +39,15 @@ impl History {
 }
 
 impl Cache {
-    /// The newest commit of the branch that says it carries the promotion; `tip` is what the branch
-    /// was fetched at.
+    /// The newest commit of the branch that says it carries what is known by this; `tip` is what the
+    /// branch was fetched at.
     pub(crate) async fn find_promotion(
         &mut self,
         git: &Git,
         access: &Access,
         counters: &Counters,
         (branch, tip): (&str, &Commit),
-        promotion: &str,
+        known_by: &str,
     ) -> Result<Option<String>, GitError> {
         let history = match self.history.take().and_then(|history| history.onto(tip)) {
             Some(history) => history,
@@ -56,7 +56,7 @@ impl Cache {
                 History { tip: tip.id.clone(), commits }
             }
         };
-        let found = history.commits.get(promotion).cloned();
+        let found = history.commits.get(known_by).cloned();
         self.history = Some(history);
         Ok(found)
     }

@@ -33,9 +33,9 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Whether it says that it carries this promotion.
-    pub(crate) fn carries(&self, promotion: &str) -> bool {
-        carries(&self.message, promotion)
+    /// Whether it says that it carries what is known by this.
+    pub(crate) fn carries(&self, known_by: &str) -> bool {
+        carries(&self.message, known_by)
     }
 
     fn parse(id: &str, raw: &[u8]) -> Self {
@@ -47,12 +47,17 @@ impl Commit {
     }
 }
 
-/// The trailer that says which promotion a commit carries.
+/// The trailer that says which promotion a commit carries, and of which round.
 pub(crate) const TRAILER: &str = "Sluice-Promotion";
 
-/// Whether a commit message has the trailer for this promotion. Squashed commits have it anywhere.
-pub(crate) fn carries(message: &str, promotion: &str) -> bool {
-    carried(message).any(|carried| carried == promotion)
+/// Whether a commit message has the trailer of what is known by this. Squashed commits have it anywhere.
+pub(crate) fn carries(message: &str, known_by: &str) -> bool {
+    carried(message).any(|carried| carried == known_by)
+}
+
+/// Whether a commit message has the trailer for this promotion, of whichever round.
+pub(crate) fn names(message: &str, promotion: &str) -> bool {
+    carried(message).any(|carried| carried.split_once(':').map_or(carried, |(name, _)| name) == promotion)
 }
 
 /// Whether a commit message has the trailer for any promotion.

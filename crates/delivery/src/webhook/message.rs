@@ -82,7 +82,7 @@ pub(super) fn bytes(order: &Order, about: &About, now: Timestamp) -> Result<Vec<
     let message = Message {
         api_version: VERSION,
         kind: "Promotion",
-        id: about.identity(),
+        id: about.identity(order.round),
         promotion: Named { namespace: &order.namespace, name, uid: &about.uid },
         pipeline: Named { namespace: &order.namespace, name: &order.pipeline, uid: &about.pipeline_uid },
         environment: Environment {

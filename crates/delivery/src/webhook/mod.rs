@@ -38,7 +38,7 @@ pub(crate) async fn deliver(
     };
     let unwritten = |e: serde_json::Error| WebhookError::BadSecret { what: e.to_string() };
     let body = message::bytes(order, about, clock::now()).map_err(unwritten)?;
-    let headers = signed::headers(credentials, &about.identity(), &body)?;
+    let headers = signed::headers(credentials, &about.identity(order.round), &body)?;
     let client = inner
         .outward
         .client(credentials.ca_file.as_deref(), !allowed.private)

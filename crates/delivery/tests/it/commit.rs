@@ -3,7 +3,7 @@
 use sluice_delivery::{Delivered, Order, Strategy};
 use sluice_testkit::{GitServer, Repo};
 
-use crate::fixture::{FILE, again, bench, bench_with, git, order, yaml};
+use crate::fixture::{FILE, again, begun_anew, bench, bench_with, git, order, yaml};
 
 pub fn server(files: &[(&str, &str)]) -> (GitServer, Repo) {
     let server = GitServer::start().unwrap();
@@ -56,13 +56,35 @@ async fn a_second_try_finds_the_commit_of_the_first() {
     assert_eq!(bench.delivery.deliver(&again(&order)).await.unwrap(), done);
     assert_eq!(bench.delivery.stats().git_pushes, 0);
     assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.5"));
-    // A person who asks for it again gets it again.
-    let reopened = Order { reopen: true, ..again(&order) };
-    assert_ne!(bench.delivery.deliver(&reopened).await.unwrap(), done);
-    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
-    let done = Delivered::Committed { commit: repo.head("main").unwrap() };
-    assert_eq!(bench.delivery.deliver(&reopened).await.unwrap(), done);
-    assert_eq!(bench.delivery.stats().git_pushes, 1);
+}
+
+#[tokio::test]
+async fn what_was_taken_back_is_committed_once_more_in_each_round() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let mut order = to_main(&repo, "6.1.8");
+    let mut seen = vec![bench().delivery.deliver(&order).await.unwrap()];
+    for round in 1..3 {
+        repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
+        order = begun_anew(&order);
+        let done = bench().delivery.deliver(&order).await.unwrap();
+        assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+        assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
+        assert!(!seen.contains(&done), "round {round}");
+        // Found again in this round: at the end of the branch, below others, and taken back.
+        for revert in [false, true] {
+            assert_eq!(bench().delivery.deliver(&order).await.unwrap(), done);
+            if revert {
+                repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
+            } else {
+                repo.commit("main", "other", &[("other.yaml", &format!("a: {round}\n"))]).unwrap();
+            }
+        }
+        assert_eq!(bench().delivery.deliver(&order).await.unwrap(), done);
+        seen.push(done);
+    }
+    repo.commit("main", "by hand", &[(FILE, &yaml("6.1.8"))]).unwrap();
+    let done = bench().delivery.deliver(&begun_anew(&order)).await.unwrap();
+    assert_eq!(done, Delivered::AlreadySet { commit: repo.head("main").unwrap() });
 }
 
 #[tokio::test]

@@ -335,6 +335,7 @@ and_real_gitea! {
         whichever_way_a_person_merges_it_is_delivered_once
         whichever_way_its_forge_has_sluices_merge_is_its_own
         a_merge_is_of_what_it_brought_and_of_no_other
+        what_an_earlier_round_has_merged_is_brought_again_and_once
     ]
     github: GitHub,
     gitlab: GitLab,

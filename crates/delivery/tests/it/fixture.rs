@@ -41,10 +41,11 @@ pub fn order(strategy: Strategy, version: &str) -> Order {
         replaces: "6.1.5".into(),
         evidence: vec!["staging ran it healthily".into()],
         created: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap(),
+        round: 0,
         retried: false,
         permit: Default::default(),
         reopen: false,
-        anew: false,
+        anew: None,
         settled: true,
         strategy,
         values: Default::default(),
@@ -54,6 +55,11 @@ pub fn order(strategy: Strategy, version: &str) -> Order {
 
 pub fn again(order: &Order) -> Order {
     Order { retried: true, ..order.clone() }
+}
+
+/// It was delivered, and is begun anew.
+pub fn begun_anew(order: &Order) -> Order {
+    Order { round: order.round + 1, ..again(order) }
 }
 
 /// A delivery with a cache of its own.

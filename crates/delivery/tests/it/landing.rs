@@ -4,10 +4,10 @@
 use sluice_delivery::{Delivered, Delivery, Followed, ForgeKind, Merge, Order};
 
 use crate::contract::proposed;
-use crate::fixture::{FILE, again, bench, yaml};
+use crate::fixture::{FILE, again, begun_anew, bench, git, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::is_merged;
-use crate::standin::Style;
+use crate::standin::{Call, Style, Trouble};
 use crate::world::World;
 
 /// That it is found as merged, and what its end was.
@@ -85,6 +85,82 @@ pub async fn a_merge_is_of_what_it_brought_and_of_no_other(world: World) {
     }
 }
 
+/// It was merged, people took it back, and one of them wants it again: that is another round, which has to
+/// bring it once more, and once.
+pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(world: World) {
+    let bench = bench();
+    let mut order = world.order("6.1.8");
+    let mut earlier = proposed(&bench.delivery, &order).await;
+    // The head branch stays as it was where nobody deletes it.
+    for style in [Style::Squash, Style::Merge] {
+        world.merge_by(earlier.number, style).await;
+        world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+        was_merged(&bench.delivery, &order, earlier.number).await;
+        order = begun_anew(&order);
+        let later = proposed(&bench.delivery, &order).await;
+        assert_ne!(later.number, earlier.number);
+        assert_eq!(world.repo().read(&later.branch, FILE).unwrap(), yaml("6.1.8"));
+        // A process that knows nothing of it finds it.
+        assert_eq!(proposed(&crate::fixture::bench().delivery, &order).await, later);
+        assert_eq!(world.pulls().await.len() as u64, later.number);
+        earlier = later;
+    }
+    world.merge_by(earlier.number, Style::Squash).await;
+    match bench.delivery.follow(&order, &earlier).await.unwrap() {
+        Followed::Merged { ours: true, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    was_merged(&bench.delivery, &order, earlier.number).await;
+    // Begun anew although nobody took it back, there is nothing to do.
+    let done = bench.delivery.deliver(&begun_anew(&order)).await.unwrap();
+    assert_eq!(done, Delivered::AlreadySet { commit: world.repo().head("main").unwrap() });
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_of_an_earlier_one() {
+    everywhere(async |world| {
+        for (i, trouble) in
+            [Trouble::Answer(502, vec![], "bad gateway"), Trouble::Lose].into_iter().enumerate()
+        {
+            let (bench, order) = (bench(), world.order(&format!("6.2.{i}")));
+            let first = proposed(&bench.delivery, &order).await;
+            // In words of a person's, so that the files would tell.
+            world.merge_by(first.number, Style::Squash).await;
+            world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+            world.standin().trouble(Call::Open, trouble);
+            let order = begun_anew(&order);
+            let second = match bench.delivery.deliver(&order).await {
+                Ok(Delivered::Proposed { request, merged: false }) => request,
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => proposed(&bench.delivery, &order).await,
+            };
+            assert_ne!(second.number, first.number);
+            assert_eq!(world.pulls().await.len() as u64, second.number);
+            world.close(second.number).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_open_from_an_earlier_round_is_used_again_and_what_was_closed_in_it_is_no_answer() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), world.order("6.1.8"));
+        let first = proposed(&bench.delivery, &order).await;
+        let anew = begun_anew(&order);
+        assert_eq!(proposed(&bench.delivery, &anew).await.number, first.number);
+        assert_eq!(world.pulls().await.len(), 1);
+        world.close(first.number).await;
+        match bench.delivery.deliver(&anew).await.unwrap() {
+            Delivered::Rejected { request } => assert_eq!(request.number, first.number),
+            other => panic!("{other:?}"),
+        }
+        let later = begun_anew(&anew);
+        assert_ne!(proposed(&bench.delivery, &later).await.number, first.number);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn where_the_forge_may_have_noted_another_head_the_files_tell() {
     for kind in [ForgeKind::Gitea, ForgeKind::Forgejo] {
@@ -132,11 +208,34 @@ async fn what_carries_another_promotion_by_now_is_not_closed_for_an_earlier_one(
 #[tokio::test]
 async fn what_people_have_rewritten_is_closed_although_another_promotion_is_in_its_base() {
     let (world, bench) = (World::github().await, bench());
-    world.commit("Promote\n\nSluice-Promotion: apps/earlier\n", &[("other.yaml", "a: 1\n")]);
+    let place = "Sluice-Pipeline: apps/podinfo\nSluice-Environment: prod\n";
+    let message = format!("Promote\n\nSluice-Promotion: apps/earlier\n{place}");
+    world.commit(&message, &[("other.yaml", "a: 1\n")]);
     let order = world.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     world.repo().amend(&request.branch, "In other words").unwrap();
     let end = bench.delivery.withdraw(&order, &request, "not wanted").await.unwrap();
     assert_eq!(end, Followed::Closed);
     assert!(!world.pulls().await[0].open);
+}
+
+/// A person has put a branch on top of what its base has got since: the merge of another environment.
+#[tokio::test]
+async fn what_people_have_put_on_top_of_a_newer_base_is_closed_although_another_promotion_is_in_that() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), world.order("6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        let newer = world.commit(
+            "Promote podinfo to 6.1.8 in staging\n\nSluice-Promotion: apps/podinfo-staging-6.1.8\n\
+             Sluice-Pipeline: apps/podinfo\nSluice-Environment: staging\nSluice-Revision: 6.1.8\n",
+            &[("other.yaml", "a: 1\n")],
+        );
+        let branch = format!("refs/heads/{}", request.branch);
+        git(world.repo().folder(), &["update-ref", &branch, &newer], "");
+        world.push_files(&request.branch, &[(FILE, &yaml("6.1.8"))]);
+        let end = bench.delivery.withdraw(&order, &request, "not wanted").await.unwrap();
+        assert_eq!(end, Followed::Closed);
+        assert!(!world.pulls().await[0].open);
+    })
+    .await;
 }

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sluice_delivery::{ChangeRequest, Delivery, Followed, ForgeKind, Merge, Order, Retry, Stale};
+use sluice_delivery::{ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Merge, Order, Retry, Stale};
 
 use crate::contract::proposed;
-use crate::fixture::{again, bench};
+use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
 use crate::standin::{Call, Is, Trouble};
 use crate::world::World;
@@ -164,13 +164,66 @@ async fn falls_behind(world: World) {
     .unwrap();
     // A try that is not told so leaves what is there, and its approvals.
     assert_eq!(proposed(&bench.delivery, &order).await.head_commit, request.head_commit);
-    let anew = Order { anew: true, ..order.clone() };
+    let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
     let again = proposed(&bench.delivery, &anew).await;
     assert_eq!(again.number, request.number);
     assert_ne!(again.head_commit, request.head_commit);
     assert_eq!(world.repo().log(&request.branch).unwrap()[1].sha, elsewhere);
     assert_eq!(proposed(&bench.delivery, &anew).await.head_commit, again.head_commit);
     is_merged(&bench.delivery, &order, &again).await;
+}
+
+#[tokio::test]
+async fn what_a_person_has_closed_or_merged_meanwhile_is_not_made_anew() {
+    everywhere(async |world| {
+        for (version, merged) in [("6.1.8", false), ("6.2.0", true)] {
+            let (bench, order) = (bench(), world.order(version));
+            let request = proposed(&bench.delivery, &order).await;
+            match merged {
+                true => world.merge(request.number).await,
+                false => world.close(request.number).await,
+            }
+            let file = yaml("6.1.5").replace("spec:", &format!("# after {version}\nspec:"));
+            world.commit("the same lines", &[(FILE, &file)]);
+            let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
+            let (found, number) = match bench.delivery.deliver(&anew).await.unwrap() {
+                Delivered::Rejected { request } => (false, request.number),
+                Delivered::Proposed { request, merged: true } => (true, request.number),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!((found, number), (merged, request.number));
+            assert_eq!(world.pulls().await.len() as u64, request.number);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_closed_while_it_is_made_anew_is_a_no() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), world.order("6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        world.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
+        let fetches = bench.delivery.stats().git_fetches;
+        world.repo().tap().hang(true);
+        let meanwhile = async {
+            sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
+                anyhow::ensure!(bench.delivery.stats().git_fetches > fetches, "it has not looked yet");
+                Ok(())
+            })
+            .await
+            .unwrap();
+            world.close(request.number).await;
+            world.repo().tap().hang(false);
+        };
+        let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
+        match tokio::join!(bench.delivery.deliver(&anew), meanwhile).0.unwrap() {
+            Delivered::Rejected { request: found } => assert_eq!(found.number, request.number),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(world.pulls().await.len(), 1);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use sluice_delivery::ForgeKind;
+use sluice_testkit::Landing;
 
 use crate::contract::proposed;
-use crate::fixture::bench;
+use crate::fixture::{bench, git};
 use crate::merging::{is_merged, merging, waits};
 use crate::standin::{Call, Is, Trouble};
 use crate::world::World;
@@ -42,6 +43,35 @@ async fn a_gitlab_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_th
     let says = error.to_string();
     assert!(says.contains("may not merge into main") && says.contains("Maintainer"), "{says}");
     is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
+async fn a_gitlab_that_shows_the_pipeline_of_an_earlier_head_is_waited_for() {
+    let world = World::of(ForgeKind::GitLab).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.check(request.number, "ci/build", Is::Green).await;
+    // Nobody has checked the newer one.
+    let newer = merging(&world, "6.2.0");
+    let request = proposed(&bench.delivery, &newer).await;
+    let pending = ("waits for checks: pipeline pending".to_string(), false);
+    assert_eq!(waits(&bench.delivery, &newer, &request).await, pending);
+    // Nor what that would be when merged: this is of the earlier head.
+    let result = |branch: &str, head: &str| {
+        let repo = world.repo();
+        git(repo.folder(), &["update-ref", &format!("refs/heads/{branch}"), "refs/heads/main"], "");
+        repo.land(head, branch, Landing::Merge("Merge")).unwrap()
+    };
+    let earlier = world.standin().pulls()[0].checks[0].2.clone();
+    let of_earlier = (earlier.clone(), result("results-1", &earlier));
+    world.standin().change(request.number, |pull| pull.results.push(of_earlier));
+    assert_eq!(waits(&bench.delivery, &newer, &request).await, pending);
+    assert!(world.pulls().await[0].open);
+    let head = request.head_commit.clone();
+    let of_head = (head.clone(), result("results-2", &head));
+    world.standin().change(request.number, |pull| pull.results.push(of_head));
+    world.check(request.number, "ci/build", Is::Green).await;
+    is_merged(&bench.delivery, &newer, &request).await;
 }
 
 #[tokio::test]

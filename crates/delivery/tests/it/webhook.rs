@@ -246,7 +246,8 @@ async fn every_try_has_the_same_key_until_the_promotion_is_begun_anew() {
         let order = to(&receiver.url(), About { attempt, ..about() });
         assert_eq!(bench.delivery.deliver(&order).await.is_ok(), attempt == 3);
     }
-    bench.delivery.deliver(&to(&receiver.url(), About { round: 1, ..about() })).await.unwrap();
+    let anew = fixture::begun_anew(&to(&receiver.url(), about()));
+    bench.delivery.deliver(&anew).await.unwrap();
     let calls = receiver.calls();
     let keys: Vec<_> = calls.iter().map(|call| call.header("idempotency-key").unwrap()).collect();
     let uid = about().uid;

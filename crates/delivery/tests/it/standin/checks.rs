@@ -29,8 +29,12 @@ impl Is {
 impl Pull {
     /// The checks of its head that have reported.
     pub(super) fn reported(&self) -> Vec<(&str, Is)> {
-        let of_head = self.checks.iter().filter(|(_, _, sha)| *sha == self.sha);
-        of_head.map(|(name, is, _)| (name.as_str(), *is)).collect()
+        self.reported_on(&self.sha)
+    }
+
+    fn reported_on(&self, commit: &str) -> Vec<(&str, Is)> {
+        let of_it = self.checks.iter().filter(|(_, _, sha)| sha == commit);
+        of_it.map(|(name, is, _)| (name.as_str(), *is)).collect()
     }
 
     /// A page of them, and where the next one begins.
@@ -46,9 +50,9 @@ impl Pull {
         self.requires.iter().map(|name| (name.as_str(), of(name).unwrap_or(Is::Pending))).collect()
     }
 
-    /// All of them as one.
-    pub(super) fn altogether(&self) -> Is {
-        let all: Vec<Is> = self.reported().iter().map(|(_, is)| *is).collect();
+    /// All that have reported on a commit, as one.
+    pub(super) fn altogether(&self, commit: &str) -> Is {
+        let all: Vec<Is> = self.reported_on(commit).iter().map(|(_, is)| *is).collect();
         match all.contains(&Is::Failed) {
             true => Is::Failed,
             false if all.contains(&Is::Pending) => Is::Pending,

@@ -221,10 +221,18 @@ fn merge_status(pull: &Pull) -> &'static str {
     }
 }
 
+/// The one that was noted last: until there is one for the head, that of an earlier head. Where the result of
+/// the merge is what was checked, it has the commit of that.
 fn pipeline(pull: &Pull) -> Value {
-    if pull.reported().is_empty() {
-        return Value::Null;
+    let Some((_, _, last)) = pull.checks.last() else { return Value::Null };
+    let sha = if pull.reported().is_empty() { last } else { &pull.sha };
+    let status = pull.altogether(sha).word("success", "running", "failed");
+    match pull.results.iter().find(|(of, _)| of == sha) {
+        Some((_, result)) => {
+            json!({"sha": result, "ref": format!("refs/merge-requests/{}/merge", pull.number), "status": status})
+        }
+        None => {
+            json!({"sha": sha, "ref": format!("refs/merge-requests/{}/head", pull.number), "status": status})
+        }
     }
-    let status = pull.altogether().word("success", "running", "failed");
-    json!({"sha": pull.sha, "ref": pull.head, "status": status})
 }

@@ -72,6 +72,8 @@ pub struct Pull {
     pub behind: bool,
     /// Checks by name, and the commits that they are of.
     pub checks: Vec<(String, Is, String)>,
+    /// Heads whose checks ran for the result of a merge, and the commit of that.
+    pub results: Vec<(String, String)>,
     /// The checks and the number of approvals that it has to have.
     pub requires: Vec<String>,
     pub needs: usize,
@@ -482,6 +484,7 @@ impl Pull {
             conflicts: false,
             behind: false,
             checks: vec![],
+            results: vec![],
             requires: vec![],
             needs: 0,
             approvals: vec![],
