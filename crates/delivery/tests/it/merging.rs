@@ -227,6 +227,29 @@ async fn what_is_closed_while_it_is_made_anew_is_a_no() {
 }
 
 #[tokio::test]
+async fn what_conflicts_with_its_base_is_made_anew_on_top_of_it() {
+    let (bench, world) = (bench(), World::gitea("conflicts").await);
+    let order = merging(&world, "6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    let by_hand = world.commit("by hand", &[(FILE, &yaml("6.1.6"))]);
+    let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(Stale::Conflicts) };
+    sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
+        let followed = bench.delivery.follow(&order, &request).await?;
+        anyhow::ensure!(followed == stale, "{followed:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
+    let remade = proposed(&bench.delivery, &anew).await;
+    assert_eq!(remade.number, request.number);
+    assert_ne!(remade.head_commit, request.head_commit);
+    assert_eq!(world.repo().log(&request.branch).unwrap()[1].sha, by_hand);
+    is_merged(&bench.delivery, &order, &remade).await;
+    assert_eq!(world.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
+}
+
+#[tokio::test]
 async fn a_push_in_the_last_moment_is_not_merged() {
     everywhere(async |world| {
         let (bench, order) = (bench(), merging(&world, "6.1.8"));
