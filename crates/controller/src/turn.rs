@@ -181,3 +181,73 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+    use sluice_core::revision::Facet;
+    use sluice_core::world::{Health, Member, Natural};
+    use sluice_delivery::clock;
+    use sluice_testkit::Scratch;
+
+    use super::*;
+    use crate::engine::tests::engine;
+
+    fn runs(version: &str) -> Target {
+        let member = Member {
+            kind: "HelmRelease".into(),
+            name: "podinfo".into(),
+            health: Health::Ready,
+            message: String::new(),
+            since: None,
+            version: version.into(),
+            facets: BTreeMap::from([(Facet::Chart, version.into())]),
+            natural: Natural::Chart,
+            source: None,
+            made: Vec::new(),
+        };
+        Target { error: None, members: vec![member] }
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_recorded_is_told_of_while_it_is_wanted() {
+        let scratch = Scratch::new("unrecorded").unwrap();
+        let mut engine = engine(&scratch);
+        let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
+        let target = |name: &str| json!([{"namespace": format!("podinfo-{name}"), "name": name}]);
+        let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": "u", "resourceVersion": "4"},
+            "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+                "environments": [{"name": "dev", "targets": target("d")}, {"name": "prod", "targets": target("p")}],
+                "promotion": {"strategy": strategy}}});
+        engine.put_pipeline(serde_json::from_value(object).unwrap());
+        let now = clock::now();
+        let mut decide = |prod: &str, unrecorded: Option<&str>| {
+            let mut world = World::default();
+            world.insert("dev", "d", runs("1.1.0"));
+            world.insert("prod", "p", runs(prod));
+            let entry = engine.pipelines.get_mut(&key).unwrap();
+            entry.unrecorded.extend(unrecorded.map(|name| (name.into(), "no room".into())));
+            let learned = Learned { world, unheard: BTreeSet::new(), promotions: Vec::new() };
+            let decision = engine.decide(&key, &learned, now).unwrap();
+            let started = decision.actions.iter().find_map(|action| match action {
+                Action::Start(intent) => Some(intent.name.clone()),
+                _ => None,
+            });
+            (started, decision.notes.get("prod").map(|note| (note.reason, note.message.clone())))
+        };
+        let (started, note) = decide("1.0.0", None);
+        assert_eq!(note, None);
+        let wanted = started.unwrap();
+        for _ in 0..2 {
+            let (_, note) = decide("1.0.0", Some(&wanted));
+            assert_eq!(note, Some(("RecordFailed", "no room".into())));
+        }
+        // Somebody has brought it there by hand. When it is wanted again, that is another story.
+        assert_eq!(decide("1.1.0", None), (None, None));
+        assert_eq!(decide("1.0.0", None), (Some(wanted), None));
+    }
+}

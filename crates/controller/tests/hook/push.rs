@@ -40,6 +40,24 @@ impl Served {
         Ok(api.get("push").await?)
     }
 
+    async fn promotions(&self) -> Result<Api<Promotion>> {
+        Ok(Api::namespaced(self.cluster.client().await?, "apps"))
+    }
+
+    /// Waits until there is one promotion alone, of this revision, in this phase, and it says so.
+    async fn promotes(&self, revision: &str, phase: Phase, says: &str) -> Result<()> {
+        let promotions = self.promotions().await?;
+        eventually(Duration::from_secs(60), async || {
+            let all = promotions.list(&Default::default()).await?.items;
+            let [one] = all.as_slice() else { bail!("{all:?}") };
+            let status = one.status.clone().unwrap_or_default();
+            let there = one.spec.revision == revision && status.phase == phase;
+            ensure!(there && status.message.contains(says), "{one:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Waits until a target shows this health and revision.
     async fn shows(&self, environment: &str, health: Health, revision: Option<&str>) -> Result<()> {
         eventually(Duration::from_secs(60), async || {
@@ -77,24 +95,12 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
         let reports = served.pipeline().await?.status.context("no status")?.reports;
         ensure!(reports["dev/eu-podinfo/HelmRelease/podinfo"].revision == "6.1.8", "{reports:?}");
         served.shows("dev", Health::Ready, Some("6.1.8")).await?;
-        let promotions: Api<Promotion> = Api::namespaced(served.cluster.client().await?, "apps");
-        let only = async |wanted: Phase, says: &str| {
-            eventually(Duration::from_secs(60), async || {
-                let all = promotions.list(&Default::default()).await?.items;
-                let [one] = all.as_slice() else { bail!("{all:?}") };
-                let status = one.status.clone().unwrap_or_default();
-                let there = one.spec.revision == "6.1.8" && status.phase == wanted;
-                ensure!(there && status.message.contains(says), "{one:?}");
-                Ok(())
-            })
-            .await
-        };
         // Nobody knows what prod runs, which may be something newer.
-        only(Phase::Pending, "nobody knows what prod/").await?;
+        served.promotes("6.1.8", Phase::Pending, "nobody knows what prod/").await?;
         for cluster in ["us", "ap"] {
             ensure!(served.says("prod", &event(cluster, "UpgradeSucceeded", "6.1.0", 50)).await? == 202);
         }
-        only(Phase::Delivered, "").await?;
+        served.promotes("6.1.8", Phase::Delivered, "").await?;
 
         // It goes back, and an old word does not change that: not now, and not after a restart.
         ensure!(served.says("dev", &event("eu", "UpgradeSucceeded", "6.1.7", 30)).await? == 202);
@@ -111,6 +117,7 @@ fn a_signed_report_is_evidence_that_lasts() -> Result<()> {
         for cluster in ["us", "ap"] {
             ensure!(served.says("prod", &event(cluster, "InstallSucceeded", "6.1.7", 10)).await? == 202);
         }
+        let promotions = served.promotions().await?;
         eventually(Duration::from_secs(60), async || {
             let all = promotions.list(&Default::default()).await?.items;
             let mut phases: Vec<_> =
