@@ -12,6 +12,7 @@ mod gitea;
 mod github;
 mod gitlab;
 mod people;
+mod reply;
 mod style;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use sluice_testkit::{Commit, GitServer, Repo};
 pub use checks::Is;
 use people::{PEOPLE, number_of};
 pub use people::{author, joe};
+use reply::{broken, reply};
 pub use style::Style;
 
 /// What is done to a call in place of answering it.
@@ -573,29 +575,4 @@ async fn answer(
         return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
     }
     reply(&served, status, &value, &headers)
-}
-
-/// A body that ends before it should.
-fn broken() -> Body {
-    Body::from_stream(futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]))
-}
-
-fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Response<Body> {
-    let text = value.to_string();
-    let etag = format!("\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
-    let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
-    let elsewhere = value["location"].as_str();
-    let status = if same { 304 } else { elsewhere.map_or(status, |_| 302) };
-    let body = if same { Body::empty() } else { Body::from(text) };
-    let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
-    if let Some(to) = elsewhere {
-        answer = answer.header("location", to);
-    }
-    if served.shape.etags() {
-        answer = answer.header("etag", etag);
-    }
-    for (name, value) in &served.book.lock().unwrap().headers {
-        answer = answer.header(*name, value);
-    }
-    answer.body(body).unwrap()
 }

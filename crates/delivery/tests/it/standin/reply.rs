@@ -1,0 +1,32 @@
+//! How a stand-in answers, whichever forge it stands for.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Response};
+use serde_json::Value;
+
+use super::Served;
+
+/// A body that ends before it should.
+pub(super) fn broken() -> Body {
+    Body::from_stream(futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]))
+}
+
+pub(super) fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Response<Body> {
+    let text = value.to_string();
+    let etag = format!("\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
+    let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
+    let elsewhere = value["location"].as_str();
+    let status = if same { 304 } else { elsewhere.map_or(status, |_| 302) };
+    let body = if same { Body::empty() } else { Body::from(text) };
+    let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
+    if let Some(to) = elsewhere {
+        answer = answer.header("location", to);
+    }
+    if served.shape.etags() {
+        answer = answer.header("etag", etag);
+    }
+    for (name, value) in &served.book.lock().unwrap().headers {
+        answer = answer.header(*name, value);
+    }
+    answer.body(body).unwrap()
+}
