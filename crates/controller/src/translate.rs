@@ -99,7 +99,6 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
-    let at = |phase: &str| time(&status.times.get(phase).cloned());
     let stray = order::has_strayed(pipeline, object);
     let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
@@ -123,8 +122,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .collect(),
         retry: asked_again,
         next_attempt: time(&status.next_attempt),
-        delivered: at("Delivered"),
-        came: at("Delivered").or_else(|| at("Succeeded")),
+        delivered: time(&status.times.get("Delivered").cloned()),
         request: status.change_request.as_ref().map(|r| Request {
             number: r.number,
             open: r.state == "open",

@@ -117,13 +117,18 @@ impl Engine {
             promotions: &learned.promotions,
             now,
         });
-        // Of those that are still wanted and not recorded by now, whoever recorded them.
+        // Of those that are still wanted and do not stand by now, whoever has made them.
+        let starts = decision.actions.iter().filter_map(|action| match action {
+            Action::Start(intent) => Some((&intent.name, &intent.environment)),
+            _ => None,
+        });
+        let records = self.promotions.get(key).into_iter().flatten().filter(|(_, record)| !record.stored);
+        let made = records.map(|(name, record)| (name, &record.object.spec.environment));
         let mut unrecorded = std::mem::take(&mut entry.unrecorded);
-        for action in &decision.actions {
-            let Action::Start(intent) = action else { continue };
-            let Some((name, message)) = unrecorded.remove_entry(&intent.name) else { continue };
+        for (name, environment) in starts.chain(made) {
+            let Some((name, message)) = unrecorded.remove_entry(name) else { continue };
             let note = Note { reason: "RecordFailed", message: message.clone() };
-            decision.notes.insert(intent.environment.clone(), note);
+            decision.notes.insert(environment.clone(), note);
             entry.unrecorded.insert(name, message);
         }
         Some(decision)

@@ -58,7 +58,6 @@ mod tests {
             retry: None,
             next_attempt: None,
             delivered: None,
-            came: None,
             request: None,
             said: None,
             message: String::new(),

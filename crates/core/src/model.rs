@@ -261,8 +261,6 @@ pub struct Promotion {
     pub next_attempt: Option<Timestamp>,
     /// When it was delivered, if it was.
     pub delivered: Option<Timestamp>,
-    /// When it came to where it goes: when it was delivered, else when it was first seen to have succeeded.
-    pub came: Option<Timestamp>,
     /// The change request that carries it, as far as is known.
     pub request: Option<Request>,
     /// What the other side of a webhook has said of this try.

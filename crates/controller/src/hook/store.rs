@@ -237,6 +237,8 @@ where
                 forges.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline, next);
                 write.await
             };
+            // Of its own: who calls may go before it is written.
+            let note = tokio::spawn(note).map(|end| end.unwrap_or(Err(Unavailable)));
             note.boxed().shared()
         };
         one.next.get_or_insert_with(begin).clone()
@@ -307,6 +309,7 @@ mod tests {
         let (slow, quick) = (Duration::from_secs(1), Duration::ZERO);
         let mut first = pin!(note(&one, slow, Ok(Stands::Written)));
         assert!(futures::poll!(&mut first).is_pending());
+        tokio::task::yield_now().await;
         assert_eq!(count.load(Ordering::Relaxed), 1);
         // Its time is taken: what is told now is not in it, and its end is not theirs.
         let mut second = pin!(note(&one, slow, Err(Unavailable)));
@@ -317,11 +320,13 @@ mod tests {
         // Both are one note, a moment later, and it fails for both.
         assert_eq!((second.await, third.await), (Err(Unavailable), Err(Unavailable)));
         assert_eq!(count.load(Ordering::Relaxed), 3);
-        // Who was cut off shuts nobody out.
+        // What was told is noted although who told it has gone.
         {
             let mut cut = pin!(note(&one, slow, Ok(Stands::Written)));
             assert!(futures::poll!(&mut cut).is_pending());
         }
-        assert_eq!(note(&one, quick, Ok(Stands::AsBefore)).await, Ok(Stands::Written));
+        tokio::time::sleep(BREATH * 2).await;
+        assert_eq!(count.load(Ordering::Relaxed), 4);
+        assert_eq!(note(&one, quick, Ok(Stands::AsBefore)).await, Ok(Stands::AsBefore));
     }
 }

@@ -212,10 +212,10 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
             if to.to == sluice_core::model::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
-                // Others who have been told of it once must not take this for a repetition.
-                if status.times.remove("Delivered").is_some() {
-                    status.round += 1;
-                }
+                // Others who have been told of it once must not take this for a repetition, nor may what was
+                // done for it be found for done. It may have been seen to run with nobody knowing who did it.
+                let came = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
+                status.round += u32::from(to.is_undone || came.contains(&true));
             }
             if to.answers.is_some() {
                 status.retried.clone_from(&to.answers);

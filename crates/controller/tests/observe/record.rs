@@ -27,7 +27,7 @@ fn spec() -> PromotionSpec {
 fn moved(to: At, reason: &'static str, spends_approval: bool) -> Change {
     let answers = (reason == "Retried").then(|| "token".to_string());
     let (promotion, message) = ("p".into(), "why".into());
-    Change::Moved(Move { promotion, to, reason, message, answers, spends_approval })
+    Change::Moved(Move { promotion, to, reason, message, answers, spends_approval, is_undone: false })
 }
 
 /// The status after these changes.
@@ -86,7 +86,7 @@ fn another_try_starts_over_and_needs_another_approval() {
 }
 
 #[test]
-fn only_what_was_delivered_is_another_round_when_it_is_begun_anew() {
+fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
     let delivered =
         Change::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
     let failure = |again| Change::Failed { reason: "Unreachable", message: "gone".into(), again };
@@ -101,6 +101,12 @@ fn only_what_was_delivered_is_another_round_when_it_is_begun_anew() {
     assert_eq!(rounds(&[&soon, &soon, &again]), 0, "it may have arrived: the same key");
     assert_eq!(rounds(&[&never, &again]), 0);
     assert_eq!(rounds(&[&superseded, &moved(At::Pending, "Resumed", false)]), 0);
+    // It was seen there, whoever brought it; or another has come in its place, whatever became of it.
+    let seen = moved(At::Succeeded, "Succeeded", false);
+    assert_eq!(rounds(&[&soon, &seen, &again]), 1);
+    assert_eq!(rounds(&[&delivered, &seen, &again, &never, &again]), 1);
+    let Change::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
+    assert_eq!(rounds(&[&soon, &superseded, &Change::Moved(Move { is_undone: true, ..to })]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &never, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &delivered, &superseded, &again]), 2);

@@ -12,8 +12,10 @@ use crate::world::{Health, Target};
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
     let mut promotions: Vec<&Promotion> = facts.promotions.iter().filter(|p| environment.is_of(p)).collect();
     promotions.sort_by_key(|p| p.line());
-    let settled: Vec<bool> =
-        promotions.iter().map(|p| settle(facts, environment, &promotions, p, decision)).collect();
+    let proven = environment.policy.as_ref().filter(|_| !environment.after.is_empty());
+    let proven = proven.and_then(|p| facts.evidence.candidate(facts.pipeline, environment, p.min_ready));
+    let mut settle = |p| settle(facts, environment, (&promotions, proven.as_ref()), p, decision);
+    let settled: Vec<bool> = promotions.iter().map(|p| settle(p)).collect();
     let open =
         promotions.iter().zip(&settled).rev().find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
     let Some(policy) = &environment.policy else {
@@ -35,12 +37,11 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         let all: Vec<(&Promotion, bool)> = promotions.into_iter().zip(settled).collect();
         return triggered::decide(facts, environment, policy, &all, decision);
     }
-    let candidate = facts.evidence.candidate(facts.pipeline, environment, policy.min_ready);
-    let upcoming = facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, candidate.as_ref());
+    let upcoming = facts.evidence.upcoming(facts.pipeline, environment, policy.min_ready, proven.as_ref());
     if let Some(short) = upcoming {
         note(decision, environment, "WaitingForTargets", waiting_for(facts, &short));
     }
-    let Some(candidate) = candidate.and_then(|c| fit(facts, environment, c, decision)) else { return };
+    let Some(candidate) = proven.and_then(|c| fit(facts, environment, c, decision)) else { return };
     promotions.iter().for_each(|p| refuse_retry(facts, environment, p, &candidate, decision));
     match open {
         // What was proven may be forgotten, when its status was lost: an older revision takes no place.
@@ -63,7 +64,7 @@ pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, d
 fn settle(
     facts: Facts<'_>,
     environment: &Environment,
-    all: &[&Promotion],
+    (all, proven): (&[&Promotion], Option<&Candidate>),
     promotion: &Promotion,
     decision: &mut Decision,
 ) -> bool {
@@ -85,11 +86,10 @@ fn settle(
     if promotion.phase != Phase::Delivered {
         return false;
     }
-    // One that came before this one did is what this one was taken up again in place of.
-    let overtaken = all.iter().find(|p| {
-        let there = matches!(p.phase, Phase::Delivered | Phase::Succeeded) && p.came >= promotion.came;
-        there && p.line() > promotion.line()
-    });
+    // What is wanted again was taken up in place of those that came after it.
+    let is_wanted =
+        proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision));
+    let overtaken = all.iter().find(|p| p.line() > promotion.line() && !is_wanted && has_come(p));
     if let Some(newer) = overtaken {
         let message = format!("{} came before it was seen healthy", newer.revision);
         decision.record(promotion, Phase::Superseded, "Superseded", message);
@@ -109,6 +109,11 @@ fn settle(
         }
         None => false,
     }
+}
+
+/// Whether a promotion came to where it goes.
+fn has_come(promotion: &Promotion) -> bool {
+    matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
 }
 
 /// Takes those who were called at their word: what they have was delivered, and what they say has failed
@@ -365,16 +370,22 @@ pub(super) fn take_up(
     let retry = format!("sluice retry -n {} {}", facts.pipeline.namespace, earlier.name);
     let again = |reason, message: &str, spends_approval| {
         let (to, answers) = (Phase::Pending, earlier.retry.clone());
-        let to = Move { answers, spends_approval, ..Move::of(earlier, to, reason, message.into()) };
-        Some(Action::Move(to))
+        Some(Move { answers, spends_approval, ..Move::of(earlier, to, reason, message.into()) })
     };
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
             // What has been proposed or delivered has passed.
             let passed = earlier.request.is_some() || earlier.delivered.is_some();
-            again("Resumed", "it is the newest revision again", passed)
+            let again = again("Resumed", "it is the newest revision again", passed);
+            // What others have brought since is to go, whatever became of the first try.
+            let later = |p: &&Promotion| environment.is_of(p) && p.line() > earlier.line();
+            let is_undone =
+                facts.promotions.iter().filter(later).any(|p| has_come(p) || p.delivered.is_some());
+            again.map(|to| Action::Move(Move { is_undone, ..to }))
         }
-        (phase, Some(_)) if phase.has_ended() => again("Retried", "a person asked for another try", true),
+        (phase, Some(_)) if phase.has_ended() => {
+            again("Retried", "a person asked for another try", true).map(Action::Move)
+        }
         (Phase::Rejected | Phase::Failed, None) => {
             let message = format!(
                 "{} is not promoted again by itself: {}; {retry} tries again",

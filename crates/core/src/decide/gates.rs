@@ -2,7 +2,6 @@
 
 use super::Facts;
 use crate::model::{Environment, Gate, Policy, Promotion};
-use crate::world::Target;
 
 /// The verdicts on a promotion, shut ones included; none at all when nothing stands in its way.
 pub(super) fn verdicts(
@@ -60,27 +59,31 @@ fn downgrade(
 }
 
 /// Where nobody can look, and nothing was ever said, something newer may run. What was asked for from outside
-/// goes there all the same: whoever asked knows what.
+/// goes there all the same: whoever asked knows what. What is proposed already has passed.
 fn unreported(
     facts: Facts<'_>,
     environment: &Environment,
     policy: &Policy,
     promotion: &Promotion,
 ) -> Option<Gate> {
-    if policy.allow_downgrade || promotion.trigger.is_some() {
+    let passed = promotion.trigger.is_some() || promotion.open_request().is_some();
+    if policy.allow_downgrade || passed {
         return None;
     }
-    let unreported = environment.targets.iter().find(|t| {
-        let silent = facts.world.target(&environment.name, t).is_some_and(Target::has_said_nothing);
-        silent && facts.evidence.of(&environment.name, t).is_empty()
+    let (unreported, shown) = environment.targets.iter().find_map(|t| {
+        let silent = facts.world.target(&environment.name, t).filter(|shown| shown.has_said_nothing())?;
+        facts.evidence.of(&environment.name, t).is_empty().then_some((t, silent))
     })?;
     let message = if promotion.approved {
         String::new()
     } else {
         format!(
-            "is held: nobody knows what {}/{unreported} runs, which has not reported: sluice approve -n {} {} \
-             lets it pass, and promotion.allowDowngrade lets all pass",
-            environment.name, facts.pipeline.namespace, promotion.name
+            "is held: nobody knows what {}/{unreported} runs ({}): sluice approve -n {} {} lets it pass, and \
+             promotion.allowDowngrade lets all pass",
+            environment.name,
+            shown.complaint(),
+            facts.pipeline.namespace,
+            promotion.name
         )
     };
     Some(Gate { name: "Unreported", open: promotion.approved, message })

@@ -103,11 +103,21 @@ pub struct Move {
     pub answers: Option<String>,
     /// The approval that it had counts no more: it let one try pass, and this is another.
     pub spends_approval: bool,
+    /// Something else has come in its place since: whatever it has done before is to be done again.
+    pub is_undone: bool,
 }
 
 impl Move {
     fn of(promotion: &Promotion, to: Phase, reason: &'static str, message: String) -> Self {
-        Move { promotion: promotion.name.clone(), to, reason, message, answers: None, spends_approval: false }
+        Move {
+            promotion: promotion.name.clone(),
+            to,
+            reason,
+            message,
+            answers: None,
+            spends_approval: false,
+            is_undone: false,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is held until a person lets it pass. A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
+use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
 use sluice_core::world::Health;
 
@@ -26,6 +27,13 @@ fn where_nobody_knows_what_runs_a_person_lets_it_pass_or_it_reports() {
     reports.runs("prod", "us", A, Health::Ready);
     reports.settle();
     assert_eq!(reports.story("prod"), ["1.1.0 Proposed"]);
+    // What was proposed before it was there is not held for it.
+    let mut proposed = reports.clone();
+    proposed.world.insert("prod", "us", sim.world.target("prod", "us").unwrap().clone());
+    proposed.evidence = Evidence::default();
+    proposed.step();
+    let merges = |action: &Action| matches!(action, Action::Follow { may_merge: true, .. });
+    assert!(proposed.last.actions.iter().any(merges), "{:?}", proposed.last);
     // It runs something newer, and that is another matter.
     sim.runs("prod", "us", C, Health::Ready);
     sim.settle();

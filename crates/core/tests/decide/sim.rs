@@ -69,6 +69,8 @@ pub struct Sim {
     pub refuses: bool,
     /// Delivery is done when it is done, as a commit is, and Flux takes its time.
     pub commits: bool,
+    /// The versions that were taken up again after others had come in their place.
+    pub undone: Vec<String>,
     /// By environment: how often its owner has named another repository.
     pub places: BTreeMap<String, u32>,
 }
@@ -119,6 +121,7 @@ impl Sim {
             last: Decision::default(),
             refuses: false,
             commits: false,
+            undone: Vec::new(),
             places: BTreeMap::new(),
         };
         sim.settle();
@@ -201,7 +204,6 @@ impl Sim {
                     retry: None,
                     next_attempt: None,
                     delivered: None,
-                    came: None,
                     request: None,
                     said: None,
                     message: String::new(),
@@ -219,21 +221,19 @@ impl Sim {
                 }
             }
             Action::Move(to) => {
-                let now = self.now;
                 let promotion = self.promotion(&to.promotion);
+                let version = promotion.revision.to_string();
                 promotion.phase = to.to;
                 promotion.message = to.message;
                 if to.to == Phase::Pending {
                     promotion.next_attempt = None;
-                    (promotion.delivered, promotion.came) = (None, None);
-                }
-                if to.to == Phase::Succeeded {
-                    promotion.came = promotion.came.or(Some(now));
+                    promotion.delivered = None;
                 }
                 if to.answers.is_some() {
                     promotion.retry = None;
                 }
                 promotion.approved &= !to.spends_approval;
+                self.undone.extend(to.is_undone.then_some(version));
             }
             Action::Wait { promotion, gates, message } => {
                 let promotion = self.promotion(&promotion);
@@ -252,7 +252,7 @@ impl Sim {
         if self.commits {
             let now = Some(self.now);
             let promotion = self.promotion(name);
-            (promotion.phase, promotion.delivered, promotion.came) = (Phase::Delivered, now, now);
+            (promotion.phase, promotion.delivered) = (Phase::Delivered, now);
             let effect = Effect::Updated(promotion.environment.clone(), promotion.revision.to_string());
             return self.effects.push(effect);
         }
@@ -321,7 +321,7 @@ impl Sim {
         open.state = "merged";
         let name = open.promotion.clone();
         let promotion = self.promotion(&name);
-        (promotion.phase, promotion.delivered, promotion.came) = (Phase::Delivered, Some(now), Some(now));
+        (promotion.phase, promotion.delivered) = (Phase::Delivered, Some(now));
         promotion.request.as_mut().unwrap().open = false;
         self.settle();
     }

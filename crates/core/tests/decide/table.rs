@@ -209,13 +209,15 @@ fn what_is_taken_up_again_is_not_overtaken_by_what_came_before() {
     sim.runs("prod", "p", C, Health::Ready);
     sim.settle();
     assert_eq!(sim.story("prod"), ["1.1.0 Superseded", "1.2.0 Succeeded"]);
-    // One of two goes back: what enough have proven is the first again. Flux takes its time with it.
-    sim.now += minute;
+    // One of two goes back: what enough have proven is the first again. Flux takes its time with it, and the
+    // clock was set back.
+    sim.now -= minute * 60;
     sim.runs("dev", "eu", B, Health::Ready);
     let before = sim.effects.len();
     sim.settle();
     assert_eq!(sim.story("prod"), ["1.1.0 Delivered", "1.2.0 Succeeded"]);
     assert_eq!(sim.effects.len(), before + 1, "{:?}", sim.effects);
+    assert_eq!(sim.undone, ["1.1.0"]);
     sim.now += minute * 31;
     sim.settle();
     assert_eq!(sim.story("prod"), ["1.1.0 Failed", "1.2.0 Succeeded"]);
