@@ -112,6 +112,8 @@ async fn find_earlier(
     wanted: Wanted<'_>,
     branch: &str,
 ) -> Result<Option<Delivered>, DeliveryError> {
+    // A person's no counts until another one was opened and merged: they come newest first.
+    let mut reopen = order.reopen;
     for found in forge.find(branch, wanted.base, order.created).await? {
         if order.anew.is_some() && found.state == State::Open {
             return Ok(None);
@@ -136,8 +138,9 @@ async fn find_earlier(
                 if merged::brought(inner, forge, order, &found).await?.is_some() {
                     return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
                 }
+                reopen = true;
             }
-            State::Closed if order.reopen => {}
+            State::Closed if reopen => {}
             State::Closed => return Ok(Some(Delivered::Rejected { request: found.request })),
         }
     }

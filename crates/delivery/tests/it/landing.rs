@@ -239,3 +239,26 @@ async fn what_people_have_put_on_top_of_a_newer_base_is_closed_although_another_
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_no_that_was_overruled_is_not_heard_again() {
+    everywhere(async |world| {
+        let (bench, order) = (bench(), world.order("6.1.8"));
+        let first = proposed(&bench.delivery, &order).await;
+        world.close(first.number).await;
+        let asked = Order { reopen: true, ..again(&order) };
+        let second = proposed(&bench.delivery, &asked).await;
+        // A person makes something else of it, and merges that.
+        let base = world.commit("elsewhere", &[("other.yaml", "a: 1\n")]);
+        git(world.repo().folder(), &["update-ref", &format!("refs/heads/{}", second.branch), &base], "");
+        world.push_files(&second.branch, &[("third.yaml", "b: 2\n")]);
+        world.merge(second.number).await;
+        let third = proposed(&bench.delivery, &again(&order)).await;
+        assert!(third.number > second.number.max(first.number), "{third:?}");
+        // What is closed after that is a no.
+        world.close(third.number).await;
+        let end = bench.delivery.deliver(&again(&order)).await.unwrap();
+        assert!(matches!(&end, Delivered::Rejected { request } if request.number == third.number), "{end:?}");
+    })
+    .await;
+}
