@@ -1,6 +1,6 @@
 //! One turn of one pipeline: the five verbs, one after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -124,12 +124,13 @@ impl Engine {
         });
         let records = self.promotions.get(key).into_iter().flatten().filter(|(_, record)| !record.stored);
         let made = records.map(|(name, record)| (name, &record.object.spec.environment));
-        let mut unrecorded = std::mem::take(&mut entry.unrecorded);
-        for (name, environment) in starts.chain(made) {
-            let Some((name, message)) = unrecorded.remove_entry(name) else { continue };
+        let wanted: BTreeMap<&String, &String> = starts.chain(made).collect();
+        entry.unrecorded.retain(|name, _| wanted.contains_key(name));
+        for (environment, message) in
+            entry.unrecorded.iter().filter_map(|(n, why)| Some((wanted.get(n)?, why)))
+        {
             let note = Note { reason: "RecordFailed", message: message.clone() };
-            decision.notes.insert(environment.clone(), note);
-            entry.unrecorded.insert(name, message);
+            decision.notes.insert((*environment).clone(), note);
         }
         Some(decision)
     }
@@ -189,8 +190,6 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
     use sluice_core::revision::Facet;
     use sluice_core::world::{Health, Member, Natural};

@@ -400,22 +400,21 @@ impl Roster {
     /// that one does not take it to the next. It may be dead, and not have been so for long enough to be seen.
     fn take(&mut self, now: Moment) -> Vec<Step> {
         let mut counts = self.counts(now);
-        let (mut steps, mut silent) = (Vec::new(), BTreeSet::new());
+        let mut steps = Vec::new();
         for number in 0..self.shards {
             let name = Name::Shard(number);
             let Some(free_since) = self.free_since(&name, now) else { continue };
             let mut order: Vec<(usize, &String)> = counts.iter().map(|(id, count)| (*count, id)).collect();
             order.sort_unstable();
             let me = self.me();
-            let Some(place) = order.iter().position(|(_, id)| **id == me) else { break };
+            let Some(place) = order.iter().position(|(_, id)| **id == me) else { return steps };
             let poorest = order[0].1.clone();
             if free_since + self.courtesy(place) <= now && self.may_try(&name, now) {
                 steps.push(Step::Write(name.clone(), self.claim(self.leases.get(&name), None)));
-                silent.extend(order[..place].iter().map(|(_, id)| (*id).clone()));
+                self.silent.extend(order[..place].iter().map(|(_, id)| (*id).clone()));
             }
             *counts.entry(poorest).or_default() += 1;
         }
-        self.silent.extend(silent);
         steps
     }
 

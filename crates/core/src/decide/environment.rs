@@ -370,21 +370,21 @@ pub(super) fn take_up(
     let retry = format!("sluice retry -n {} {}", facts.pipeline.namespace, earlier.name);
     let again = |reason, message: &str, spends_approval| {
         let (to, answers) = (Phase::Pending, earlier.retry.clone());
-        Some(Move { answers, spends_approval, ..Move::of(earlier, to, reason, message.into()) })
+        Move { answers, spends_approval, ..Move::of(earlier, to, reason, message.into()) }
     };
     match (earlier.phase, &earlier.retry) {
         (Phase::Superseded | Phase::Cancelled, _) => {
             // What has been proposed or delivered has passed.
             let passed = earlier.request.is_some() || earlier.delivered.is_some();
-            let again = again("Resumed", "it is the newest revision again", passed);
             // What others have brought since is to go, whatever became of the first try.
             let later = |p: &&Promotion| environment.is_of(p) && p.line() > earlier.line();
             let is_undone =
                 facts.promotions.iter().filter(later).any(|p| has_come(p) || p.delivered.is_some());
-            again.map(|to| Action::Move(Move { is_undone, ..to }))
+            let again = again("Resumed", "it is the newest revision again", passed);
+            Some(Action::Move(Move { is_undone, ..again }))
         }
         (phase, Some(_)) if phase.has_ended() => {
-            again("Retried", "a person asked for another try", true).map(Action::Move)
+            Some(Action::Move(again("Retried", "a person asked for another try", true)))
         }
         (Phase::Rejected | Phase::Failed, None) => {
             let message = format!(

@@ -46,16 +46,8 @@ fn downgrade(
         let by_version = promotion.revision.is_older_than(r);
         by_version.unwrap_or_else(|| facts.evidence.was_here(environment, &promotion.revision))
     })?;
-    let message = if promotion.approved {
-        String::new()
-    } else {
-        format!(
-            "is held: it is older than {newer}, which {} runs: sluice approve -n {} {} lets it pass, and \
-             promotion.allowDowngrade lets all pass",
-            environment.name, facts.pipeline.namespace, promotion.name
-        )
-    };
-    Some(Gate { name: "Downgrade", open: promotion.approved, message })
+    let why = format!("it is older than {newer}, which {} runs", environment.name);
+    Some(held(facts, promotion, "Downgrade", &why))
 }
 
 /// Where nobody can look, and nothing was ever said, something newer may run. What was asked for from outside
@@ -74,17 +66,19 @@ fn unreported(
         let silent = facts.world.target(&environment.name, t).filter(|shown| shown.has_said_nothing())?;
         facts.evidence.of(&environment.name, t).is_empty().then_some((t, silent))
     })?;
+    let why = format!("nobody knows what {}/{unreported} runs ({})", environment.name, shown.complaint());
+    Some(held(facts, promotion, "Unreported", &why))
+}
+
+/// A gate that holds what may take something newer back, until a person lets it pass.
+fn held(facts: Facts<'_>, promotion: &Promotion, name: &'static str, why: &str) -> Gate {
     let message = if promotion.approved {
         String::new()
     } else {
         format!(
-            "is held: nobody knows what {}/{unreported} runs ({}): sluice approve -n {} {} lets it pass, and \
-             promotion.allowDowngrade lets all pass",
-            environment.name,
-            shown.complaint(),
-            facts.pipeline.namespace,
-            promotion.name
+            "is held: {why}: sluice approve -n {} {} lets it pass, and promotion.allowDowngrade lets all pass",
+            facts.pipeline.namespace, promotion.name
         )
     };
-    Some(Gate { name: "Unreported", open: promotion.approved, message })
+    Gate { name, open: promotion.approved, message }
 }

@@ -34,6 +34,18 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
     panic!("it conflicts");
 }
 
+/// Looks until it cannot be merged as it is, at the head that was pushed.
+async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: Stale) {
+    let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(why) };
+    sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
+        let followed = delivery.tend(order, request).await?;
+        anyhow::ensure!(followed == stale, "{followed:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
 /// Looks until it is merged: forges need a moment to know whether it can be.
 pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
     for _ in 0..LOOKS {
@@ -154,14 +166,7 @@ async fn falls_behind(world: World) {
     let request = proposed(&bench.delivery, &order).await;
     let elsewhere = world.commit("elsewhere", &[("other.yaml", "a: b\n")]);
     world.fall_behind(request.number).await;
-    let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(Stale::Behind) };
-    sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
-        let followed = bench.delivery.tend(&order, &request).await?;
-        anyhow::ensure!(followed == stale, "{followed:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
     // A try that is not told so leaves what is there, and its approvals.
     assert_eq!(proposed(&bench.delivery, &order).await.head_commit, request.head_commit);
     let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
@@ -232,14 +237,7 @@ async fn what_conflicts_with_its_base_is_made_anew_on_top_of_it() {
     let order = merging(&world, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     let by_hand = world.commit("by hand", &[(FILE, &yaml("6.1.6"))]);
-    let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(Stale::Conflicts) };
-    sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
-        let followed = bench.delivery.follow(&order, &request).await?;
-        anyhow::ensure!(followed == stale, "{followed:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    turns_stale(&bench.delivery, &order, &request, Stale::Conflicts).await;
     let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
     let remade = proposed(&bench.delivery, &anew).await;
     assert_eq!(remade.number, request.number);
