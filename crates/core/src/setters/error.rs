@@ -23,7 +23,7 @@ impl fmt::Display for At {
 /// Who asks for a value to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// A marker behind the value.
+    /// A marker at the value.
     Marker,
     /// An entry of the pipeline's `update` list.
     Entry,
@@ -45,8 +45,17 @@ pub enum SetError {
     #[error("{at}: the promotion marker {problem}; write # {instead}, and nothing else in that comment")]
     BadMarker { at: At, problem: String, instead: String },
 
-    #[error("{at}: the promotion marker stands {place}; put it on the value's own line, behind the value")]
+    #[error(
+        "{at}: the promotion marker stands {place}; put it at the end of the value's line, or alone on the line \
+         directly above, indented as that line"
+    )]
     MisplacedMarker { at: At, place: &'static str },
+
+    #[error(
+        "{at}: the value has two promotion markers of this environment, in line {first} and in line {second}; \
+         remove one of them"
+    )]
+    TwoMarkers { at: At, first: u32, second: u32 },
 
     #[error(
         "{at}: the promotion marker stands at a flow list or mapping ([...] or {{...}}), and does not say \
@@ -120,6 +129,7 @@ impl SetError {
         match self {
             SetError::BadMarker { .. } => "BadMarker",
             SetError::MisplacedMarker { .. } => "MisplacedMarker",
+            SetError::TwoMarkers { .. } => "TwoMarkers",
             SetError::FlowCollection { .. } => "FlowCollection",
             SetError::Alias { .. } => "Alias",
             SetError::BlockScalar { .. } => "BlockScalar",
@@ -142,6 +152,7 @@ impl SetError {
         match self {
             SetError::BadMarker { at, .. }
             | SetError::MisplacedMarker { at, .. }
+            | SetError::TwoMarkers { at, .. }
             | SetError::FlowCollection { at }
             | SetError::Alias { at }
             | SetError::BlockScalar { at, .. }

@@ -1,5 +1,5 @@
-//! Sets versions in YAML files: by markers, comments like `# {"$promotion": "ns:pipeline:env"}` behind
-//! a value, or by a list of fields. Reviewers read the diff of a promotion, so only the bytes of the
+//! Sets versions in YAML files: by markers, comments like `# {"$promotion": "ns:pipeline:env"}` at the end of
+//! a value's line or on the line above, or by a list of fields. Reviewers read the diff of a promotion, so only the bytes of the
 //! value change: a file is read by a parser, edited as bytes, read again, and refused if more than the
 //! value is different. What cannot be obeyed is an error that says what to write instead.
 

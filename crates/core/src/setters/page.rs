@@ -1,5 +1,5 @@
-//! A YAML file as its parser's events, with the question that setting values needs answered: what
-//! stands right before this comment, on the same line?
+//! A YAML file as its parser's events, and what a comment in it is next to: the value before the comment on
+//! its line, or the value on the line below.
 
 use std::ops::Range;
 
@@ -54,6 +54,21 @@ pub(super) enum Before {
     Key,
     /// A dash, anchor, tag or `---` without a value on this line.
     Syntax,
+}
+
+/// What stands on the line below a comment that has a line of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// The value that this event is.
+    Value(usize),
+    /// The `|` or `>` of a block scalar.
+    BlockScalar,
+    /// The alias `*name`.
+    Alias,
+    /// A bracket or brace, or a value in a collection of these.
+    Flow,
+    /// No single value: what the comment is above.
+    Other(&'static str),
 }
 
 /// Why a file is no page.
@@ -136,6 +151,11 @@ impl<'t> Page<'t> {
     pub(super) fn before(&self, comment: usize) -> Before {
         let line = self.line_starts.partition_point(|start| *start <= comment).saturating_sub(1);
         let line_start = self.line_starts.get(line).copied().unwrap_or_default();
+        let indent = self.text.get(line_start..comment).unwrap_or_default();
+        // The parser counts white space below a block scalar as a part of it.
+        if indent.trim_start_matches('\u{feff}').trim().is_empty() {
+            return Before::Nothing;
+        }
         let end = self.tokens.partition_point(|token| token.range.start < comment);
         let last = self.tokens[..end].iter().rfind(|token| !token.range.is_empty());
         let last = last.filter(|token| token.range.end > line_start && token.range.end <= comment);
@@ -150,10 +170,75 @@ impl<'t> Page<'t> {
             (Some((Kind::Flow, _)), "" | ",") => Before::Flow,
             (Some((Kind::Key, _)), "" | "," | ":") => Before::Key,
             (Some((Kind::Document, _)), "") => Before::Syntax,
-            (None, "") => Before::Nothing,
             _ if word.starts_with(['|', '>']) => Before::BlockScalar,
             _ if word == ":" => Before::Key,
             _ => Before::Syntax,
+        }
+    }
+
+    /// Returns what stands on the line below the comment at these bytes, which has its line for itself. Lines
+    /// with further markers may be between them.
+    pub(super) fn below(&self, comment: Range<usize>) -> Below {
+        let line = self.line_starts.partition_point(|start| *start <= comment.start);
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let indent = self.text.get(start..comment.start).unwrap_or_default();
+        let column = indent.trim_start_matches('\u{feff}').len();
+        for line in line..self.line_starts.len() {
+            let start = self.line_starts.get(line).copied().unwrap_or_default();
+            let end = self.line_starts.get(line + 1).copied().unwrap_or(self.text.len());
+            let text = self.text.get(start..end).unwrap_or_default();
+            let content = text.trim();
+            match content.strip_prefix('#') {
+                Some(comment) if comment.trim_start().starts_with('{') => {}
+                Some(_) => return Below::Other("above a comment"),
+                None if content.is_empty() => return Below::Other("above an empty line"),
+                None if text.len() - text.trim_start().len() != column => {
+                    return Below::Other("above a line that is indented differently");
+                }
+                None => return self.value_of(start + column..end),
+            }
+        }
+        Below::Other("above the end of the file")
+    }
+
+    /// Returns the value that a line means by itself: of its key, or of its entry of a list.
+    fn value_of(&self, line: Range<usize>) -> Below {
+        let first = self.tokens.partition_point(|token| token.range.start < line.start);
+        let mut tokens = self.tokens.get(first..).unwrap_or_default().iter();
+        let mut tokens = tokens.by_ref().filter(|token| !token.range.is_empty()).peekable();
+        let text = |range: Range<usize>| self.text.get(range).unwrap_or_default();
+        let is_block = |range: Range<usize>| {
+            let words = text(range).split_whitespace().take_while(|word| !word.starts_with('#'));
+            words.into_iter().any(|word| word.starts_with(['|', '>']))
+        };
+        let Some(token) = tokens.next_if(|token| token.range.start < line.end) else {
+            return match is_block(line) {
+                true => Below::BlockScalar,
+                false => Below::Other("above a line without a value"),
+            };
+        };
+        let mut before = text(line.start..token.range.start).split_whitespace();
+        let is_entry = before.clone().next() == Some("-");
+        let other = match token.kind {
+            Kind::Document => Some("above the beginning or the end of a document"),
+            Kind::Key if is_entry => Some("above an entry of a list that is not a single value"),
+            _ if before.clone().any(|word| matches!(word, "?" | ":")) => Some("above an explicit key"),
+            _ if before.by_ref().filter(|word| *word == "-").count() > 1 => Some("above a list in a list"),
+            _ => None,
+        };
+        if let Some(place) = other {
+            return Below::Other(place);
+        }
+        let value = match token.kind {
+            Kind::Key => tokens.next_if(|value| value.range.start < line.end),
+            _ => Some(token),
+        };
+        match value.map(|value| (value.kind, value.event)) {
+            Some((Kind::Value { flow: false }, event)) => Below::Value(event),
+            Some((Kind::Alias, _)) => Below::Alias,
+            Some((Kind::Value { flow: true } | Kind::Flow, _)) => Below::Flow,
+            None if is_block(token.range.end..line.end) => Below::BlockScalar,
+            _ => Below::Other("above a key that has no value on its line"),
         }
     }
 
@@ -260,6 +345,7 @@ mod tests {
             ("#\na: 1", "nothing"),
             ("a:\n  #\n  b: 1", "nothing"),
             ("a: 1\r  #", "nothing"),
+            ("- |\n  x\n\n #\n- 1", "nothing"),
             ("a: | #\n  x", "block"),
             ("a: >-2 #\n  x", "block"),
             ("a: &x !!str |+ #\n  x", "block"),
@@ -297,6 +383,63 @@ mod tests {
                 Before::Syntax => "syntax",
             };
             assert_eq!(found, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn knows_what_stands_below_a_comment() {
+        for (text, expected) in [
+            ("#\na: 1", "value 1"),
+            ("#\n'a' : 'x'", "value x"),
+            ("#\na: &x !!str 1", "value 1"),
+            ("a:\n  #\n  b: 1\n  c: 2", "value 1"),
+            ("a:\n  #\n  1", "value 1"),
+            ("a:\n#\n- 1\n- 2", "value 1"),
+            ("a:\n  #\n  - &x 1", "value 1"),
+            ("#\r\na: 1 # x\r\n", "value 1"),
+            ("#\ra: 1\r", "value 1"),
+            ("#\n# {\"a\": \"b\"}\na: 1", "value 1"),
+            ("#\na: ''", "value "),
+            ("#\na: | # x\n  1", "block"),
+            ("#\n- >-\n  1", "block"),
+            ("x: &x 1\n#\na: *x", "alias"),
+            ("x: &x 1\nl:\n#\n- *x", "alias"),
+            ("#\na: [1]", "flow"),
+            ("#\n- {a: 1}", "flow"),
+            ("{\n#\na: 1 }", "flow"),
+            ("[\n#\n1, 2]", "flow"),
+            ("#", "above the end of the file"),
+            ("#\n\na: 1", "above an empty line"),
+            ("#\n# a: 0\na: 1", "above a comment"),
+            ("  #\na: 1", "above a line that is indented differently"),
+            ("a:\n  b: 1\n  #\nc: 2", "above a line that is indented differently"),
+            ("#\n---\na: 1", "above the beginning or the end of a document"),
+            ("#\na:\n  b: 1", "above a key that has no value on its line"),
+            ("#\na:\nb: 1", "above a key that has no value on its line"),
+            ("#\na:\n  1", "above a key that has no value on its line"),
+            ("l:\n#\n- a: 1", "above an entry of a list that is not a single value"),
+            ("#\n- - 1", "above a list in a list"),
+            ("#\n-\n  a: 1", "above a line without a value"),
+            ("#\n? a\n: 1", "above an explicit key"),
+        ] {
+            let page = Page::parse(text).unwrap();
+            let found = match page.below(page.comments().next().unwrap().1) {
+                Below::Value(event) => format!("value {}", page.event_text(event)),
+                Below::BlockScalar => "block".into(),
+                Below::Alias => "alias".into(),
+                Below::Flow => "flow".into(),
+                Below::Other(place) => place.into(),
+            };
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
+
+    impl Page<'_> {
+        fn event_text(&self, event: usize) -> &str {
+            match &self.events[event].0 {
+                Event::Scalar(text, ..) => text,
+                other => panic!("{other:?}"),
+            }
         }
     }
 

@@ -1,10 +1,11 @@
-//! Sets the values of one file that have a marker: find the markers, and what stands before each.
+//! Sets the values of one file that have a marker: at the end of the value's line, or alone on the line above,
+//! where the predecessor took it too.
 
 use std::ops::Range;
 
 use super::edit::{self, Edit, Wish};
 use super::marker::{self, Marker, Reading};
-use super::page::{Before, Page};
+use super::page::{Before, Below, Page};
 use super::{Asker, At, Edited, NEEDLE, SetError, Wanted};
 
 /// Sets the values of one file that have a marker of the wanted environment (and target). `None`:
@@ -21,8 +22,18 @@ pub fn set(path: &str, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Option<Edite
     };
     let file = File { path, name: &name, wanted, page: &page };
     file.refuse_markers_within_scalars()?;
-    let edits = page.comments().filter_map(|(comment, range)| file.edit(comment, range).transpose());
-    let edits = edits.collect::<Result<Vec<_>, _>>()?;
+    let mut edits: Vec<Edit> = Vec::new();
+    let mut lines: Vec<u32> = Vec::new();
+    for (comment, range) in page.comments() {
+        let line = page.line(range.start);
+        let Some(edit) = file.edit(comment, range)? else { continue };
+        if let Some(other) = edits.iter().position(|other| other.event == edit.event) {
+            let at = At { path: path.into(), line: edit.value.line };
+            return Err(SetError::TwoMarkers { at, first: lines[other], second: line });
+        }
+        edits.push(edit);
+        lines.push(line);
+    }
     if edits.is_empty() {
         return Ok(None);
     }
@@ -105,21 +116,46 @@ impl File<'_, '_> {
             let instead = format!("{{\"{NEEDLE}\": \"{}\", \"target\": \"{target}\"}}", self.name);
             return Err(SetError::BadMarker { at, problem, instead });
         }
-        let misplaced = |place| SetError::MisplacedMarker { at: at.clone(), place };
-        Err(match before {
-            Before::Value { event, flow } => {
+        match self.value(before, range) {
+            Ok((event, flow)) => {
                 let choice = marker.choice(self.wanted.revision, &at, self.name)?;
                 let wish = Wish { choice: &choice, revision: self.wanted.revision, asker: Asker::Marker };
-                return edit::replace(self.page, event, flow, &wish, &at).map(Some);
+                edit::replace(self.page, event, flow, &wish, &at).map(Some)
             }
-            Before::BlockScalar => SetError::BlockScalar { at, asker: Asker::Marker },
-            Before::Alias => SetError::Alias { at },
-            Before::Flow => SetError::FlowCollection { at },
-            Before::Nothing => misplaced("on a line of its own"),
-            Before::Key => misplaced("behind a key that has no value on this line"),
-            Before::Syntax => misplaced("on a line without a value"),
-        })
+            Err(NoValue::BlockScalar) => Err(SetError::BlockScalar { at, asker: Asker::Marker }),
+            Err(NoValue::Alias) => Err(SetError::Alias { at }),
+            Err(NoValue::Flow) => Err(SetError::FlowCollection { at }),
+            Err(NoValue::Misplaced(place)) => Err(SetError::MisplacedMarker { at, place }),
+        }
     }
+
+    /// Returns the value that the comment at these bytes means, and whether it is within `[...]` or `{...}`.
+    fn value(&self, before: Before, comment: Range<usize>) -> Result<(usize, bool), NoValue> {
+        match before {
+            Before::Value { event, flow } => Ok((event, flow)),
+            Before::BlockScalar => Err(NoValue::BlockScalar),
+            Before::Alias => Err(NoValue::Alias),
+            Before::Flow => Err(NoValue::Flow),
+            Before::Key => Err(NoValue::Misplaced("behind a key that has no value on this line")),
+            Before::Syntax => Err(NoValue::Misplaced("on a line without a value")),
+            Before::Nothing => match self.page.below(comment) {
+                Below::Value(event) => Ok((event, false)),
+                Below::BlockScalar => Err(NoValue::BlockScalar),
+                Below::Alias => Err(NoValue::Alias),
+                Below::Flow => Err(NoValue::Flow),
+                Below::Other(place) => Err(NoValue::Misplaced(place)),
+            },
+        }
+    }
+}
+
+/// Why a comment means no value.
+enum NoValue {
+    BlockScalar,
+    Alias,
+    Flow,
+    /// Where the comment stands.
+    Misplaced(&'static str),
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

@@ -52,6 +52,22 @@ fn only_the_value_changes() {
         ("image: 'x/app:1@sha256:aa' #M\n", "image: 'x/app:2.0.0' #M\n"),
         ("v: 2.0.0 #M\nw: \"2\\u002e0.0\" #M\n", "v: 2.0.0 #M\nw: \"2\\u002e0.0\" #M\n"),
         ("# v: 1 #M\nv: 1 #M\n", "# v: 1 #M\nv: 2.0.0 #M\n"),
+        // On the line above.
+        ("#M\nv: 1\n", "#M\nv: 2.0.0\n"),
+        ("#M\r\nv:   '1'\t# x\r\nw: 1\r\n", "#M\r\nv:   '2.0.0'\t# x\r\nw: 1\r\n"),
+        ("\u{feff}#M\nv: 1", "\u{feff}#M\nv: 2.0.0"),
+        ("v:\n#M\n- 1\n- 1\n", "v:\n#M\n- 2.0.0\n- 1\n"),
+        ("v:\n  #M\n  1\n", "v:\n  #M\n  2.0.0\n"),
+        ("v:\n    w: 1\n    #M\n    x: &a \"1\"\n", "v:\n    w: 1\n    #M\n    x: &a \"2.0.0\"\n"),
+        ("#M\nimage: x/app:1\nv: 1 #M\n", "#M\nimage: x/app:2.0.0\nv: 2.0.0 #M\n"),
+        (
+            "# {\"$promotion\": \"ns:app:staging\"}\n#M\n# {\"$imagepolicy\": \"x\"}\nv: 1\n",
+            "# {\"$promotion\": \"ns:app:staging\"}\n#M\n# {\"$imagepolicy\": \"x\"}\nv: 2.0.0\n",
+        ),
+        (
+            "#M\nv: 1 # {\"$promotion\": \"ns:app:staging\"}\n",
+            "#M\nv: 2.0.0 # {\"$promotion\": \"ns:app:staging\"}\n",
+        ),
     ] {
         assert_eq!(edited(text, "2.0.0"), expected, "{text:?}");
     }
@@ -76,8 +92,18 @@ fn what_cannot_be_set_is_said_and_what_is_not_ours_is_left() {
         ("v: 1 # {'$promotion': 'ns:app:prod'}\n", "BadMarker"),
         ("v: 1 # {\"$promotion\": \"ns:app:prod:tag\"}\n", "BadMarker"),
         ("v: 1 # {\"$promotion\": \"ns:app:prod\", \"value\": \"images\"}\n", "BadMarker"),
-        ("#M\nv: 1\n", "MisplacedMarker"),
-        ("v:\n#M\n- 1\n", "MisplacedMarker"),
+        ("#M\n\nv: 1\n", "MisplacedMarker"),
+        ("#M\n# v: 0\nv: 1\n", "MisplacedMarker"),
+        ("v:\n  w: 1\n  #M\nx: 1\n", "MisplacedMarker"),
+        ("v:\n#M\n- w: 1\n", "MisplacedMarker"),
+        ("#M\nv:\n  w: 1\n", "MisplacedMarker"),
+        ("#M\nv:\n", "MisplacedMarker"),
+        ("#M\nv: |\n  1\n", "BlockScalar"),
+        ("#M\nv: [1]\n", "FlowCollection"),
+        ("a: &x 1\n#M\nv: *x\n", "Alias"),
+        ("#M\nv: a\n  b\n", "MultilineScalar"),
+        ("#M\nv: 1 #M\n", "TwoMarkers"),
+        ("#M\n#M\nv: 1\n", "TwoMarkers"),
         ("v: 1\n#M\n", "MisplacedMarker"),
         ("v: #M\n", "MisplacedMarker"),
         ("v: #M\n  w: 1\n", "MisplacedMarker"),
@@ -207,10 +233,16 @@ fn messages_name_file_and_line_and_what_to_write() {
              of \"app\", \"chart\" to it",
         ),
         (
-            "#M\nv: 1",
+            "#M\n\nv: 1",
             &one,
-            "apps/prod.yaml:1: the promotion marker stands on a line of its own; put it on the value's own \
-             line, behind the value",
+            "apps/prod.yaml:1: the promotion marker stands above an empty line; put it at the end of the value's \
+             line, or alone on the line directly above, indented as that line",
+        ),
+        (
+            "a: 1\n#M\nv: 1 #M",
+            &one,
+            "apps/prod.yaml:3: the value has two promotion markers of this environment, in line 2 and in line 3; \
+             remove one of them",
         ),
         (
             "v: 1 #M\nw: [\n",

@@ -57,6 +57,7 @@ pub const SOUP: [&[&str]; 3] = [
     &[
         "", "", "k: ", "k: ", "k: ", "k:", "  k: ", "  k: ", "  ", "- ", "- ", "-", "  - ", "- - ", "? ", ": ", "  ? ",
         "k: [", "k: {", "[", "{", "]", "}", ", ", "k: &x ", "&x ", "- !!str ", "k: !t ", "--- ", "...", "\u{feff}",
+        "# {\"$promotion\": \"ns:app:prod\", \"value\": \"source\"}\n", "  # {\"$promotion\": \"ns:app:prod\", \"value\": \"source\"}\n  ",
         "%YAML 1.1\n", "k: |", "k: >-", "\"k\": ", "{{ ", "# ", "k: &x !t ", "[k: ", "{a: 1, k: ", "<<: ",
     ],
     &[
@@ -203,6 +204,7 @@ impl Pen<'_> {
         for entry in 0..entries {
             self.between(indent);
             self.write(&" ".repeat(indent));
+            let above = (self.pick(5) == 0).then(|| self.marker_above(indent));
             let pointer = match sequence {
                 true => {
                     let space = [" ", "   "][self.pick(2)];
@@ -211,9 +213,29 @@ impl Pen<'_> {
                 }
                 false => self.key(pointer, ": "),
             };
-            self.node(indent, &pointer);
+            match above {
+                Some(image) => self.value_below(&pointer, image),
+                None => self.node(indent, &pointer),
+            }
         }
         self.depth -= 1;
+    }
+
+    /// Writes a marker on a line of its own, and the indentation of the next line. Returns whether it is for
+    /// an image.
+    fn marker_above(&mut self, indent: usize) -> bool {
+        let image = self.pick(6) == 0;
+        let asks = if image { "image:ghcr.io/x/app" } else { "source" };
+        let pad = " ".repeat(indent);
+        self.write(&format!("# {{\"$promotion\": \"ns:app:prod\", \"value\": \"{asks}\"}}\n{pad}"));
+        image
+    }
+
+    /// Writes a value whose marker is on the line above.
+    fn value_below(&mut self, pointer: &str, image: bool) {
+        let number = self.name();
+        self.scalar(pointer, number, image);
+        self.write(&format!("  # {number}\n"));
     }
 
     fn key(&mut self, pointer: &str, colon: &str) -> String {
@@ -317,11 +339,23 @@ impl Pen<'_> {
     /// A value to set, with its marker. `comma` goes between, `end` behind.
     fn value(&mut self, pointer: &str, comma: &str, end: &str) {
         let number = self.name();
+        let image = self.pick(6) == 0;
+        self.scalar(pointer, number, image);
+        let gap = [" ", " ", "   ", "\t", " \t "][self.pick(5)];
+        let asks = if image { "image:ghcr.io/x/app" } else { "source" };
+        let (foreign, hash) =
+            (["", r#""$imagepolicy": "x:y:tag", "#][self.pick(2)], ["# ", "#", "#\t "][self.pick(3)]);
+        self.write(&format!(
+            r#"{comma}{gap}{hash}{{{foreign}"$promotion": "ns:app:prod", "n": "{number}", "value": "{asks}"}}{end}"#
+        ));
+    }
+
+    /// Writes a value to set, as a slot.
+    fn scalar(&mut self, pointer: &str, number: usize, image: bool) {
         if self.pick(6) == 0 {
             self.write(&format!("&a{number} "));
             self.anchors.push((number, self.drawn.slots.len()));
         }
-        let image = self.pick(6) == 0;
         let old = match image {
             true => {
                 ["ghcr.io/x/app:1", "'ghcr.io/x/app:1-0@sha256:00ff'", "\"ghcr.io/x/app:2\""][self.pick(3)]
@@ -334,13 +368,6 @@ impl Pen<'_> {
         };
         self.write(tag);
         self.drawn.pieces.push(Piece::Slot(old.into()));
-        let gap = [" ", " ", "   ", "\t", " \t "][self.pick(5)];
-        let asks = if image { "image:ghcr.io/x/app" } else { "source" };
-        let (foreign, hash) =
-            (["", r#""$imagepolicy": "x:y:tag", "#][self.pick(2)], ["# ", "#", "#\t "][self.pick(3)]);
-        self.write(&format!(
-            r#"{comma}{gap}{hash}{{{foreign}"$promotion": "ns:app:prod", "n": "{number}", "value": "{asks}"}}{end}"#
-        ));
         let kind = if image { Kind::Image } else { Kind::Version };
         let path = Path { document: self.document, pointer: pointer.into() };
         self.drawn.slots.push(Slot { kind, old: old.into(), paths: vec![path] });
