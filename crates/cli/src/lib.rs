@@ -11,6 +11,7 @@ mod export;
 mod find;
 mod get;
 mod output;
+pub mod plain;
 mod proxy;
 mod retry;
 mod server;
@@ -20,7 +21,7 @@ mod table;
 mod validate;
 mod version;
 
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::process::ExitCode;
 
 pub use connect::Connect;
@@ -73,7 +74,7 @@ pub fn main(command: &Command, program: Program) -> ExitCode {
             exit.into()
         }
         Err(error) => {
-            let _ = writeln!(err, "{} cannot start: {error}", Sign::Failed.glyph());
+            Io { out: &mut out, err: &mut err, color }.tell(Sign::Failed, &format!("cannot start: {error}"));
             Exit::Error.into()
         }
     }

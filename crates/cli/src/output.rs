@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::plain;
+
 /// What `-o` takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -37,10 +39,7 @@ pub enum DataFormat {
 /// When the reader is gone.
 pub fn data(format: DataFormat, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        DataFormat::Json => {
-            serde_json::to_writer_pretty(&mut *out, value)?;
-            writeln!(out)
-        }
+        DataFormat::Json => writeln!(out, "{}", plain::json(&serde_json::to_string_pretty(value)?)),
         DataFormat::Yaml => out.write_all(yaml(value)?.as_bytes()),
     }
 }
@@ -55,18 +54,90 @@ pub fn list(mut objects: Vec<Value>, named: bool) -> Value {
     }
 }
 
-/// A YAML document, ending in a line break. Strings that an older YAML would take for something
-/// else (`yes`, `1e3`) are quoted, because kubectl reads that older YAML.
+/// Returns a YAML document that ends in a line break. Strings that YAML 1.1 would read as something else
+/// (`yes`, `1e3`) are quoted, because kubectl reads YAML 1.1. Characters that are unsafe on a terminal
+/// are escaped.
 ///
 /// # Errors
 /// When the value cannot be written as YAML.
 pub fn yaml(value: &impl Serialize) -> io::Result<String> {
+    let text = raw_yaml(value)?;
+    if !text.chars().any(|c| c != '\n' && plain::is_unsafe(c)) {
+        return Ok(text);
+    }
+    // The serializer leaves some characters as they are. A placeholder that the text does not contain
+    // stands for each string that has one, and gives way to the string with all of them escaped.
+    let mark = (0..).map(|n: u32| format!("sluice-{n}-")).find(|mark| !text.contains(mark.as_str()));
+    let mut quoted = Quoted { mark: mark.unwrap_or_default(), strings: Vec::new() };
+    let mut value = serde_json::to_value(value)?;
+    quoted.replace(&mut value);
+    let mut text = raw_yaml(&value)?;
+    for (n, string) in quoted.strings.iter().enumerate() {
+        text = text.replacen(&quoted.placeholder(n), string, 1);
+    }
+    Ok(text)
+}
+
+fn raw_yaml(value: &impl Serialize) -> io::Result<String> {
     let options = serde_saphyr::ser_options! { compact_list_indent: true, prefer_block_scalars: false };
     let mut text = serde_saphyr::to_string_with_options(value, options).map_err(io::Error::other)?;
     if !text.ends_with('\n') {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// Strings that are written as double-quoted scalars in place of placeholders.
+struct Quoted {
+    mark: String,
+    strings: Vec<String>,
+}
+
+impl Quoted {
+    /// Returns the placeholder of a string. The last letter keeps number 1 from being a part of number 10.
+    fn placeholder(&self, number: usize) -> String {
+        format!("{}{number}x", self.mark)
+    }
+
+    fn replace(&mut self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.replace_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.replace(item)),
+            Value::Object(fields) => {
+                for (mut key, mut field) in std::mem::take(fields) {
+                    self.replace_text(&mut key);
+                    self.replace(&mut field);
+                    fields.insert(key, field);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn replace_text(&mut self, text: &mut String) {
+        if text.chars().any(plain::is_unsafe) {
+            let placeholder = self.placeholder(self.strings.len());
+            self.strings.push(double_quoted(text));
+            *text = placeholder;
+        }
+    }
+}
+
+/// Returns a double-quoted YAML scalar with the unsafe characters escaped (YAML 1.2.2, section 5.7).
+fn double_quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            // YAML has no surrogate pairs.
+            c if plain::is_unsafe(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
 }
 
 #[cfg(test)]
@@ -85,6 +156,27 @@ mod tests {
         let text = yaml(&value).unwrap();
         let back: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(back, value, "{text}");
+    }
+
+    #[test]
+    fn data_is_escaped_and_read_back_as_it_was() {
+        let value = json!({
+            "esc": "a\u{1b}[31m\u{7}\0", "c1": "\u{9b}2J\u{85}", "del": "\u{7f}", "bidi": "well \u{202e}deliaf",
+            "space": "6.1\u{200b}.8 # x", "tag": "v\u{e0041}", "lines": "\u{feff}a\n\tb\"c\\d\u{2028}e",
+            "sluice-0-0x": "sluice-0-1x", "k\u{202e}ey": ["\u{200f}", "fine ✔ שלום"],
+        });
+        for format in [DataFormat::Json, DataFormat::Yaml] {
+            let mut out = Vec::new();
+            data(format, &value, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(!text.chars().any(|c| c != '\n' && plain::is_unsafe(c)), "{text:?}");
+            assert!(text.contains("fine ✔ שלום"), "{text}");
+            let back: Value = match format {
+                DataFormat::Json => serde_json::from_str(&text).unwrap(),
+                DataFormat::Yaml => serde_saphyr::from_str(&text).unwrap(),
+            };
+            assert_eq!(back, value, "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use crate::exit::Failure;
+use crate::plain;
 
 /// What a line of progress is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +47,17 @@ impl Io<'_> {
         self.note(&format!("{} {text}", sign.glyph()));
     }
 
-    /// A line without a sign, as kubectl's `No resources found`.
+    /// Writes a line without a sign to stderr, as kubectl's `No resources found`; the text is made safe to print.
     pub fn note(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", plain::line(text));
+    }
+
+    /// Writes a line to stdout; the text is made safe to print.
+    ///
+    /// # Errors
+    /// When the reader is gone or the disk is full.
+    pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
+        writeln!(self.out, "{}", plain::line(text.as_ref()))
     }
 
     /// Tells how a command failed; says nothing when it did not.
@@ -67,5 +76,52 @@ impl Io<'_> {
     /// When the reader is gone or the disk is full.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_one_safe_line() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut io = Io { out: &mut out, err: &mut err, color: true };
+        io.tell(Sign::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
+        io.fail(&Failure::new(crate::exit::Exit::Error, "a\rb").hinted("c\u{202e}d"));
+        io.line("e\nf\u{7}").unwrap();
+        assert_eq!(
+            String::from_utf8(err).unwrap(),
+            "✗ not found \u{2714} approved\\u{1b}[1A\\u{9b}2K\n✗ a b\n  c\\u{202e}d\n"
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), "e f\\u{7}\n");
+    }
+
+    /// A new command cannot print text past [`plain::line`] by mistake.
+    #[test]
+    fn every_line_is_written_here() {
+        let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        let mut read = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !path.ends_with("sign.rs") {
+                    read += 1;
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    for (n, line) in (1..).zip(text.lines()) {
+                        let prints = ["writeln!(io.", "write!(io.", "println!(", "print!("];
+                        let document = line.trim() == "writeln!(io.out, \"---\")?;";
+                        assert!(
+                            document || !prints.iter().any(|print| line.contains(print)),
+                            "{}:{n}: write this line with Io::line, tell or note",
+                            path.display()
+                        );
+                    }
+                }
+            }
+        }
+        assert!(read > 20, "{read}");
     }
 }

@@ -1,7 +1,9 @@
-//! Tables as kubectl prints them: left-aligned, three spaces between columns, no borders. What comes
-//! from a cluster is made harmless for a terminal here, in the one place where it is printed.
+//! Tables as kubectl prints them: left-aligned, three spaces between columns, no borders. A cell holds
+//! only text that is safe to print ([`plain::line`]).
 
 use std::io::{self, Write};
+
+use crate::plain;
 
 /// What a cell says about the state of things; shown as a colour where there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,27 +41,15 @@ pub struct Cell {
     ticks: bool,
 }
 
-/// Whether a character says something to the terminal and nothing to whoever reads: controls, and what Unicode
-/// calls format characters, which turn the direction of a text or hide a part of it (Unicode Standard Annex 9;
-/// category Cf of UnicodeData.txt, and the tags).
-pub(crate) fn is_unseen(c: char) -> bool {
-    let formats = matches!(c,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e007f}');
-    c.is_control() || formats
-}
-
 /// One line of a table.
 pub type Row = Vec<Cell>;
 
 impl Cell {
-    /// A cell with this text. Line breaks become spaces, and what is not seen vanishes: a message from a
-    /// cluster neither breaks the table nor talks to the terminal, nor is it read in another order than it has.
+    /// Returns a cell with this text on one line, its words one space apart, and safe to print: a message from
+    /// a cluster neither breaks the table nor controls the terminal.
     pub fn new(text: impl AsRef<str>) -> Cell {
         let words = text.as_ref().split_whitespace().collect::<Vec<_>>().join(" ");
-        Cell { text: words.chars().filter(|c| !is_unseen(*c)).collect(), ..Cell::default() }
+        Cell { text: plain::line(&words).into_owned(), ..Cell::default() }
     }
 
     /// A cell that only grows older: it alone does not make a row a changed one.
@@ -167,14 +157,17 @@ mod tests {
 
     #[test]
     fn a_message_cannot_break_lines_or_talk_to_the_terminal() {
-        assert_eq!(Cell::new("one\n  two\r\x1b[31mred\x07").text, "one two [31mred");
+        assert_eq!(Cell::new("one\n  two\r\x1b[31mred\x07").text, "one two \\u{1b}[31mred\\u{7}");
     }
 
     #[test]
     fn a_message_is_read_in_the_order_that_it_has() {
         let turned =
             "well \u{202e}deliaf\u{202c} \u{2066}a\u{2069}\u{200f}b\u{200b}c\u{feff}d\u{e0041}e\u{2029}f";
-        assert_eq!(Cell::new(turned).text, "well deliaf abcde f");
+        assert_eq!(
+            Cell::new(turned).text,
+            "well \\u{202e}deliaf\\u{202c} \\u{2066}a\\u{2069}\\u{200f}b\\u{200b}c\\u{feff}d\\u{e0041}e f"
+        );
         // Letters of any script stay, with what is put above them.
         assert_eq!(Cell::new("schön שלום ガ ✔").text, "schön שלום ガ ✔");
     }

@@ -21,7 +21,7 @@ pub struct Version {
 pub(crate) fn run(args: &Version, version: &str, io: &mut Io<'_>) -> Outcome {
     match args.output {
         Some(format) => output::data(format, &json!({"sluice": version}), io.out)?,
-        None => writeln!(io.out, "sluice: {version}")?,
+        None => io.line(format!("sluice: {version}"))?,
     }
     Ok(())
 }

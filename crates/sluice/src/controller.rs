@@ -1,19 +1,19 @@
 //! `sluice controller`: its flags, its log, and how it ends.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
 use sluice_controller::{Allowed, Election, Options, Pace};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+
+use crate::log;
 
 /// The flags of `sluice controller`; names and meanings are those of Flux's controllers.
 #[derive(Args)]
@@ -116,26 +116,12 @@ pub struct Flags {
     /// How often a Lease is renewed, and how long to wait after a failure; less than the renew deadline
     #[arg(long, default_value = "2s", value_parser = duration)]
     leader_election_retry_period: Duration,
-    /// How much to log
+    /// Least level to log
     #[arg(long, default_value = "info", value_enum)]
-    log_level: Level,
+    log_level: log::Level,
     /// How to write the log
     #[arg(long, default_value = "json", value_enum)]
-    log_encoding: Encoding,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Level {
-    Trace,
-    Debug,
-    Info,
-    Error,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Encoding {
-    Json,
-    Console,
+    log_encoding: log::Encoding,
 }
 
 /// An address to serve on, or none.
@@ -167,33 +153,15 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Runs the controller until a signal ends it.
 pub fn main(flags: Flags) -> ExitCode {
-    log(flags.log_level, flags.log_encoding);
+    log::start(flags.log_level, flags.log_encoding);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended = runtime.context("cannot start").and_then(|runtime| runtime.block_on(run(flags)));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("✗ {error:#}");
+            eprintln!("✗ {}", sluice_cli::plain::line(&format!("{error:#}")));
             ExitCode::FAILURE
         }
-    }
-}
-
-fn log(level: Level, encoding: Encoding) {
-    let filter = match level {
-        // What calls others tells whom: the address of a webhook may be a secret.
-        Level::Trace => "trace,reqwest=info,hyper_util=info",
-        Level::Debug => "debug,reqwest=info,hyper=info,rustls=info,tower=info",
-        // The client logs each broken watch by itself; the controller says it in words of its own.
-        Level::Info => "info,kube_client=error,kube_runtime=error",
-        Level::Error => "error",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match encoding {
-        Encoding::Json => builder.json().flatten_event(true).init(),
-        // Colours are for eyes: a file or a pipe gets none.
-        Encoding::Console => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
     }
 }
 

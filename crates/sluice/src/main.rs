@@ -1,6 +1,7 @@
 //! The binary: arguments, wiring, signals. No logic.
 
 mod controller;
+mod log;
 
 use std::process::ExitCode;
 

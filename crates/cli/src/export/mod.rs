@@ -5,8 +5,8 @@ mod place;
 mod receiver;
 
 use crate::exit::Outcome;
+use crate::plain::is_unsafe;
 use crate::sign::Io;
-use crate::table::is_unseen;
 
 /// Arguments of `sluice export`.
 #[derive(clap::Args, Clone, Debug)]
@@ -44,8 +44,7 @@ fn address(text: &str) -> Result<String, String> {
 /// What somebody wrote into a pipeline, for a comment: on one line to every reader of YAML, so that nothing
 /// in it becomes an object that somebody else applies.
 fn line(text: &str) -> String {
-    let breaks = |c: char| is_unseen(c) || matches!(c, '\u{2028}' | '\u{2029}');
-    text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
 }
 
 /// The longest name of an object, in bytes.

@@ -198,7 +198,7 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
         Format::Name => {
             let seen = see(listing, view, &connection).await?;
             let mut names = seen.iter().flat_map(|s| listing.names(s));
-            Ok(names.try_for_each(|name| writeln!(io.out, "{name}"))?)
+            Ok(names.try_for_each(|name| io.line(name))?)
         }
         Format::Json => documents(listing, view, DataFormat::Json, &connection, io).await,
         Format::Yaml => documents(listing, view, DataFormat::Yaml, &connection, io).await,

@@ -140,7 +140,7 @@ impl<L: Listing> Shown<'_, L> {
             Format::Table | Format::Wide => self.lines(&seen, io)?,
             Format::Name => {
                 let mut names = seen.iter().flat_map(|s| self.listing.names(s));
-                names.try_for_each(|name| writeln!(io.out, "{name}"))?;
+                names.try_for_each(|name| io.line(name))?;
             }
             Format::Json => documents(&values, DataFormat::Json, io)?,
             Format::Yaml => documents(&values, DataFormat::Yaml, io)?,

@@ -199,29 +199,31 @@ fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
 fn show(judged: &Judged, io: &mut Io<'_>) -> Outcome {
     let Judged { namespace, name, source, .. } = judged;
     match judged.valid {
-        true => writeln!(io.out, "{} {namespace}/{name} is a valid Pipeline ({source})", Sign::Done.glyph())?,
-        false => writeln!(io.out, "{} {namespace}/{name} is not valid ({source})", Sign::Failed.glyph())?,
+        true => {
+            io.line(format!("{} {namespace}/{name} is a valid Pipeline ({source})", Sign::Done.glyph()))?
+        }
+        false => io.line(format!("{} {namespace}/{name} is not valid ({source})", Sign::Failed.glyph()))?,
     }
     for Problem { path, message } in &judged.errors {
-        writeln!(io.out, "  {path}: {message}")?;
+        io.line(format!("  {path}: {message}"))?;
     }
     for Problem { path, message } in &judged.warnings {
-        writeln!(io.out, "  {path} {message}")?;
+        io.line(format!("  {path} {message}"))?;
     }
     for looked in &judged.environments {
         let environment = &looked.environment;
         for value in &looked.values {
             let (sign, place) = (Sign::Done.glyph(), format!("{}:{}", value.path, value.line));
             match value.from == value.to {
-                true => writeln!(io.out, "{sign} {environment}: {place} is {} already", value.to)?,
-                false => writeln!(io.out, "{sign} {environment}: {place} {} → {}", value.from, value.to)?,
+                true => io.line(format!("{sign} {environment}: {place} is {} already", value.to))?,
+                false => io.line(format!("{sign} {environment}: {place} {} → {}", value.from, value.to))?,
             }
         }
         if let Some(why) = &looked.error {
-            writeln!(io.out, "{} {environment}: {}: {}", Sign::Failed.glyph(), why.reason, why.message)?;
+            io.line(format!("{} {environment}: {}: {}", Sign::Failed.glyph(), why.reason, why.message))?;
         }
         if let Some(why) = looked.skipped {
-            writeln!(io.out, "{} {environment}: {why}", Sign::Waiting.glyph())?;
+            io.line(format!("{} {environment}: {why}", Sign::Waiting.glyph()))?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ mod crds;
 mod errors;
 mod export;
 mod get;
+mod hostile;
 mod hub;
 mod retry;
 mod validate;
