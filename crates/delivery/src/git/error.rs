@@ -227,14 +227,46 @@ pub(super) fn essence(stderr: &str) -> String {
         .map(clean)
         .filter(|line| !line.is_empty() && !noise.iter().any(|n| line.starts_with(n)))
         .collect();
-    let text = lines[lines.len().saturating_sub(4)..].join("; ");
-    let text = if text.is_empty() { "it said nothing".into() } else { text };
-    text.chars().take(500).collect()
+    match lines.join("; ") {
+        text if text.is_empty() => "it said nothing".into(),
+        text => ends(&text),
+    }
+}
+
+/// The beginning and the end of a text: a hook says first what it refuses, and git says last what failed.
+fn ends(text: &str) -> String {
+    const BEGINNING: usize = 400;
+    const END: usize = 250;
+    let count = text.chars().count();
+    if count <= BEGINNING + END {
+        return text.into();
+    }
+    let (first, last): (String, String) =
+        (text.chars().take(BEGINNING).collect(), text.chars().skip(count - END).collect());
+    format!("{first} … {last}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_and_the_last_words_of_a_hook_are_kept() {
+        let advice: String = (0..40).map(|nth| format!("line {nth} of what the hook advises\n")).collect();
+        let says =
+            essence(&format!("error: commits need a ticket\n{advice}[remote rejected] (hook declined)"));
+        assert!(says.starts_with("error: commits need a ticket; line 0"), "{says}");
+        assert!(
+            says.contains(" … ")
+                && says.ends_with("line 39 of what the hook advises; [remote rejected] (hook declined)"),
+            "{says}"
+        );
+        assert!(says.chars().count() < 700);
+        // A few lines are kept as they are, also more than four.
+        assert_eq!(essence("a\nb\nc\nd\ne\nf\n"), "a; b; c; d; e; f");
+        // Letters of several bytes are counted once, and never cut in two.
+        assert!(essence(&"é".repeat(1000)).chars().count() == 400 + 3 + 250);
+    }
 
     #[test]
     fn what_git_says_is_understood() {
