@@ -31,7 +31,9 @@ pub enum WebhookError {
     #[error("the Secret of the webhook cannot be used: {what}")]
     BadSecret { what: String },
 
-    #[error("{to}: refused with status {status}: {says}; mend that, then sluice retry")]
+    #[error(
+        "{to}: refused with status {status}: {says}; fix the receiver or the Secret: it is called again, after 5 minutes at most"
+    )]
     Refused { to: String, status: u16, says: String },
 
     #[error("{to}: cannot take it now: status {status}: {says}")]
@@ -78,10 +80,12 @@ impl WebhookError {
             WebhookError::InvalidAddress { .. }
             | WebhookError::Unencrypted { .. }
             | WebhookError::NotPublic { .. }
-            | WebhookError::Refused { .. }
             | WebhookError::Redirected { .. } => Retry::OnChange,
             WebhookError::RateLimited { until, .. } => Retry::At(*until),
-            WebhookError::BadSecret { .. }
+            // A receiver that is deployed or configured later says 404, 401 or 403 until then, and nobody tells Sluice
+            // when that has happened.
+            WebhookError::Refused { .. }
+            | WebhookError::BadSecret { .. }
             | WebhookError::Unavailable { .. }
             | WebhookError::Unreachable { .. }
             | WebhookError::Timeout { .. }

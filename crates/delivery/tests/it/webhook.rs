@@ -182,7 +182,7 @@ async fn every_status_has_its_meaning() {
     let receiver = Receiver::start().await;
     let bench = open();
     let soon = ("Unreachable", Retry::Soon);
-    let never = ("WebhookRefused", Retry::OnChange);
+    let refused = ("WebhookRefused", Retry::Soon);
     for status in 200..=599 {
         let expected = match status {
             200..300 => None,
@@ -190,7 +190,7 @@ async fn every_status_has_its_meaning() {
             // When, depends on the clock; below.
             429 => continue,
             408 | 425 | 500.. => Some(soon),
-            _ => Some(never),
+            _ => Some(refused),
         };
         receiver.reply(Reply::With(status, vec![], format!("\n  no, says {status}\r\nand more")));
         let order = to(&receiver.url(), about());
