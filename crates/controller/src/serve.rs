@@ -1,35 +1,82 @@
-//! The small servers: metrics, and health for the kubelet. Liveness is progress of the loop, not
+//! The ports for metrics and for the kubelet's probes. Anybody in the cluster may connect to them: connections are few,
+//! short and cut in favour of newer ones, so that nobody keeps the kubelet out. Liveness is progress of the loop, not
 //! that a port answers.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use tokio::net::TcpListener;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 
 use crate::metrics::Metrics;
 
+/// How many connections a port has at a time.
+const CONNECTIONS: usize = 64;
+/// How many of them may be of one address.
+const OF_ONE: usize = 16;
+/// How long the head of a request may take, and a connection may be idle.
+const HEAD: Duration = Duration::from_secs(5);
+/// How long a connection is kept. Prometheus connects again.
+const LIFE: Duration = Duration::from_secs(120);
+
+/// The status, the type and the text of an answer; `None` for a path that names nothing.
+type Page = Option<(StatusCode, &'static str, String)>;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
 /// Serves metrics on `/metrics`.
+///
+/// # Errors
+/// When it cannot listen.
 pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
-    let router = Router::new().route("/metrics", get(render)).with_state(metrics);
-    serve(address, router, "metrics").await
+    let listener = listen(address).await?;
+    tracing::info!(address = %listener.local_addr()?, "serving metrics");
+    // One at a time: whoever asks for all of them again and again keeps one processor busy at most.
+    let rendering = Arc::new(Mutex::new(()));
+    let answer = move |path: &str| -> Page {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        (path == "/metrics").then(|| {
+            let _one = rendering.lock().unwrap_or_else(PoisonError::into_inner);
+            (StatusCode::OK, kind, metrics.render())
+        })
+    };
+    serve(listener, answer).await;
+    Ok(())
 }
 
 /// Serves `/healthz` and `/readyz`.
+///
+/// # Errors
+/// When it cannot listen.
 pub async fn health(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
-    let live = |State(m): State<Arc<Metrics>>| async move {
-        answer(m.is_live(), "the loop has not turned for a minute")
+    let listener = listen(address).await?;
+    tracing::info!(address = %listener.local_addr()?, "serving health");
+    let answer = move |path: &str| -> Page {
+        let (good, otherwise) = match path {
+            "/healthz" => (metrics.is_live(), "the loop has not turned for a minute"),
+            "/readyz" => {
+                (metrics.is_ready(), "the hub or the Leases have not been read yet; the log says why")
+            }
+            _ => return None,
+        };
+        Some(match good {
+            true => (StatusCode::OK, TEXT, "ok\n".into()),
+            false => (StatusCode::SERVICE_UNAVAILABLE, TEXT, otherwise.into()),
+        })
     };
-    let ready = |State(m): State<Arc<Metrics>>| async move {
-        answer(m.is_ready(), "the hub or the Leases have not been read yet; the log says why")
-    };
-    let router = Router::new().route("/healthz", get(live)).route("/readyz", get(ready)).with_state(metrics);
-    serve(address, router, "health").await
+    serve(listener, answer).await;
+    Ok(())
 }
 
 /// Listens. Where that is on every address and the machine has no IPv6, on those of IPv4.
@@ -42,24 +89,94 @@ pub(crate) async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> 
     }
 }
 
-async fn serve(address: SocketAddr, router: Router, what: &str) -> std::io::Result<()> {
-    let listener = listen(address).await?;
-    tracing::info!(address = %listener.local_addr()?, "serving {what}");
-    axum::serve(listener, router).await
+/// Answers requests for as long as the process runs.
+async fn serve(listener: TcpListener, answer: impl Fn(&str) -> Page + Clone + Send + Sync + 'static) {
+    let open = Arc::new(Open::default());
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => open.admit(peer.ip().to_canonical(), |number| {
+                let (open, answer) = (open.clone(), answer.clone());
+                tokio::spawn(async move {
+                    let _ = tokio::time::timeout(LIFE, one(stream, answer)).await;
+                    open.ended(number);
+                })
+                .abort_handle()
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
 }
 
-async fn render(State(metrics): State<Arc<Metrics>>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], metrics.render()).into_response()
+async fn one(stream: TcpStream, answer: impl Fn(&str) -> Page) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = respond(&request, &answer);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    // A peer that breaks off or is slow is no news.
+    let _ = served.await;
 }
 
-fn answer(good: bool, otherwise: &'static str) -> (StatusCode, &'static str) {
-    if good { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, otherwise) }
+fn respond(request: &Request<Incoming>, answer: impl Fn(&str) -> Page) -> Response<Full<Bytes>> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let page = if is_read {
+        let nothing = || (StatusCode::NOT_FOUND, TEXT, String::new());
+        answer(request.uri().path()).unwrap_or_else(nothing)
+    } else {
+        (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::new())
+    };
+    let (status, kind, text) = page;
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// The open connections of a port, the oldest first.
+#[derive(Default)]
+struct Open(Mutex<(u64, VecDeque<Connection>)>);
+
+struct Connection {
+    number: u64,
+    peer: IpAddr,
+    task: AbortHandle,
+}
+
+impl Open {
+    /// Takes in a connection. Where there are too many, of this address or of all, the oldest of them is cut.
+    fn admit(&self, peer: IpAddr, begin: impl FnOnce(u64) -> AbortHandle) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, all) = &mut *open;
+        let of_one = all.iter().filter(|other| other.peer == peer).count();
+        let oldest = match (of_one >= OF_ONE, all.len() >= CONNECTIONS) {
+            (true, _) => all.iter().position(|other| other.peer == peer),
+            (false, true) => Some(0),
+            (false, false) => None,
+        };
+        if let Some(cut) = oldest.and_then(|at| all.remove(at)) {
+            cut.task.abort();
+        }
+        *last += 1;
+        // It takes the same lock when it ends: it is in the list by then.
+        all.push_back(Connection { number: *last, peer, task: begin(*last) });
+    }
+
+    fn ended(&self, number: u64) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.1.retain(|other| other.number != number);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpStream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -70,5 +187,69 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
         assert_eq!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok(), has_v6);
+    }
+
+    /// A port that says ok, and a connection to it from one of the addresses of this machine.
+    async fn port() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let answer = |path: &str| (path == "/healthz").then(|| (StatusCode::OK, TEXT, "ok\n".to_string()));
+        tokio::spawn(serve(listener, answer));
+        at
+    }
+
+    async fn connect(at: SocketAddr, from: u8) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 0, from), 0).into()).unwrap();
+        socket.connect(at).await.unwrap()
+    }
+
+    async fn asks(stream: &mut TcpStream, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn whoever_holds_connections_keeps_nobody_out() {
+        let at = port().await;
+        // Ten addresses hold as many connections as they can, and one begins requests that never end.
+        let mut held = Vec::new();
+        for nth in 0..200u32 {
+            let mut stream = connect(at, 2 + u8::try_from(nth % 10).unwrap()).await;
+            stream.write_all(b"GET /hea").await.unwrap();
+            held.push(stream);
+        }
+        let mut probe = connect(at, 1).await;
+        let text = asks(&mut probe, "/healthz").await;
+        assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("ok\n"), "{text}");
+        assert!(asks(&mut connect(at, 1).await, "/other").await.starts_with("HTTP/1.1 404"));
+        // Those that were too many are gone at once, and the last when their time is over.
+        let begun = std::time::Instant::now();
+        let mut cut = 0;
+        for stream in &mut held {
+            let mut rest = Vec::new();
+            let wait = tokio::time::timeout(HEAD * 4, stream.read_to_end(&mut rest)).await;
+            assert!(wait.is_ok(), "a connection stays open without a request");
+            cut += usize::from(begun.elapsed() < HEAD / 2);
+        }
+        assert!(cut >= 200 - CONNECTIONS, "{cut} connections were cut");
+    }
+
+    #[tokio::test]
+    async fn one_address_has_its_share_alone() {
+        let at = port().await;
+        let mut held = Vec::new();
+        for _ in 0..OF_ONE {
+            held.push(connect(at, 2).await);
+        }
+        let mut other = connect(at, 3).await;
+        for _ in 0..100 {
+            held.push(connect(at, 2).await);
+        }
+        // The other one's connection is older than all that are left of the first, and still there.
+        assert!(asks(&mut other, "/healthz").await.starts_with("HTTP/1.1 200"));
     }
 }
