@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod flux;
+pub mod hook_key;
 pub mod pipeline;
 pub mod promotion;
 pub mod workload;

@@ -199,9 +199,33 @@ pub struct PromotionStatus {
     /// What the other side of a webhook has said. Whichever replica was told wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
+    /// An approval that the holder of an `approval-key` gave by a call of the hook server. The replica that took the
+    /// call wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_approval: Option<Box<KeyApproval>>,
+    /// When the approval by key was signed that let it pass before it was tried again: it counts no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_key_approval: Option<String>,
     /// The approval that let it pass before it was tried again: it counts no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_approval: Option<Approval>,
+}
+
+/// An approval by the holder of a key. No person is named: whoever holds the key can give it. Every field is always
+/// written, so that a merge leaves nothing of an earlier approval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyApproval {
+    /// The Secret with the key, in the Promotion's namespace.
+    pub secret: String,
+    /// Six hexadecimal digits that tell the key from others, as before and after it was rotated.
+    pub key: String,
+    /// When the approval was signed, as its body says. It tells one approval from another.
+    #[schemars(schema_with = "date_time")]
+    pub signed_at: String,
+    /// When the approval was recorded.
+    #[schemars(schema_with = "date_time")]
+    pub at: String,
 }
 
 /// What the other side of a webhook said of a promotion. Every field is always written, so that a merge

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
-use sluice_api::promotion::{Callback, Promotion as ApiPromotion};
+use sluice_api::promotion::{Callback, KeyApproval, Promotion as ApiPromotion};
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
 use sluice_delivery::{Delivery, Permit, clock};
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
 use crate::hook::Directory;
+use crate::hook::condition::Problem;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
 use crate::observe::early::Early;
@@ -90,6 +91,8 @@ pub(crate) struct Entry {
     pub touched: Option<Instant>,
     /// By the names of promotions: why they could not be recorded.
     pub unrecorded: BTreeMap<String, String>,
+    /// What is wrong with its Secrets with hook keys; `None` until they were read.
+    pub hook_secret: Option<Option<Problem>>,
     /// Not before then is another one tried.
     pub unrecorded_until: Option<Instant>,
 }
@@ -118,6 +121,8 @@ pub(crate) struct Record {
     pub stored: bool,
     /// What the other side of a webhook has said, whichever replica was told.
     pub said: Option<Callback>,
+    /// The approval by key, whichever replica took it. It is never ours to write.
+    pub key_approval: Option<Box<KeyApproval>>,
     /// This process made it, and has not tried to deliver it yet.
     pub first: bool,
     /// The version of the object at which its status was as it is here; 0 where that is not known.
@@ -287,7 +292,16 @@ impl Engine {
                     self.cluster_event(&key, event);
                 }
             }
-            Input::Called(key) => self.touch(&key),
+            Input::Called(key) => {
+                self.directory.heard(&key);
+                self.touch(&key);
+            }
+            Input::HookSecret(key, problem) => {
+                if let Some(entry) = self.pipelines.get_mut(&key) {
+                    entry.hook_secret = Some(problem);
+                    self.touch(&key);
+                }
+            }
             Input::Written(object, number, how) => self.written(&object, number, how),
             Input::Created(pipeline, name, result) => self.created(&pipeline, &name, result),
             Input::Done(done) => self.done(*done),

@@ -10,7 +10,9 @@ use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Entry};
+use crate::hook::approval;
+use crate::hook::condition::{self, Problem};
 use crate::intake::PipelineKey;
 use crate::observe::reported;
 use crate::observe::target::{self, NotYet, Question};
@@ -59,6 +61,7 @@ impl Engine {
             let mut known = translate::promotion(&entry.object, &r.object)?;
             let due = |recorded| self.polling.next_try(&known.name, recorded, (now, Instant::now()));
             (known.next_attempt, known.said) = (known.next_attempt.map(due), said);
+            known.approved |= approval::counts(&r.object, r.key_approval.as_deref());
             Some(known)
         });
         Some(own.collect())
@@ -156,6 +159,7 @@ impl Engine {
             world: &learned.world,
             unheard: &learned.unheard,
             reports: &entry.told.reports,
+            hook_secret: hook_secret(entry, self.options.hook.is_some()),
             evidence: &entry.evidence,
             decision,
             promotions: &records,
@@ -186,6 +190,14 @@ impl Engine {
             Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
         }
     }
+}
+
+/// What is wrong with the Secrets with hook keys of a pipeline; `None` while that is not known.
+fn hook_secret(entry: &Entry, serves_hooks: bool) -> Option<Option<&Problem>> {
+    if !serves_hooks || condition::named(&entry.object).is_empty() {
+        return Some(None);
+    }
+    entry.hook_secret.as_ref().map(Option::as_ref)
 }
 
 #[cfg(test)]

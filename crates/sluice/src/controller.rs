@@ -181,6 +181,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         peer_rate: flags.hook_peer_rate,
         pipeline_rate: flags.hook_pipeline_rate,
         connections: HookOptions::CONNECTIONS,
+        callbacks: flags.hook_url.is_some(),
     });
     let options = Options {
         watch_namespace: flags.watch_namespace,

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Exactly one way of delivering a revision, and the key for webhook calls about this pipeline.
+/// Exactly one way of delivering a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.pull__dash__request), has(self.commit), has(self.notification), has(self.webhook)].filter(x, x).size() == 1").message("a strategy is exactly one of pull-request, commit, notification and webhook"))]
@@ -22,9 +22,11 @@ pub struct Strategy {
     /// Call an address with a signed description of the promotion; the other side promotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookStrategy>,
-    /// Secret in the Pipeline's namespace whose key `hmac-key` authenticates calls to this
-    /// pipeline's hook, and `forge-key`, if it is there, those of the forge; while one is rotated,
-    /// `hmac-key-previous` and `forge-key-previous` are good too.
+    /// Secret in the Pipeline's namespace with the keys for calls of the hook server. Each key is accepted for one
+    /// purpose only: `hmac-key` signs events of Flux, `report-key.<cluster>` the reports of one cluster with
+    /// `observe: Push`, `trigger-key` calls of `/trigger`, `approval-key` calls of `/approval`; a forge shows
+    /// `forge-key`; tokens for call-backs are made from `callback-key`. While a key is rotated, the old one is
+    /// accepted as `hmac-key-previous`, `report-key-previous.<cluster>` and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// Take calls to this pipeline's hook that nobody has signed. They only make Sluice look at once.

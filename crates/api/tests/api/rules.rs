@@ -394,7 +394,7 @@ async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
         ),
         (
             pushed(&[("/promotion", keyless)]),
-            "name a Secret with the key hmac-key in promotion.strategy.secretRef",
+            "name a Secret with a key report-key.<cluster> for each cluster in promotion.strategy.secretRef",
         ),
         // That of an environment before it is no key of its calls.
         (elsewhere, "of its environment or of one that comes after it"),

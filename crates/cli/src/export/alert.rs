@@ -7,11 +7,11 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ResourceExt};
 use serde_json::json;
-use sluice_api::pipeline::{Environment, PromotionPolicy, Target};
-use sluice_api::{MEMBER_LABELS, Pipeline};
+use sluice_api::pipeline::{Environment, Observe, PromotionPolicy, Target};
+use sluice_api::{MEMBER_LABELS, Pipeline, hook_key};
 
 use super::place::{cluster_of, pipeline, wanted};
-use super::{address, named};
+use super::{address, line, named};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::sign::Io;
@@ -22,7 +22,7 @@ use crate::sign::Io;
   # For every cluster of a pipeline; commit each part where that cluster's Flux reads it
   sluice export alert podinfo -n apps --address https://sluice.example.com
 
-  # For one environment, with the key from the hub's Secret; encrypt that before you commit it
+  # For one environment, with the keys from the hub's Secret; encrypt them before you commit them
   sluice export alert podinfo -n apps -e dev --address https://sluice.example.com --show-key")]
 pub struct Alert {
     /// The pipeline
@@ -36,7 +36,7 @@ pub struct Alert {
     /// Name of the objects
     #[arg(long, value_name = "NAME", default_value = "sluice")]
     name: String,
-    /// Fill in the key from the Secret on the hub
+    /// Fill in the keys from the Secret on the hub
     #[arg(long)]
     show_key: bool,
     #[command(flatten)]
@@ -58,50 +58,62 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
     // All of it or nothing: half a file would be committed.
     let (mut printed, mut left_out) = (String::new(), Vec::new());
     for environment in &environments {
-        let Some(key) = key(args, &connection, &pipeline, environment).await? else {
-            let (name, of) = (&environment.name, pipeline.name_any());
-            let _ = writeln!(printed, "# Environment {name} of pipeline {home}/{of} has no key: {HINT}.");
-            left_out.push(name.as_str());
-            continue;
-        };
         // Targets in one namespace of one cluster share an Alert.
         let mut places: BTreeMap<(String, &str), Vec<&Target>> = BTreeMap::new();
         for target in &environment.targets {
             places.entry((cluster_of(target, &home), &target.namespace)).or_default().push(target);
         }
         for ((place, _), targets) in places {
+            let wanted = line(&key_name(&targets, &home));
+            let Some(key) = key(args, &connection, (&pipeline, environment), &wanted).await? else {
+                let (name, of) = (&environment.name, pipeline.name_any());
+                let _ = writeln!(
+                    printed,
+                    "# Environment {name} of pipeline {home}/{of} has no {wanted} for {place}: {HINT}."
+                );
+                left_out.push(name.as_str());
+                break;
+            };
             printed.push_str(&objects(args, &pipeline, environment, (&place, &targets), &key));
         }
     }
     if left_out.len() == environments.len() {
-        let why = format!("nothing says which key calls from {} are signed with", left_out.join(" and "));
+        let why = format!("no key configured for calls from {}", left_out.join(" and "));
         return Err(Failure::new(Exit::Error, why).hinted(HINT));
     }
     io.out.write_all(printed.as_bytes())?;
     Ok(())
 }
 
-/// What to do where no key is named.
-const HINT: &str = "name a Secret with the key hmac-key in promotion.strategy.secretRef of the pipeline";
+/// What to do if no Secret is named.
+const HINT: &str = "name a Secret with that key in promotion.strategy.secretRef of the pipeline";
 
-/// The key that calls from an environment are signed with, from the Secret if that is asked for: its own, else
-/// that of an environment that comes after it, as the hook server takes them. None where no Secret is named.
+/// The name of the key that events about these targets of one cluster are signed with: `hmac-key`, or the cluster's
+/// own report key if what it reports is the evidence.
+fn key_name(targets: &[&Target], home: &str) -> String {
+    let pushed = targets.iter().find(|target| target.observe == Observe::Push);
+    let cluster = pushed.and_then(|target| target.cluster_ref.as_ref());
+    cluster.map_or_else(|| hook_key::HMAC_KEY.into(), |cluster| hook_key::report_key(cluster, home))
+}
+
+/// The key of this name, from the Secret if that is asked for: the Secret of the environment, or else of an
+/// environment that comes after it, in the order of the hook server. `None` if no Secret is named.
 async fn key(
     args: &Alert,
     connection: &Connection,
-    pipeline: &Pipeline,
-    environment: &Environment,
+    (pipeline, environment): (&Pipeline, &Environment),
+    wanted: &str,
 ) -> Outcome<Option<String>> {
     let policies = pipeline.spec.policies_about(&environment.name);
     let secrets: Vec<&str> = policies.into_iter().filter_map(PromotionPolicy::secret).collect();
     let Some(first) = secrets.first() else { return Ok(None) };
     if !args.show_key {
-        return Ok(Some(format!("the value of hmac-key in the hub's Secret {first}")));
+        return Ok(Some(format!("the value of {wanted} in the hub's Secret {first}")));
     }
     let api: Api<Secret> = Api::namespaced(connection.client.clone(), &connection.namespace);
     for secret in &secrets {
         let found = api.get_opt(secret).await.map_err(|e| connection.explain(e))?;
-        let key = found.and_then(|found| found.data?.remove("hmac-key"));
+        let key = found.and_then(|found| found.data?.remove(wanted));
         let key = key.and_then(|key| String::from_utf8(key.0).ok()).filter(|key| !key.trim().is_empty());
         if key.is_some() {
             return Ok(key);
@@ -110,9 +122,9 @@ async fn key(
     let (all, namespace) = (secrets.join(" or "), &connection.namespace);
     Err(Failure::new(
         Exit::Error,
-        format!("there is no key hmac-key in Secret {all} of namespace {namespace}"),
+        format!("there is no key {wanted} in Secret {all} of namespace {namespace}"),
     )
-    .hinted("put a long random text there, such as openssl rand -hex 32 makes"))
+    .hinted("put a long random text there, such as openssl rand -hex 32 makes, another one for each key"))
 }
 
 /// Provider, Alert and Secret for the targets in one namespace of a cluster.

@@ -13,7 +13,7 @@ const PIPELINE: &str = "
 apiVersion: v1
 kind: Secret
 metadata: {name: hook, namespace: export}
-stringData: {hmac-key: 'a \"key\": of 32'}
+stringData: {hmac-key: 'a \"key\": of 32', report-key.edge-1: first, report-key.fleet_edge-2: second}
 ---
 apiVersion: pipelines.weave.works/v1alpha1
 kind: Pipeline
@@ -43,6 +43,21 @@ spec:
   environments:
   - {name: dev, targets: [{namespace: a}]}
   - {name: prod, targets: [{namespace: b}], promotion: {strategy: {notification: {}, secretRef: {name: hook}}}}
+---
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: edge, namespace: export}
+spec:
+  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}
+  promotion: {strategy: {notification: {}, secretRef: {name: hook}}}
+  environments:
+  - name: edge
+    targets:
+    - {name: one, namespace: a, observe: Push, clusterRef: {kind: GitopsCluster, name: edge-1}}
+    - {name: two, namespace: a, observe: Push, clusterRef: {kind: GitopsCluster, name: edge-2, namespace: fleet}}
+    - {name: read, namespace: a, clusterRef: {kind: GitopsCluster, name: other}}
+  - name: far
+    targets: [{namespace: a, observe: Push, clusterRef: {kind: GitopsCluster, name: edge-3}}]
 ---
 apiVersion: pipelines.weave.works/v1alpha1
 kind: Pipeline
@@ -185,6 +200,7 @@ async fn what_is_missing_is_said() -> Result<()> {
         (&["podinfo", "-e", "test"], "no environment test"),
         (&["podnifo"], "podinfo"),
         (&["labelled", "--show-key"], "none"),
+        (&["edge", "--show-key"], "there is no key report-key.edge-3 in Secret hook"),
     ] {
         let ran = export(arguments).await;
         ensure!(ran.exit != Exit::Ok && ran.err.contains(said), "{arguments:?}: {ran:?}");
@@ -193,10 +209,17 @@ async fn what_is_missing_is_said() -> Result<()> {
     // What has no key is left out, and said to be.
     let ran = export(&["podinfo"]).await;
     ensure!(
-        ran.exit == Exit::Ok && ran.out.contains("# Environment prod of pipeline export/podinfo has no key"),
+        ran.exit == Exit::Ok
+            && ran.out.contains("# Environment prod of pipeline export/podinfo has no hmac-key"),
         "{ran:?}"
     );
     assert_eq!(of(&parse_yaml(&ran.out)?, "Alert").len(), 4);
+    // A cluster that reports has a key of its own, and is given no other.
+    let ran = export(&["edge", "-e", "edge", "--show-key"]).await;
+    ensure!(ran.exit == Exit::Ok, "{ran:?}");
+    let objects = parse_yaml(&ran.out)?;
+    let tokens: Vec<&Value> = of(&objects, "Secret").iter().map(|s| &s["stringData"]["token"]).collect();
+    assert_eq!(tokens, ["first", "a \"key\": of 32", "second"]);
     // The key of what comes after an environment is good for it too.
     let ran = export(&["later", "--show-key"]).await;
     ensure!(ran.exit == Exit::Ok, "{ran:?}");

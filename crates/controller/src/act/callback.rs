@@ -2,11 +2,13 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
+use sluice_api::hook_key;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
 
 use super::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
+use crate::hook::keys::{Known, Purpose};
 use crate::intake::PipelineKey;
 use crate::secret::{self, Use};
 use crate::silence::{PATIENCE, within};
@@ -24,8 +26,8 @@ impl Offer {
         Some(Self { url: url?.into(), secret: secret.name.clone() })
     }
 
-    /// The address to call and the token to show there. None where the pipeline's Secret has no key, or is not for
-    /// this: its owner wants no calls.
+    /// The address to call and the token to show there. `None` if the pipeline's Secret has no
+    /// `callback-key`, or is not for hooks: its owner wants no calls.
     ///
     /// # Errors
     /// When the Secret cannot be read now.
@@ -49,13 +51,17 @@ impl Offer {
                 )));
             }
         };
-        let Some(hmac_key) = data.get("hmac-key").filter(|key| !key.trim_ascii().is_empty()) else {
+        let accepted = Known::of(&data);
+        let Some(callback_key) = data
+            .get(hook_key::CALLBACK_KEY)
+            .filter(|key| accepted.of_purpose(&Purpose::Callback).contains(key))
+        else {
             return Ok(None);
         };
         let (name, uid) = (promotion.name_any(), promotion.uid().unwrap_or_default());
         let round = promotion.status.as_ref().map_or(0, |s| s.round);
         let claim = Claim { uid: &uid, round, environment: &promotion.spec.environment };
-        let token = mint(hmac_key, Subject { pipeline: key, promotion: &name }, claim);
+        let token = mint(callback_key, Subject { pipeline: key, promotion: &name }, claim);
         let base = self.url.trim_end_matches('/');
         Ok(Some((format!("{base}/callback/{}/{}/{name}", key.namespace, key.name), token)))
     }

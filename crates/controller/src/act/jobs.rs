@@ -66,8 +66,14 @@ impl Engine {
         let object = promotion::object(&entry.object, intent);
         let (client, tell, key, name) =
             (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
-        let record =
-            Record { object: Arc::new(object.clone()), stored: false, said: None, first: true, version: 0 };
+        let record = Record {
+            object: Arc::new(object.clone()),
+            stored: false,
+            said: None,
+            key_approval: None,
+            first: true,
+            version: 0,
+        };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");
         tokio::spawn(async move {
@@ -103,6 +109,8 @@ impl Engine {
                     // Else the watch was faster, and may have told more.
                     if version > record.version {
                         record.said = object.status.as_mut().and_then(|status| status.callback.take());
+                        record.key_approval =
+                            object.status.as_mut().and_then(|status| status.key_approval.take());
                         (record.object, record.version) = (Arc::new(*object), version);
                     }
                 }
@@ -163,7 +171,12 @@ impl Engine {
         let Some(permit) = self.shards.permit(key) else { return };
         let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) else { return };
         let before = record.object.status.clone().unwrap_or_default();
-        let status = promotion::apply(&before, &record.object.spec, change, now);
+        let mut status = promotion::apply(&before, &record.object.spec, change, now);
+        if let Change::Moved(to) = change
+            && let Some(approval) = record.key_approval.as_ref().filter(|_| to.spends_approval)
+        {
+            status.spent_key_approval = Some(approval.signed_at.clone());
+        }
         if status == before && record.object.status.is_some() {
             return;
         }

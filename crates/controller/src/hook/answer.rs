@@ -22,6 +22,9 @@ pub enum Answer {
     NothingToDo,
     /// Not known here, or not shown to be of who may: the same answer for both.
     Refused,
+    /// The call shows a key of the pipeline that is for something else. The caller gets the same answer as for
+    /// [`Answer::Refused`]; the metrics tell them apart.
+    WrongKey,
     /// What it says is kept.
     Heard,
     /// What is wrong with it, and what to send instead.
@@ -155,9 +158,10 @@ impl Answer {
             Answer::Accepted(_) => StatusCode::ACCEPTED,
             Answer::Recorded(recorded) if recorded.new => StatusCode::ACCEPTED,
             Answer::Recorded(_) => StatusCode::OK,
-            Answer::NothingToDo => StatusCode::NO_CONTENT,
+            // notification-controller takes 204 for a failure before 1.7.0.
+            Answer::NothingToDo => StatusCode::OK,
             Answer::Heard => StatusCode::ACCEPTED,
-            Answer::Refused => StatusCode::UNAUTHORIZED,
+            Answer::Refused | Answer::WrongKey => StatusCode::UNAUTHORIZED,
             Answer::Wrong(wrong, _) => wrong.status(),
             Answer::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Answer::NotNow => StatusCode::SERVICE_UNAVAILABLE,
@@ -170,6 +174,7 @@ impl Answer {
             Answer::Accepted(_) | Answer::Recorded(_) | Answer::Heard => "accepted",
             Answer::NothingToDo => "ignored",
             Answer::Refused => "refused",
+            Answer::WrongKey => "wrong_key",
             Answer::Wrong(wrong, _) => wrong.word(),
             Answer::TooMany(_) => "limited",
             Answer::NotNow => "unavailable",
@@ -207,7 +212,7 @@ impl Answer {
         Cow::Borrowed(match self {
             Answer::Recorded(recorded) => return Cow::Owned(recorded.text()),
             Answer::Accepted(_) | Answer::Heard | Answer::NothingToDo => "",
-            Answer::Refused => called.map_or("", refusal),
+            Answer::Refused | Answer::WrongKey => called.map_or("", refusal),
             Answer::Wrong(_, why) => why,
             Answer::TooMany(_) => "too many calls: wait as long as Retry-After says",
             Answer::NotNow => "the call cannot be judged now: wait as long as Retry-After says",
@@ -220,14 +225,19 @@ fn refusal(called: &Endpoint) -> &'static str {
     match called {
         Endpoint::Promotion { .. } => {
             "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
-             X-Signature: sha256=<hex HMAC of the body>, made with the key hmac-key of the Secret that \
-             promotion.strategy.secretRef of the environment names, or of one after it (Flux: a Provider of type \
-             generic-hmac with the same key as token; sluice export alert prints it)"
+             X-Signature: sha256=<hex HMAC of the body>, made with hmac-key (for a cluster with observe: Push: \
+             report-key.<cluster>) of the Secret in promotion.strategy.secretRef of the environment or of one after \
+             it (Flux: a Provider of type generic-hmac with the same key as token; sluice export alert prints it)"
         }
         Endpoint::Trigger => {
             "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
-             X-Signature: sha256=<hex HMAC of the body>, made with the key hmac-key of the Secret that \
-             promotion.strategy.secretRef of the first environment names"
+             X-Signature: sha256=<hex HMAC of the body>, made with trigger-key of the Secret in \
+             promotion.strategy.secretRef of the first environment"
+        }
+        Endpoint::Approval { .. } => {
+            "this call is not accepted: there is no such pipeline, or the body is not signed with its key. Send \
+             X-Signature: sha256=<hex HMAC of the body>, made with approval-key of the Secret in \
+             promotion.strategy.secretRef of the environment"
         }
         Endpoint::Callback { .. } => {
             "this call is not accepted: there is no such promotion, or the token is not that of the call. Send \
@@ -235,8 +245,8 @@ fn refusal(called: &Endpoint) -> &'static str {
         }
         Endpoint::Forge => {
             "this call is not accepted: there is no such pipeline, it opens no change requests, or the call does not \
-             show its key. Enter the key forge-key (where there is none, hmac-key) of the Secret that \
-             promotion.strategy.secretRef names at the forge, which then shows it: GitHub in X-Hub-Signature-256, \
+             show its key. Enter forge-key of the Secret in promotion.strategy.secretRef at the forge, which then \
+             shows it: GitHub in X-Hub-Signature-256, \
              GitLab in X-Gitlab-Token, Gitea in X-Gitea-Signature, Forgejo in X-Forgejo-Signature, Bitbucket in \
              X-Hub-Signature with sha256, Azure DevOps as the password of basic authentication"
         }

@@ -1,6 +1,6 @@
 //! The other side of a webhook reports what became of a promotion. It shows the token that came with the
-//! call, which is good for that promotion in that round, and for nothing else. It is made with the key of
-//! the promotion's environment, and no other key of the pipeline makes it.
+//! call, which is good for that promotion in that round, and for nothing else. It is made with `callback-key`
+//! of the promotion's environment, and no other key of the pipeline makes it.
 
 use jiff::Timestamp;
 use ring::hmac;
@@ -102,8 +102,10 @@ impl Hook {
         let secrets: Vec<&str> =
             call.pipeline.and_then(|p| secret(p, claim.environment)).into_iter().collect();
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
-        if !self.knows(&call, &secrets, Purpose::Hook, shows).await? {
-            return Ok(Answer::Refused);
+        let wanted = [Purpose::Callback];
+        let shown = self.shown(&call, &secrets, &wanted, shows).await?;
+        if !shown.is_key() {
+            return Ok(self.refuse(&call, &shown, &wanted));
         }
         if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
@@ -122,6 +124,7 @@ impl Hook {
         let namespace = &call.place.pipeline.namespace;
         let now = Timestamp::now();
         let said = |object: &Promotion| after(object, subject, claim, &word, now);
+        let _place = self.queue.enter(&call.place.pipeline).await?;
         Ok(match self.store.said(namespace, promotion, said).await? {
             Stands::Written => Answer::Heard,
             Stands::AsBefore => Answer::NothingToDo,

@@ -1,16 +1,19 @@
 //! What the hook server knows of pipelines: what the loop has told it. Reading it waits for nobody.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sluice_api::Pipeline;
 
+use super::condition;
 use crate::intake::PipelineKey;
 
 /// All pipelines, once they are known.
 #[derive(Debug, Default)]
 pub struct Directory {
     pipelines: RwLock<(bool, HashMap<PipelineKey, Arc<Pipeline>>)>,
+    /// Pipelines that the loop was told to look at, and has not heard of yet.
+    called: Mutex<HashSet<PipelineKey>>,
 }
 
 /// What is known of a pipeline.
@@ -43,6 +46,25 @@ impl Directory {
     /// A pipeline is gone.
     pub fn remove(&self, key: &PipelineKey) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).1.remove(key);
+    }
+
+    /// The pipelines that name a Secret with hook keys.
+    pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
+        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
+        let names_one = |pipeline: &Pipeline| !condition::named(pipeline).is_empty();
+        let named = known.1.iter().filter(|(_, pipeline)| names_one(pipeline));
+        named.map(|(key, pipeline)| (key.clone(), pipeline.clone())).collect()
+    }
+
+    /// Notes that the loop is to look at a pipeline; whether that is news. However many calls come, one message for
+    /// each pipeline waits in the loop's queue.
+    pub fn call(&self, key: &PipelineKey) -> bool {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone())
+    }
+
+    /// The loop has heard that it is to look at a pipeline.
+    pub fn heard(&self, key: &PipelineKey) {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// All that there are have been put in.

@@ -20,8 +20,10 @@ impl Hook {
         let Some(proof) = Proof::of(call.headers) else { return Ok(Answer::Refused) };
         let secrets = call.pipeline.map(secrets).unwrap_or_default();
         let shows = |keys: &[&[u8]]| proof.is_good(call.body, keys);
-        if !self.knows(&call, &secrets, Purpose::Forge, shows).await? {
-            return Ok(Answer::Refused);
+        let wanted = [Purpose::Forge];
+        let shown = self.shown(&call, &secrets, &wanted, shows).await?;
+        if !shown.is_key() {
+            return Ok(self.refuse(&call, &shown, &wanted));
         }
         if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);

@@ -2,15 +2,18 @@
 //! nothing by itself: it is checked, what it says is kept where that counts, and the pipeline is looked at.
 
 pub mod answer;
+pub mod approval;
 pub mod callback;
+pub mod condition;
 mod connection;
 mod directory;
 pub mod event;
 pub mod forge;
-mod keys;
+pub mod keys;
 pub mod limit;
 mod metrics;
 pub mod promotion;
+pub mod queue;
 pub mod report;
 pub mod route;
 mod server;

@@ -8,9 +8,9 @@ use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
 use super::answer::{Answer, Wrong};
 use super::event::{Event, InvolvedObject, Meaning, NO_REVISION};
-use super::keys::{Unavailable, secrets_of};
+use super::keys::{Purpose, Unavailable, secrets_of};
 use super::report;
-use super::server::{Call, Hook};
+use super::server::{Call, Hook, Shown};
 use super::store::Stands;
 
 impl Hook {
@@ -18,15 +18,18 @@ impl Hook {
     pub(super) async fn event(&self, call: Call<'_>, environment: &str) -> Result<Answer, Unavailable> {
         let secrets = call.pipeline.map(|p| secrets(p, environment)).unwrap_or_default();
         let open = call.pipeline.is_some_and(|p| is_open(p, environment));
-        let signed = self.is_signed(&call, &secrets).await;
-        // Where everybody may call, it takes no key to have Sluice look.
-        let Some(pipeline) = call.pipeline.filter(|_| open || signed == Ok(true)) else {
-            return signed.map(|_| Answer::Refused);
+        let event: serde_json::Result<Event> = call.read();
+        let wanted = wanted(call.pipeline, environment, event.as_ref().ok());
+        let shown = self.signed(&call, &secrets, &wanted).await;
+        let signed = shown.as_ref().is_ok_and(Shown::is_key);
+        // If everybody may call, it takes no key to have Sluice look.
+        let Some(pipeline) = call.pipeline.filter(|_| open || signed) else {
+            return shown.map(|shown| self.refuse(&call, &shown, &wanted));
         };
-        if let Err(answer) = self.take(&call.place.pipeline, signed == Ok(true)) {
+        if let Err(answer) = self.take(&call.place.pipeline, signed) {
             return Ok(answer);
         }
-        let event: Event = match call.read() {
+        let event = match event {
             Ok(event) => event,
             Err(error) => {
                 let why = format!("the body is not an event of Flux: {error}");
@@ -35,26 +38,59 @@ impl Hook {
         };
         let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
         match judge(pipeline, environment, &event) {
-            Verdict::Look => Ok(self.look(&call.place.pipeline)),
+            Verdict::Look => {
+                let is_report = |shown: &Shown| matches!(shown, Shown::Key(Purpose::Report(_), _));
+                match shown.ok().filter(is_report) {
+                    Some(Shown::Key(of_cluster, _)) if !open => {
+                        Ok(self.refuse(&call, &Shown::Wrong(of_cluster), &[Purpose::Event]))
+                    }
+                    _ => Ok(self.look(&call.place.pipeline)),
+                }
+            }
             Verdict::Nothing => Ok(Answer::NothingToDo),
             Verdict::Wrong(why) => Ok(wrong(why)),
-            Verdict::Report => {
-                // What nobody has signed proves nothing.
-                if !signed? {
-                    return Ok(Answer::Refused);
+            Verdict::Report => match shown? {
+                Shown::Key(Purpose::Report(_), _) => {
+                    self.reported(&call, environment, pipeline, &event).await
                 }
-                if let Err(why) = report::check(pipeline, environment, &event, Timestamp::now()) {
-                    return Ok(wrong(why));
-                }
-                Ok(match self.store.report(&call.place.pipeline, environment, &event).await? {
-                    Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
-                    Stands::AsBefore => Answer::NothingToDo,
-                    Stands::Refused(why) => wrong(why),
-                    Stands::Gone => Answer::Refused,
-                })
-            }
+                // What nobody has signed proves nothing, and other keys are known on every cluster.
+                Shown::Key(other, _) => Ok(self.refuse(&call, &Shown::Wrong(other), &wanted[1..])),
+                shown => Ok(self.refuse(&call, &shown, &wanted[1..])),
+            },
         }
     }
+
+    /// Keeps what a cluster reports of its targets, signed with its own key.
+    async fn reported(
+        &self,
+        call: &Call<'_>,
+        environment: &str,
+        pipeline: &Pipeline,
+        event: &Event,
+    ) -> Result<Answer, Unavailable> {
+        let wrong = |why: String| Answer::Wrong(Wrong::Unfit, why);
+        if let Err(why) = report::check(pipeline, environment, event, Timestamp::now()) {
+            return Ok(wrong(why));
+        }
+        let _place = self.queue.enter(&call.place.pipeline).await?;
+        Ok(match self.store.report(&call.place.pipeline, environment, event).await? {
+            Stands::Written => Answer::Accepted(call.place.pipeline.clone()),
+            Stands::AsBefore => Answer::NothingToDo,
+            Stands::Refused(why) => wrong(why),
+            Stands::Gone => Answer::Refused,
+        })
+    }
+}
+
+/// The purposes of the keys that may sign an event: `hmac-key`, then the key of the cluster that the event says it is
+/// from. What the event says is not verified yet, and decides nothing but which keys are tried.
+fn wanted(pipeline: Option<&Pipeline>, environment: &str, event: Option<&Event>) -> Vec<Purpose> {
+    let mut wanted = vec![Purpose::Event];
+    if let Some(event) = event.filter(|event| event.metadata("cluster").is_some()) {
+        let key = pipeline.and_then(|pipeline| report::key(pipeline, environment, event));
+        wanted.push(Purpose::Report(key.unwrap_or_default()));
+    }
+    wanted
 }
 
 /// The Secrets whose keys calls about an environment may be signed with: that of the environment, and

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
+use sluice_api::hook_key;
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 
 use super::event::{Event, Meaning, NO_REVISION, VALUE, is_value};
@@ -50,6 +51,16 @@ pub fn keys(pipeline: &Pipeline, environment: &str, event: &Event) -> BTreeSet<S
         }
     }
     keys
+}
+
+/// The name of the key that signs the reports of the cluster that an event says it is from; `None` if no target with
+/// `observe: Push` in the environment is on that cluster.
+pub fn key(pipeline: &Pipeline, environment: &str, event: &Event) -> Option<String> {
+    let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
+    let of = pipeline.spec.environments.iter().find(|e| e.name == environment)?;
+    let is_its = |target: &&Target| target.observe == Observe::Push && is_from(pipeline, of, target, event);
+    let target = of.targets.iter().find(is_its)?;
+    target.cluster_ref.as_ref().map(|cluster| hook_key::report_key(cluster, home))
 }
 
 /// Whether an event says that it is from the cluster of a target: by namespace and name, or by the name

@@ -28,6 +28,13 @@ pub enum Endpoint {
     },
     /// Something became of a change request, a forge says.
     Forge,
+    /// An approval by the holder of a key.
+    Approval {
+        /// The environment that is promoted into.
+        environment: String,
+        /// The revision.
+        revision: String,
+    },
 }
 
 impl Endpoint {
@@ -38,6 +45,7 @@ impl Endpoint {
             Endpoint::Trigger => "trigger",
             Endpoint::Callback { .. } => "callback",
             Endpoint::Forge => "forge",
+            Endpoint::Approval { .. } => "approval",
         }
     }
 }
@@ -45,7 +53,11 @@ impl Endpoint {
 impl Place {
     /// What a path names.
     pub fn of(path: &str) -> Option<Self> {
-        let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+        let path = path.strip_prefix('/')?;
+        if let Some(rest) = path.strip_prefix("approval/") {
+            return Self::of_approval(rest);
+        }
+        let parts: Vec<&str> = path.split('/').collect();
         if !parts.iter().all(|part| is_name(part)) {
             return None;
         }
@@ -62,6 +74,44 @@ impl Place {
         };
         Some(Self { pipeline: PipelineKey { namespace: namespace.into(), name: name.into() }, endpoint })
     }
+}
+
+impl Place {
+    /// The place of an approval. A revision may have signs that a path has escaped, and slashes: the rest of the path
+    /// is the revision. It is compared with revisions and used for nothing else.
+    fn of_approval(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.splitn(4, '/').collect();
+        let [namespace, name, environment, revision] = *parts else { return None };
+        let revision = unescaped(revision)?;
+        let good = !revision.is_empty()
+            && revision.len() <= LONGEST_REVISION
+            && !revision.chars().any(char::is_control);
+        let named = [namespace, name, environment].iter().all(|part| is_name(part));
+        let endpoint = Endpoint::Approval { environment: environment.into(), revision };
+        let pipeline = PipelineKey { namespace: namespace.into(), name: name.into() };
+        (good && named).then_some(Self { pipeline, endpoint })
+    }
+}
+
+/// The longest revision in a path, in bytes.
+const LONGEST_REVISION: usize = 1024;
+
+/// The text that a part of a path stands for (RFC 3986, section 2.1).
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        if *first != b'%' {
+            bytes.push(*first);
+            rest = after;
+            continue;
+        }
+        let [high, low, after @ ..] = after else { return None };
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes.push(digit(*high)? << 4 | digit(*low)?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn is_name(text: &str) -> bool {

@@ -15,15 +15,18 @@ use sluice_api::Pipeline;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{Answer, Wrong};
+use super::condition::Checker;
 use super::connection::{self, Certificate};
 use super::directory::{Directory, Found};
-use super::keys::{Keys, Purpose, Unavailable};
-use super::limit::{Limits, Proxies};
+use super::keys::{Keys, Known, Purpose, Unavailable};
+use super::limit::{Limits, Pauses, Proxies};
+use super::queue::Queue;
 use super::route::{Endpoint, Place};
 use super::signature;
 use super::store::Store;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
+use crate::record::events::Events;
 use crate::serve::listen;
 
 /// The longest body: what Flux itself takes.
@@ -38,8 +41,9 @@ const SLOWEST: Duration = Duration::from_secs(10);
 
 /// What is said of a path that names nothing.
 const NOTHING_HERE: &str = "there is nothing here: POST to /promotion/<namespace>/<pipeline>/<environment>, \
-                            /trigger/<namespace>/<pipeline>, /forge/<namespace>/<pipeline> or \
-                            /callback/<namespace>/<pipeline>/<promotion>";
+                            /trigger/<namespace>/<pipeline>, /forge/<namespace>/<pipeline>, \
+                            /callback/<namespace>/<pipeline>/<promotion> or \
+                            /approval/<namespace>/<pipeline>/<environment>/<revision>";
 
 /// How the hook server shall run.
 #[derive(Clone, Debug)]
@@ -56,6 +60,8 @@ pub struct HookOptions {
     pub pipeline_rate: u32,
     /// How many connections there may be at a time, an eighth of them of one peer.
     pub connections: usize,
+    /// Whether receivers of the strategy `webhook` can call back: the address of the hook server is known.
+    pub callbacks: bool,
 }
 
 impl HookOptions {
@@ -66,7 +72,7 @@ impl HookOptions {
 /// What it takes to judge a call.
 pub struct Hook {
     directory: Arc<Directory>,
-    keys: Keys,
+    keys: Arc<Keys>,
     pub(super) store: Store,
     pub(super) metrics: Arc<Metrics>,
     tell: mpsc::UnboundedSender<Input>,
@@ -75,6 +81,11 @@ pub struct Hook {
     /// Of each pipeline those that are signed, and the others: who knows no key holds up nobody who does.
     pipelines: Mutex<Limits<(PipelineKey, bool)>>,
     long_ones: Semaphore,
+    callbacks: bool,
+    pub(super) queue: Queue,
+    /// Which pipelines and endpoints the operator was told of that were called with a wrong key.
+    told: Mutex<Pauses<(PipelineKey, &'static str)>>,
+    events: Events,
 }
 
 impl Hook {
@@ -88,7 +99,11 @@ impl Hook {
     ) -> Self {
         Self {
             directory,
-            keys: Keys::new(client.clone()),
+            keys: Arc::new(Keys::new(client.clone())),
+            callbacks: options.callbacks,
+            queue: Queue::default(),
+            events: Events::new(client.clone(), metrics.clone()),
+            told: Mutex::default(),
             store: Store::new(client),
             metrics,
             tell,
@@ -97,6 +112,12 @@ impl Hook {
             pipelines: Mutex::new(Limits::new(options.pipeline_rate)),
             long_ones: Semaphore::new(LONG_ONES),
         }
+    }
+
+    /// What tells the loop of Secrets that are missing or incomplete.
+    fn checker(&self) -> Checker {
+        let (directory, keys) = (self.directory.clone(), self.keys.clone());
+        Checker { directory, keys, tell: self.tell.clone(), callbacks: self.callbacks }
     }
 
     /// Answers a call.
@@ -140,6 +161,7 @@ impl Hook {
             Endpoint::Trigger => self.trigger(call).await,
             Endpoint::Callback { promotion } => self.callback(call, promotion).await,
             Endpoint::Forge => self.forge(call).await,
+            Endpoint::Approval { environment, revision } => self.approval(call, environment, revision).await,
         };
         judged.unwrap_or(Answer::NotNow)
     }
@@ -200,45 +222,127 @@ impl Hook {
 
     /// Has the loop look at a pipeline.
     pub(super) fn look(&self, pipeline: &PipelineKey) -> Answer {
-        match self.tell.send(Input::Called(pipeline.clone())) {
-            Ok(()) => Answer::Accepted(pipeline.clone()),
-            Err(_) => Answer::NotNow,
+        if self.directory.call(pipeline) && self.tell.send(Input::Called(pipeline.clone())).is_err() {
+            return Answer::NotNow;
         }
+        Answer::Accepted(pipeline.clone())
     }
 
-    /// Whether a call shows that it knows one of the keys of these Secrets. Where it does not, they are
-    /// read again: they may be new. For a pipeline that is not there as much is reckoned, and nothing read.
-    pub(super) async fn knows(
+    /// Which key of these Secrets a call shows. If none of `wanted`, the Secrets are read again: a key may be new. For
+    /// a pipeline that does not exist about as much is computed, and no Secret is read.
+    pub(super) async fn shown(
         &self,
         call: &Call<'_>,
         secrets: &[&str],
-        of: Purpose,
+        wanted: &[Purpose],
         shows: impl Fn(&[&[u8]]) -> bool,
-    ) -> Result<bool, Unavailable> {
+    ) -> Result<Shown, Unavailable> {
         if call.pipeline.is_none() {
-            // Twice, as below.
-            let _ = [shows(&[b"no pipeline, no key"]), shows(&[b"nor another"])];
-            return Ok(false);
+            let computed = 2 * wanted.len() + if call.is_short() { Purpose::SINGLE.len() } else { 0 };
+            for _ in 0..computed {
+                std::hint::black_box(shows(&[b"no pipeline, no key"]));
+            }
+            return Ok(Shown::Nothing);
         }
+        let mut known = Vec::new();
         for anew in [false, true] {
-            let mut known = Vec::new();
+            known.clear();
             for secret in secrets {
-                known.push(self.keys.of(&call.place.pipeline.namespace, secret, anew).await?);
+                known.push((*secret, self.keys.of(&call.place.pipeline.namespace, secret, anew).await?));
             }
-            let keys: Vec<&[u8]> = known.iter().flat_map(|known| known.of(of)).map(Vec::as_slice).collect();
-            if shows(&keys) {
-                return Ok(true);
+            for purpose in wanted {
+                for (secret, keys) in &known {
+                    let keys: Vec<&[u8]> = keys.of_purpose(purpose).iter().map(Vec::as_slice).collect();
+                    if shows(&keys) {
+                        return Ok(Shown::Key(purpose.clone(), (*secret).to_string()));
+                    }
+                }
             }
         }
-        Ok(false)
+        Ok(wrong(call, &known, wanted, shows))
     }
 
-    /// Whether the body is signed with a key of these Secrets, by exactly one `X-Signature`.
-    pub(super) async fn is_signed(&self, call: &Call<'_>, secrets: &[&str]) -> Result<bool, Unavailable> {
+    /// The cached keys of a Secret.
+    pub(super) async fn keys_of(&self, call: &Call<'_>, secret: &str) -> Result<Known, Unavailable> {
+        self.keys.of(&call.place.pipeline.namespace, secret, false).await
+    }
+
+    /// Which key signed the body, in exactly one `X-Signature`.
+    pub(super) async fn signed(
+        &self,
+        call: &Call<'_>,
+        secrets: &[&str],
+        wanted: &[Purpose],
+    ) -> Result<Shown, Unavailable> {
         let mut given = call.headers.get_all("x-signature").iter().map(HeaderValue::as_bytes);
-        let (Some(header), None) = (given.next(), given.next()) else { return Ok(false) };
+        let (Some(header), None) = (given.next(), given.next()) else { return Ok(Shown::Nothing) };
         let shows = |keys: &[&[u8]]| signature::verify(Some(header), call.body, keys.iter().copied()).is_ok();
-        self.knows(call, secrets, Purpose::Hook, shows).await
+        self.shown(call, secrets, wanted, shows).await
+    }
+
+    /// Refuses a call. If it shows a key of its pipeline that is for something else, the operator learns which key to
+    /// use, and the caller learns no more than any other.
+    pub(super) fn refuse(&self, call: &Call<'_>, shown: &Shown, wanted: &[Purpose]) -> Answer {
+        let Shown::Wrong(purpose) = shown else { return Answer::Refused };
+        let once = (call.place.pipeline.clone(), call.place.endpoint.name());
+        if let Some(pipeline) = call.pipeline.filter(|_| lock(&self.told).is_due(once, Instant::now())) {
+            let wanted: Vec<&str> = wanted.iter().map(Purpose::key).collect();
+            let (endpoint, use_instead) = (call.place.endpoint.name(), wanted.join(" or "));
+            let text = format!(
+                "a call of /{endpoint} was refused: it shows {purpose}, and /{endpoint} accepts {use_instead} only; \
+                 add {use_instead} to the Secret in promotion.strategy.secretRef, and give it to the caller"
+            );
+            tracing::warn!(pipeline = %call.place.pipeline, "{text}");
+            self.events.wrong_key(pipeline, &text);
+        }
+        Answer::WrongKey
+    }
+}
+
+/// Which key of the pipeline a call shows that has none of the wanted ones. Not for long bodies: callers who know no
+/// key would have the server compute ever more signatures.
+fn wrong(
+    call: &Call<'_>,
+    known: &[(&str, Known)],
+    wanted: &[Purpose],
+    shows: impl Fn(&[&[u8]]) -> bool,
+) -> Shown {
+    if !call.is_short() {
+        return Shown::Nothing;
+    }
+    let others = known.iter().flat_map(|(_, keys)| {
+        let reports =
+            keys.purposes().filter(|purpose| matches!(purpose, Purpose::Report(_))).take(MOST_REPORT_KEYS);
+        let others = Purpose::SINGLE.into_iter().chain(reports.cloned());
+        others.map(move |purpose| (keys, purpose))
+    });
+    for (keys, purpose) in others.filter(|(_, purpose)| !wanted.contains(purpose)) {
+        let keys: Vec<&[u8]> = keys.of_purpose(&purpose).iter().map(Vec::as_slice).collect();
+        if shows(&keys) {
+            return Shown::Wrong(purpose);
+        }
+    }
+    Shown::Nothing
+}
+
+/// How many report keys are tried to find out which wrong key a call shows.
+const MOST_REPORT_KEYS: usize = 16;
+
+/// Which key a call shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// One that is wanted, from the Secret of this name.
+    Key(Purpose, String),
+    /// One of the pipeline's keys, for another purpose.
+    Wrong(Purpose),
+    /// None.
+    Nothing,
+}
+
+impl Shown {
+    /// Whether the call shows one of the wanted keys.
+    pub fn is_key(&self) -> bool {
+        matches!(self, Shown::Key(..))
     }
 }
 
@@ -256,6 +360,11 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Whether the body is as short as almost all are.
+    fn is_short(&self) -> bool {
+        self.body.len() <= LONG
+    }
+
     /// The body, which is an object: serde would take a list for one, field by field.
     ///
     /// # Errors
@@ -311,6 +420,11 @@ pub async fn serve(options: &HookOptions, hook: Hook) -> std::io::Result<()> {
     let listener = listen(options.address).await?;
     let form = if certificate.is_some() { "https" } else { "http" };
     tracing::info!(address = %listener.local_addr()?, form, "serving hooks");
-    connection::serve(listener, certificate, options.connections, Arc::new(hook)).await;
+    let checker = hook.checker();
+    tokio::select! {
+        () = connection::serve(listener, certificate, options.connections, Arc::new(hook)) => {}
+        // It ends with the loop.
+        () = checker.run() => {}
+    }
     Ok(())
 }

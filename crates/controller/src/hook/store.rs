@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use tokio::time::Instant;
 
+use super::approval;
 use super::event::Event;
 use super::keys::{DEADLINE, Unavailable};
 use super::report;
@@ -70,6 +71,15 @@ pub enum Asked {
     Unfit(String),
     /// There is no such pipeline.
     Gone,
+}
+
+/// What became of an approval by key.
+#[derive(Clone, Debug)]
+pub enum Granted {
+    /// It is recorded in these promotions; whether it was not before.
+    Recorded(Vec<Promotion>, bool),
+    /// It approves nothing: why.
+    Refused(String),
 }
 
 /// The way to the API server.
@@ -143,6 +153,46 @@ impl Store {
     ) -> Result<Stands, Unavailable> {
         let api: Api<Promotion> = Api::namespaced(self.client.clone(), namespace);
         amend(&api, promotion, change).await
+    }
+
+    /// Records an approval by key in every promotion that it is for.
+    ///
+    /// # Errors
+    /// When it cannot be recorded now.
+    pub async fn approve(
+        &self,
+        pipeline: &PipelineKey,
+        request: &approval::Request,
+        given: approval::Given<'_>,
+    ) -> Result<Granted, Unavailable> {
+        let api: Api<Promotion> = Api::namespaced(self.client.clone(), &pipeline.namespace);
+        let label = format!("{PIPELINE_LABEL}={}", promotion::label(&pipeline.name));
+        let of_pipeline = ListParams::default().labels(&label);
+        let all = match tokio::time::timeout(DEADLINE, api.list(&of_pipeline)).await {
+            Ok(Ok(all)) => all.items,
+            Ok(Err(error)) => {
+                tracing::warn!(%pipeline, %error, "cannot list the promotions that an approval may be for");
+                return Err(Unavailable);
+            }
+            Err(_) => return Err(Unavailable),
+        };
+        let approved = match approval::approved(request, &all) {
+            Ok(approved) => approved,
+            Err(why) => return Ok(Granted::Refused(why)),
+        };
+        let mut new = false;
+        for promotion in &approved {
+            let change = |object: &Promotion| approval::after(object, request, given);
+            match amend(&api, &promotion.name_any(), change).await? {
+                Stands::Written => new = true,
+                Stands::AsBefore => {}
+                Stands::Gone => {
+                    return Ok(Granted::Refused(format!("{} does not exist any more", promotion.name_any())));
+                }
+                Stands::Refused(why) => return Ok(Granted::Refused(why)),
+            }
+        }
+        Ok(Granted::Recorded(approved.into_iter().cloned().collect(), new))
     }
 
     /// Records what is asked for, unless it is recorded already. The record stands before anything is

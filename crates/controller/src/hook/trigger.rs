@@ -16,7 +16,7 @@ use sluice_core::world::is_tracked;
 
 use super::answer::{self, Answer, Recorded, Wrong};
 use super::event::{VALUE, is_value};
-use super::keys::Unavailable;
+use super::keys::{Purpose, Unavailable};
 use super::server::{Call, Hook};
 use super::store::Asked;
 use crate::observe::reported;
@@ -53,8 +53,11 @@ impl Hook {
     pub(super) async fn trigger(&self, call: Call<'_>) -> Result<Answer, Unavailable> {
         let secret = call.pipeline.and_then(secret);
         let secrets: Vec<&str> = secret.into_iter().collect();
-        let signed = self.is_signed(&call, &secrets).await?;
-        let Some(pipeline) = call.pipeline.filter(|_| signed) else { return Ok(Answer::Refused) };
+        let wanted = [Purpose::Trigger];
+        let shown = self.signed(&call, &secrets, &wanted).await?;
+        let Some(pipeline) = call.pipeline.filter(|_| shown.is_key()) else {
+            return Ok(self.refuse(&call, &shown, &wanted));
+        };
         if let Err(answer) = self.take(&call.place.pipeline, true) {
             return Ok(answer);
         }
@@ -73,6 +76,7 @@ impl Hook {
         if let Err(why) = check(pipeline, &request, header) {
             return Ok(wrong(why));
         }
+        let _place = self.queue.enter(&call.place.pipeline).await?;
         Ok(match self.store.trigger(&call.place.pipeline, &request).await? {
             Asked::Recorded(promotions, new) => recorded(pipeline, &promotions, new),
             Asked::Otherwise(before) => Answer::Wrong(

@@ -13,6 +13,7 @@ use kube::{Resource, ResourceExt};
 use sluice_api::{GitopsCluster, Pipeline, Promotion};
 
 use crate::act::Done;
+use crate::hook::condition::Problem;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::record::writer::{StatusOf, Written};
 use crate::shard::{Standing, Turnover};
@@ -50,6 +51,8 @@ pub enum Input {
     Written(StatusOf, u64, Written),
     /// Flux has called about a pipeline: its targets may have changed.
     Called(PipelineKey),
+    /// The Secrets with hook keys of a pipeline were read: what is wrong with them.
+    HookSecret(PipelineKey, Option<Problem>),
     /// The record of a new promotion was written, or was not; or it was read, where another try has left it.
     Created(PipelineKey, String, Result<Option<Box<Promotion>>, kube::Error>),
     /// A side effect has ended.

@@ -136,6 +136,7 @@ impl Engine {
             touched: None,
             unrecorded: BTreeMap::new(),
             unrecorded_until: None,
+            hook_secret: None,
         };
         self.pipelines.insert(key.clone(), entry);
         self.place(&key);

@@ -67,6 +67,7 @@ impl Engine {
         self.readable::<ApiPromotion>(&named(&object.metadata));
         let mut version = version_of(&object.metadata);
         let said = object.status.as_mut().and_then(|status| status.callback.take());
+        let key_approval = object.status.as_mut().and_then(|status| status.key_approval.take());
         let ours = self.shards.permit(&key).is_some();
         let writing = self.writer.is_writing(&StatusOf::Promotion(key.clone(), name.clone()));
         let records = self.promotions.entry(key.clone()).or_default();
@@ -76,8 +77,9 @@ impl Engine {
         let stored = before.is_none_or(|r| r.stored);
         if let Some(known) = records.get_mut(&name).filter(|known| known.stored) {
             // What the other side has said is never ours to write: a watch tells it in its order.
-            let heard = known.said != said;
+            let heard = known.said != said || known.key_approval != key_approval;
             known.said.clone_from(&said);
+            known.key_approval.clone_from(&key_approval);
             if version <= known.version {
                 if heard {
                     self.touch(&key);
@@ -98,7 +100,7 @@ impl Engine {
                 return;
             }
         }
-        records.insert(name, Record { object: Arc::new(object), stored, said, first, version });
+        records.insert(name, Record { object: Arc::new(object), stored, said, key_approval, first, version });
         self.touch(&key);
     }
 }
@@ -127,7 +129,7 @@ mod tests {
     /// It is being made, and nobody has answered yet.
     fn making(engine: &mut Engine) {
         let object = Arc::new(promotion(0));
-        let guess = Record { object, stored: false, said: None, first: true, version: 0 };
+        let guess = Record { object, stored: false, said: None, key_approval: None, first: true, version: 0 };
         engine.promotions.entry(key()).or_default().insert("podinfo-prod".into(), guess);
     }
 

@@ -83,6 +83,18 @@ impl Events {
         self.publish(event, about, bad.metadata.name.unwrap_or_default());
     }
 
+    /// Tells that a call to the hook server showed a key that is for something else.
+    pub fn wrong_key(&self, pipeline: &Pipeline, note: &str) {
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "WrongHookKey".into(),
+            note: Some(cut(note)),
+            action: "Authenticate".into(),
+            secondary: None,
+        };
+        self.publish(event, pipeline.object_ref(&()), pipeline.name_any());
+    }
+
     fn publish(&self, event: Event, about: ObjectReference, name: String) {
         let (recorder, metrics) = (self.recorder.clone(), self.metrics.clone());
         tokio::spawn(async move {

@@ -13,6 +13,7 @@ use sluice_core::evidence::Evidence;
 use sluice_core::model::{Environment, Phase, Pipeline};
 use sluice_core::world::{Health, Member, Target, World};
 
+use crate::hook::condition::{self, Problem};
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -31,6 +32,8 @@ pub struct Facts<'a> {
     pub unheard: &'a BTreeSet<(String, String)>,
     /// What the members of targets that cannot be read have reported.
     pub reports: &'a Reports,
+    /// What is wrong with the Secrets with hook keys; `None` while that is not known.
+    pub hook_secret: Option<Option<&'a Problem>>,
     /// What they have proven.
     pub evidence: &'a Evidence,
     /// What was decided.
@@ -292,20 +295,29 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
     if !moving.is_empty() {
         wanted.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
     }
+    let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
+    let hook_secret = match facts.hook_secret {
+        Some(problem) => problem.map(|problem| (problem.reason, problem.message.clone())),
+        // After a start it stays as it was until the Secrets were read.
+        None => before().map(|before| (before.reason.as_str(), before.message.clone())),
+    };
+    if let Some((reason, message)) = hook_secret {
+        wanted.push((condition::CONDITION, true, reason, message));
+    }
     let first = in_order().find(|(_, e)| !e.message.is_empty());
     if let Some(note) = first.and_then(|(name, _)| facts.decision.notes.get(name)) {
         wanted.push(("PromotionPending", true, note.reason, pending.join("; ")));
     }
     wanted
         .into_iter()
-        .map(|(type_, status, reason, message)| condition(facts, type_, status, reason, message))
+        .map(|(type_, status, reason, message)| made(facts, type_, status, reason, message))
         .collect()
 }
 
 /// The longest message that a condition may have.
 const LONGEST: usize = 32_000;
 
-fn condition(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, message: String) -> Condition {
+fn made(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, message: String) -> Condition {
     let status = if status { "True" } else { "False" };
     let before = facts.before.conditions.iter().find(|c| c.type_ == type_);
     let since = before.filter(|c| c.status == status).map(|c| c.last_transition_time.clone());

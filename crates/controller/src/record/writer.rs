@@ -286,7 +286,7 @@ impl Ours for PipelineStatus {
 
 impl Ours for PromotionStatus {
     fn ours(&self) -> Self {
-        PromotionStatus { callback: None, ..self.clone() }
+        PromotionStatus { callback: None, key_approval: None, ..self.clone() }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use sluice_controller::hook::limit::Limits;
+use sluice_controller::hook::limit::{Limits, Pauses};
 use sluice_controller::hook::{Network, Proxies};
 
 #[test]
@@ -28,13 +28,34 @@ fn ten_seconds_worth_at_once_and_then_at_the_rate() {
 }
 
 #[test]
-fn no_rate_is_no_limit_and_many_peers_take_no_more_room() {
+fn no_rate_is_no_limit() {
     let (mut limits, start) = (Limits::new(0), Instant::now());
     assert!((0..100_000).all(|_| limits.take("a", start).is_ok()));
-    let mut limits = Limits::new(1);
-    let taken = (0..300_000u32).filter(|peer| limits.take(*peer, start).is_ok()).count();
-    assert_eq!(taken, 100_000);
-    assert_eq!(limits.take(300_001, start + Duration::from_secs(11)), Ok(()), "they have had their rest");
+}
+
+#[test]
+fn a_caller_with_any_number_of_addresses_shuts_out_nobody() {
+    let (mut limits, start) = (Limits::new(1), Instant::now());
+    let (victim, greedy) = (u32::MAX, u32::MAX - 1);
+    (0..10).for_each(|_| assert_eq!(limits.take(greedy, start), Ok(())));
+    for peer in 0..300_000u32 {
+        assert_eq!(limits.take(peer, start), Ok(()), "a new peer has its calls, whoever came before it");
+        // A peer that keeps calling stays limited: what was used last is kept.
+        if peer % 10_000 == 0 {
+            assert!(limits.take(greedy, start).is_err(), "after {peer} peers");
+        }
+    }
+    assert_eq!(limits.take(victim, start), Ok(()));
+    assert!(limits.count() <= 100_000, "{} buckets in memory", limits.count());
+}
+
+#[test]
+fn people_are_told_each_thing_once_in_ten_minutes() {
+    let (mut pauses, start) = (Pauses::default(), Instant::now());
+    assert!(pauses.is_due("a", start) && pauses.is_due("b", start));
+    assert!(!pauses.is_due("a", start + Duration::from_secs(599)));
+    assert!(pauses.is_due("a", start + Duration::from_secs(600)));
+    assert!(!pauses.is_due("a", start + Duration::from_secs(700)));
 }
 
 #[test]

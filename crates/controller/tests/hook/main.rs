@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
 mod answers;
+mod approvals;
 mod callbacks;
+mod conditions;
 mod events;
+mod keys;
 mod limits;
 mod push;
 mod reports;

@@ -124,7 +124,7 @@ impl Served {
 
     async fn asks_of(&self, pipeline: &str, body: &Value) -> Result<(u16, Option<String>, String)> {
         let body = body.to_string();
-        let signature = sign("test-hmac-key", body.as_bytes());
+        let signature = sign("test-trigger-key", body.as_bytes());
         let path = format!("/trigger/apps/{pipeline}");
         let answer = self.judged(&path, body.as_bytes(), Some(&signature)).await?;
         let place = answer.headers().get("location").map(|l| l.to_str().unwrap().to_string());
@@ -141,7 +141,7 @@ async fn refuses_what_is_wrong(served: &Served) -> Result<()> {
         let (status, _, text) = served.asks(&body).await?;
         ensure!(status == wanted && text.contains(part), "{body}: {status}: {text}");
     }
-    let signature = sign("test-hmac-key", b"{");
+    let signature = sign("test-trigger-key", b"{");
     ensure!(served.status("/trigger/apps/podinfo", b"{", Some(&signature)).await? == 400);
     Ok(())
 }
@@ -261,7 +261,7 @@ fn the_same_key_is_the_same_promotion_and_a_later_one_takes_its_place() -> Resul
         served.cluster.stop();
         eventually(Duration::from_secs(60), async || {
             let body = br#"{"revision": "7.0.0", "idempotencyKey": "build-3"}"#;
-            let signature = sign("test-hmac-key", body);
+            let signature = sign("test-trigger-key", body);
             let answer = served.post("/trigger/apps/podinfo", body, Some(&signature)).send().await?;
             ensure!(answer.status() == 503, "{answer:?}");
             Ok(())

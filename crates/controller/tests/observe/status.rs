@@ -96,6 +96,7 @@ impl Scene {
             world: &self.world,
             unheard: &BTreeSet::new(),
             reports: &Reports::new(),
+            hook_secret: None,
             evidence: &self.evidence,
             decision: &self.decision,
             promotions: &self.promotions.iter().collect::<Vec<_>>(),

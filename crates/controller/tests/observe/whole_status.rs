@@ -105,6 +105,7 @@ fn compose_after(
         world,
         unheard,
         reports: &before.reports,
+        hook_secret: None,
         evidence: &evidence,
         decision: &decision,
         promotions,

@@ -1,0 +1,262 @@
+//! An approval by the holder of a key: `POST /approval/<namespace>/<pipeline>/<environment>/<revision>`, the address
+//! that callers of the predecessor know. The signed body names what is approved and when it was signed, so that nobody
+//! who has seen a call can approve anything else with it, or the same again. It is recorded as given by the key, and
+//! never in a person's name.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use ring::hmac;
+use serde::Deserialize;
+use sluice_api::promotion::{KeyApproval, Phase, Promotion};
+
+use super::answer::{self, Answer, Recorded, Wrong};
+use super::keys::{Purpose, Unavailable};
+use super::server::{Call, Hook, Shown};
+use super::signature;
+use super::store::{Change, Granted};
+use crate::translate;
+
+/// How long ago a body may have been signed: as long as a caller may need to try again.
+const OLD: SignedDuration = SignedDuration::from_mins(5);
+/// How far ahead of ours the clock of a caller may be.
+const AHEAD: SignedDuration = SignedDuration::from_mins(1);
+
+/// The body of an approval. Every field is required.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Request {
+    /// The pipeline, as `<namespace>/<name>`.
+    pub pipeline: String,
+    /// The environment that is promoted into.
+    pub environment: String,
+    /// The revision, as the Promotion names it.
+    pub revision: String,
+    /// When the body was signed.
+    pub at: Timestamp,
+}
+
+impl Hook {
+    /// A call that approves a revision for an environment, with the key of that environment's own `promotion`.
+    pub(super) async fn approval(
+        &self,
+        call: Call<'_>,
+        environment: &str,
+        revision: &str,
+    ) -> Result<Answer, Unavailable> {
+        let into = call.pipeline.and_then(|p| p.spec.environments.iter().find(|e| e.name == environment));
+        let policy = call.pipeline.zip(into).and_then(|(p, into)| p.spec.policy(into));
+        let secrets: Vec<&str> = policy.and_then(|policy| policy.secret()).into_iter().collect();
+        let wanted = [Purpose::Approval];
+        let shown = self.signed(&call, &secrets, &wanted).await?;
+        let Some(Shown::Key(_, secret)) = call.pipeline.map(|_| &shown).filter(|shown| shown.is_key()) else {
+            return Ok(self.refuse(&call, &shown, &wanted));
+        };
+        if let Err(answer) = self.take(&call.place.pipeline, true) {
+            return Ok(answer);
+        }
+        let now = Timestamp::now();
+        let request: Request = match call.read() {
+            Ok(request) => request,
+            Err(error) => {
+                let wrong = if error.is_data() { Wrong::Unfit } else { Wrong::Malformed };
+                let example = example(&call, environment, revision, now);
+                return Ok(Answer::Wrong(
+                    wrong,
+                    format!("the body is no approval: {error}: write {example}"),
+                ));
+            }
+        };
+        let sent_to = (call.place.pipeline.to_string(), environment, revision);
+        if let Err(why) = check(&request, (&sent_to.0, sent_to.1, sent_to.2), now) {
+            return Ok(Answer::Wrong(Wrong::Unfit, why));
+        }
+        let key_id = self.key_id(&call, secret).await?;
+        let given = Given { secret, key_id: &key_id, signed_at: request.at, now };
+        let _place = self.queue.enter(&call.place.pipeline).await?;
+        Ok(match self.store.approve(&call.place.pipeline, &request, given).await? {
+            Granted::Recorded(promotions, new) => {
+                let names: Vec<String> = promotions.iter().map(ResourceExt::name_any).collect();
+                tracing::info!(
+                    pipeline = %call.place.pipeline, environment, revision, secret, key = key_id, ?names,
+                    "approved by key"
+                );
+                recorded(&call, &request, &promotions, new)
+            }
+            Granted::Refused(why) => Answer::Wrong(Wrong::Unfit, why),
+        })
+    }
+
+    /// Tells the key that signed a body from others, without telling the key.
+    async fn key_id(&self, call: &Call<'_>, secret: &str) -> Result<String, Unavailable> {
+        let keys = self.keys_of(call, secret).await?;
+        let header = call.headers.get("x-signature").map(http::HeaderValue::as_bytes);
+        let signed_by = |key: &&Vec<u8>| signature::verify(header, call.body, [key.as_slice()]).is_ok();
+        Ok(keys
+            .of_purpose(&Purpose::Approval)
+            .iter()
+            .find(signed_by)
+            .map(|key| key_id(key))
+            .unwrap_or_default())
+    }
+}
+
+/// Six hexadecimal digits that tell a key from others.
+pub fn key_id(key: &[u8]) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.trim_ascii()), b"sluice key id");
+    tag.as_ref().iter().take(3).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn example(call: &Call<'_>, environment: &str, revision: &str, now: Timestamp) -> String {
+    let pipeline = call.place.pipeline.to_string();
+    let at = translate::time(now);
+    serde_json::json!({"pipeline": pipeline, "environment": environment, "revision": revision, "at": at})
+        .to_string()
+}
+
+/// Whether the body speaks of what the address names, and was signed lately.
+///
+/// # Errors
+/// What to send instead.
+pub fn check(
+    request: &Request,
+    (pipeline, environment, revision): (&str, &str, &str),
+    now: Timestamp,
+) -> Result<(), String> {
+    for (name, said, sent_to) in [
+        ("pipeline", &request.pipeline, pipeline),
+        ("environment", &request.environment, environment),
+        ("revision", &request.revision, revision),
+    ] {
+        if said != sent_to {
+            return Err(format!(
+                "the body approves {name} {said:?}, and was sent to {sent_to:?}: send it to the address of what it \
+                 approves"
+            ));
+        }
+    }
+    let age = now.duration_since(request.at);
+    if age > OLD || age < -AHEAD {
+        return Err(format!(
+            "the body was signed at {}, and here it is {}: sign a new body with the time of now; an approval is \
+             accepted for {} minutes",
+            request.at,
+            translate::time(now),
+            OLD.as_mins()
+        ));
+    }
+    Ok(())
+}
+
+/// How an approval was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// The name of the Secret with the key.
+    pub secret: &'a str,
+    /// Tells the key from others.
+    pub key_id: &'a str,
+    /// When the body was signed.
+    pub signed_at: Timestamp,
+    /// The time now.
+    pub now: Timestamp,
+}
+
+/// The promotions of a pipeline that an approval is for. A body that was recorded before approves nothing else.
+///
+/// # Errors
+/// Why there is none.
+pub fn approved<'a>(request: &Request, all: &'a [Promotion]) -> Result<Vec<&'a Promotion>, String> {
+    let name = request.pipeline.split_once('/').map_or("", |(_, name)| name);
+    let of: Vec<&Promotion> = all
+        .iter()
+        .filter(|p| (p.spec.pipeline.as_str(), p.spec.environment.as_str()) == (name, &request.environment))
+        .collect();
+    let signed_at = request.at.to_string();
+    let is_recorded = |p: &&&Promotion| approval_of(p).is_some_and(|before| before.signed_at == signed_at);
+    let recorded: Vec<&Promotion> =
+        of.iter().filter(|p| p.spec.revision == request.revision).filter(is_recorded).copied().collect();
+    let waiting: Vec<&Promotion> = of.iter().filter(|p| waits(p)).copied().collect();
+    let for_it: Vec<&Promotion> =
+        waiting.iter().filter(|p| p.spec.revision == request.revision).copied().collect();
+    if !recorded.is_empty() {
+        // The same call again. Its promotions may have gone on, or be waiting anew, which takes a new approval.
+        return match recorded.iter().any(|p| waits(p) && !counts(p, approval_of(p))) {
+            false => Ok(recorded),
+            true => Err("this body has approved an earlier try: sign a new body with the time of now".into()),
+        };
+    }
+    if !for_it.is_empty() {
+        return Ok(for_it);
+    }
+    let others: Vec<&str> = waiting.iter().map(|p| p.spec.revision.as_str()).collect();
+    let pending = if others.is_empty() {
+        "nothing waits there".to_string()
+    } else {
+        format!("{} waits there", others.join(" and "))
+    };
+    Err(format!("{} does not wait for an approval in {}: {pending}", request.revision, request.environment))
+}
+
+fn approval_of(promotion: &Promotion) -> Option<&KeyApproval> {
+    promotion.status.as_ref()?.key_approval.as_deref()
+}
+
+/// Whether a promotion waits for a gate that an approval opens.
+fn waits(promotion: &Promotion) -> bool {
+    let status = promotion.status.as_ref();
+    status.is_some_and(|status| status.phase == Phase::Pending && status.gates.iter().any(|gate| !gate.open))
+}
+
+/// Whether an approval by key counts for the try that a promotion is at: it was not spent on an earlier try, and was
+/// recorded since the promotion began to wait.
+pub fn counts(promotion: &Promotion, approval: Option<&KeyApproval>) -> bool {
+    let Some(approval) = approval else { return false };
+    let status = promotion.status.as_ref();
+    let spent = status.and_then(|status| status.spent_key_approval.as_ref());
+    spent != Some(&approval.signed_at)
+        && approval.at.parse().is_ok_and(|at: Timestamp| at >= since(promotion))
+}
+
+/// Since when a promotion has been waiting; the beginning of time if that is not recorded.
+fn since(promotion: &Promotion) -> Timestamp {
+    let status = promotion.status.as_ref();
+    let pending = status.and_then(|status| status.times.get("Pending")?.parse().ok());
+    pending.unwrap_or(Timestamp::MIN)
+}
+
+/// What an approval changes in the record of a promotion.
+pub fn after(promotion: &Promotion, request: &Request, given: Given<'_>) -> Change {
+    if promotion.spec.revision != request.revision || promotion.spec.environment != request.environment {
+        return Change::NotTheirs;
+    }
+    let before = approval_of(promotion);
+    if before.is_some_and(|before| before.signed_at == given.signed_at.to_string()) {
+        return Change::Nothing;
+    }
+    if !waits(promotion) {
+        return Change::Refused(format!("{} does not wait for an approval any more", promotion.name_any()));
+    }
+    // The clocks of replicas differ: an approval of now is never older than what it approves.
+    let approval = KeyApproval {
+        secret: given.secret.into(),
+        key: given.key_id.into(),
+        signed_at: given.signed_at.to_string(),
+        at: translate::time(given.now.max(since(promotion))),
+    };
+    Change::Write(serde_json::json!({"keyApproval": approval}))
+}
+
+fn recorded(call: &Call<'_>, request: &Request, promotions: &[Promotion], new: bool) -> Answer {
+    let shown = |promotion: &Promotion| answer::Asked {
+        name: promotion.name_any(),
+        target: promotion.spec.target.clone(),
+        phase: format!("{:?}", promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()),
+    };
+    Answer::Recorded(Box::new(Recorded {
+        new,
+        namespace: call.place.pipeline.namespace.clone(),
+        pipeline: call.place.pipeline.name.clone(),
+        environment: request.environment.clone(),
+        revision: request.revision.clone(),
+        promotions: promotions.iter().map(shown).collect(),
+    }))
+}

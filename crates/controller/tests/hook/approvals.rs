@@ -1,0 +1,176 @@
+//! Approvals by key: what one approves, and what nobody can do with a body that was seen before.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::Promotion;
+use sluice_controller::hook::approval::{Given, Request, after, approved, check, counts, key_id};
+use sluice_controller::hook::route::{Endpoint, Place};
+use sluice_controller::hook::store::Change;
+
+const NOW: &str = "2026-11-22T10:00:00Z";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn request(pipeline: &str, environment: &str, revision: &str, signed_at: &str) -> Request {
+    serde_json::from_value(
+        json!({"pipeline": pipeline, "environment": environment, "revision": revision, "at": signed_at}),
+    )
+    .unwrap()
+}
+
+fn promotion(name: &str, revision: &str, status: &Value) -> Promotion {
+    let object = json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+        "metadata": {"name": name, "namespace": "apps"},
+        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": revision, "facets": {"x": revision}},
+        "status": status});
+    serde_json::from_value(object).unwrap()
+}
+
+/// The status of one that has been waiting for approval since a time, with the approval that was recorded before.
+fn waiting(since: &str, approval: Option<(&str, &str)>, spent: Option<&str>) -> Value {
+    let approval = approval
+        .map(|(signed_at, at)| json!({"secret": "keys", "key": "abc", "signedAt": signed_at, "at": at}));
+    json!({"phase": "Pending", "times": {"Pending": since}, "keyApproval": approval, "spentKeyApproval": spent,
+        "gates": [{"name": "Approval", "open": false}]})
+}
+
+#[test]
+fn a_body_approves_what_its_address_names_and_only_for_a_while() {
+    let sent_to = ("apps/podinfo", "prod", "6.1.9");
+    for (request, says) in [
+        (request("apps/podinfo", "prod", "6.1.9", NOW), None),
+        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T09:55:00Z"), None),
+        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:00Z"), None),
+        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T09:54:59Z"), Some("sign a new body")),
+        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:01Z"), Some("sign a new body")),
+        (request("apps/other", "prod", "6.1.9", NOW), Some("approves pipeline \"apps/other\"")),
+        (request("other/podinfo", "prod", "6.1.9", NOW), Some("approves pipeline \"other/podinfo\"")),
+        (request("apps/podinfo", "staging", "6.1.9", NOW), Some("approves environment \"staging\"")),
+        (request("apps/podinfo", "prod", "6.1.8", NOW), Some("approves revision \"6.1.8\"")),
+        (request("apps/podinfo", "prod", "6.1.9\u{200b}", NOW), Some("approves revision")),
+    ] {
+        match (check(&request, sent_to, at(NOW)), says) {
+            (Ok(()), None) => {}
+            (Err(why), Some(says)) => assert!(why.contains(says), "{why}"),
+            (got, says) => panic!("{request:?}: {got:?}, not {says:?}"),
+        }
+    }
+    for wrong in [
+        json!({"pipeline": "apps/podinfo", "environment": "prod", "revision": "6.1.9"}),
+        json!({"pipeline": "apps/podinfo", "environment": "prod", "revision": "6.1.9", "at": "now"}),
+        json!({"environment": "prod", "revision": "6.1.9", "at": NOW}),
+        json!({"pipeline": "apps/podinfo", "environment": "prod", "revision": "6.1.9", "at": NOW, "by": "eve"}),
+    ] {
+        assert!(serde_json::from_value::<Request>(wrong.clone()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn an_approval_is_for_the_promotion_that_waits_and_for_one_try() {
+    let asks = request("apps/podinfo", "prod", "6.1.9", NOW);
+    let since = "2026-11-22T09:00:00Z";
+    let names = |all: &[Promotion]| {
+        approved(&asks, all)
+            .map(|found| found.iter().map(|p| p.metadata.name.clone().unwrap()).collect::<Vec<_>>())
+    };
+    let fresh = promotion("fresh", "6.1.9", &waiting(since, None, None));
+    let other = promotion("other", "6.2.0", &waiting(since, None, None));
+    assert_eq!(names(&[other.clone(), fresh.clone()]), Ok(vec!["fresh".to_string()]));
+    assert!(names(&[other]).unwrap_err().contains("6.2.0 waits there"));
+    assert!(names(&[]).unwrap_err().contains("nothing waits there"));
+    for phase in ["Promoting", "Proposed", "Delivered", "Succeeded", "Failed", "Rejected", "Superseded"] {
+        let gone_on = promotion(
+            "on",
+            "6.1.9",
+            &json!({"phase": phase, "gates": [{"name": "Approval", "open": false}]}),
+        );
+        assert!(names(&[gone_on]).is_err(), "{phase}");
+    }
+
+    // It was recorded: the same body again changes nothing.
+    let given = Given { secret: "keys", key_id: "abc", signed_at: at(NOW), now: at("2026-11-22T10:00:02Z") };
+    let Change::Write(written) = after(&fresh, &asks, given) else { panic!("not recorded") };
+    let approval = &written["keyApproval"];
+    assert_eq!((&approval["secret"], &approval["signedAt"]), (&json!("keys"), &json!(NOW)));
+    let recorded = promotion("fresh", "6.1.9", &waiting(since, Some((NOW, "2026-11-22T10:00:02Z")), None));
+    assert!(counts(&recorded, recorded.status.as_ref().unwrap().key_approval.as_deref()));
+    assert_eq!(after(&recorded, &asks, given), Change::Nothing);
+    assert_eq!(names(std::slice::from_ref(&recorded)), Ok(vec!["fresh".to_string()]));
+
+    // It failed, and a person had it tried again: the body that was seen approves neither this try nor another record
+    // of the same revision.
+    let spent = waiting("2026-11-22T10:02:00Z", Some((NOW, "2026-11-22T10:00:02Z")), Some(NOW));
+    let retried = promotion("fresh", "6.1.9", &spent);
+    assert!(!counts(&retried, retried.status.as_ref().unwrap().key_approval.as_deref()));
+    assert!(names(std::slice::from_ref(&retried)).unwrap_err().contains("sign a new body"));
+    assert_eq!(after(&retried, &asks, given), Change::Nothing);
+    let again = promotion("again", "6.1.9", &waiting("2026-11-22T10:02:00Z", None, None));
+    let mut ended = recorded;
+    ended.status.as_mut().unwrap().phase = sluice_api::promotion::Phase::Succeeded;
+    assert_eq!(names(&[ended, again]), Ok(vec!["fresh".to_string()]));
+    // Not spent, since the replica that took the retry had not seen it yet: it is older than the wait.
+    let raced = promotion(
+        "fresh",
+        "6.1.9",
+        &waiting("2026-11-22T10:02:00Z", Some((NOW, "2026-11-22T10:00:02Z")), None),
+    );
+    assert!(!counts(&raced, raced.status.as_ref().unwrap().key_approval.as_deref()));
+    // A new body approves it, also where the clock of this replica is behind that of the other.
+    let asks = request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:58Z");
+    let given = Given { signed_at: asks.at, now: at("2026-11-22T10:01:59Z"), ..given };
+    let Change::Write(written) = after(&retried, &asks, given) else { panic!("not recorded") };
+    assert_eq!(written["keyApproval"]["at"], "2026-11-22T10:02:00Z");
+    // Another revision or environment is none of this body's.
+    let other = promotion("other", "6.2.0", &waiting(since, None, None));
+    assert_eq!(after(&other, &asks, given), Change::NotTheirs);
+}
+
+#[test]
+fn a_path_names_one_revision_or_nothing() {
+    let revision = |path: &str| match Place::of(path)?.endpoint {
+        Endpoint::Approval { environment, revision } => Some((environment, revision)),
+        other => panic!("{other:?}"),
+    };
+    for (path, wanted) in [
+        ("6.1.9", Some("6.1.9")),
+        ("main@sha1:1eabc9a4", Some("main@sha1:1eabc9a4")),
+        ("main%40sha1%3A1eab", Some("main@sha1:1eab")),
+        ("main/1eabc9a4", Some("main/1eabc9a4")),
+        ("main%2F1eabc9a4", Some("main/1eabc9a4")),
+        ("%25", Some("%")),
+        // Compared with revisions, and used for nothing else.
+        ("../../apps/other/prod/1", Some("../../apps/other/prod/1")),
+        ("", None),
+        ("%", None),
+        ("%4", None),
+        ("%zz", None),
+        ("%ff", None),
+        ("%00", None),
+        ("a%0d%0ab", None),
+    ] {
+        let found = revision(&format!("/approval/apps/podinfo/prod/{path}"));
+        assert_eq!(found, wanted.map(|wanted| ("prod".into(), wanted.to_string())), "{path}");
+    }
+    for path in [
+        "/approval",
+        "/approval/",
+        "/approval/apps/podinfo/prod",
+        "/approval/apps/../prod/1",
+        "/approval/apps/Pod/prod/1",
+        "/approval/apps/pod%69nfo/prod/1",
+    ] {
+        assert_eq!(Place::of(path), None, "{path}");
+    }
+    assert_eq!(Place::of(&format!("/approval/a/b/c/{}", "x".repeat(1025))), None);
+}
+
+#[test]
+fn a_key_is_told_from_others_without_being_told() {
+    let (one, other) = (key_id(b"one key"), key_id(b"another key"));
+    assert_ne!(one, other);
+    assert_eq!(one, key_id(b"one key\n"));
+    assert_eq!(one.len(), 6);
+}

@@ -1,0 +1,317 @@
+//! Each key is accepted for one purpose: what the holder of one key can do with it, and what not.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, Uri};
+use base64::Engine;
+use http::Request;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use sluice_api::Pipeline;
+use sluice_controller::hook::callback::{Claim, Subject, mint};
+use sluice_controller::hook::keys::{Known, Purpose};
+use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
+use sluice_controller::metrics::Metrics;
+use sluice_testkit::Scratch;
+
+use crate::server::sign;
+
+/// A target on a cluster that is watched, or one that reports.
+fn target(cluster: &str, namespace: Option<&str>, observe: &str) -> Value {
+    json!({"name": format!("{}-{cluster}", namespace.unwrap_or("own")), "namespace": "podinfo", "observe": observe,
+        "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": namespace}})
+}
+
+fn pipeline(name: &str, environments: &Value) -> Pipeline {
+    let object = json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": name, "namespace": "apps", "uid": "u"},
+        "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"strategy": {"secretRef": {"name": "keys"}, "pull-request":
+                {"type": "gitlab", "url": "https://gitlab.example.com/a/b", "secretRef": {"name": "git"}}}},
+            "environments": environments}});
+    serde_json::from_value(object).unwrap()
+}
+
+/// A hook server over an API server that has one Secret, or answers with an error where there is none; everything
+/// else that it is asked fails, so that a call that is accepted ends as 503.
+async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> Hook {
+    let answer = move |uri: Uri| {
+        let encode = |text: &Value| base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap());
+        let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/keys";
+        let (status, body) = match &secret {
+            Ok(keys) if is_secret => {
+                let data: BTreeMap<_, _> =
+                    keys.as_object().unwrap().iter().map(|(k, v)| (k, encode(v))).collect();
+                let metadata = json!({"name": "keys", "namespace": "apps"});
+                (
+                    StatusCode::OK,
+                    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}),
+                )
+            }
+            Err(status) if is_secret => {
+                let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(),
+                    "reason": "x", "message": "x"});
+                (*status, body)
+            }
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, json!({})),
+        };
+        async move { (status, [("content-type", "application/json")], body.to_string()) }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    let directory = Arc::new(Directory::default());
+    let watched = target("watched", None, "Watch");
+    let pushed = [
+        target("edge-1", None, "Push"),
+        target("edge-2", None, "Push"),
+        target("edge-2", Some("fleet"), "Push"),
+    ];
+    for pipeline in [
+        pipeline(
+            "podinfo",
+            &json!([{"name": "dev", "targets": [watched]}, {"name": "edge", "targets": pushed}]),
+        ),
+        pipeline("other", &json!([{"name": "edge", "targets": pushed}])),
+    ] {
+        let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
+        directory.put(key, Arc::new(pipeline));
+    }
+    directory.complete();
+    let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
+    let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
+    let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
+    std::mem::forget(heard);
+    let options = HookOptions {
+        address: "127.0.0.1:0".parse().unwrap(),
+        certificate: None,
+        proxies: Proxies::default(),
+        peer_rate: 0,
+        pipeline_rate: 0,
+        connections: HookOptions::CONNECTIONS,
+        callbacks: true,
+    };
+    Hook::new(&options, Client::try_from(Config::new(url)).unwrap(), directory, metrics, tell)
+}
+
+async fn status(hook: &Hook, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
+    let request =
+        Request::post(path).header(name, value).body(Full::new(Bytes::from(body.to_string()))).unwrap();
+    hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await.status().as_u16()
+}
+
+/// The keys of the Secret. Each is written as its own name.
+fn keys() -> Value {
+    let names = [
+        "hmac-key",
+        "hmac-key-previous",
+        "trigger-key",
+        "trigger-key-previous",
+        "approval-key",
+        "approval-key-previous",
+        "callback-key",
+        "callback-key-previous",
+        "forge-key",
+        "forge-key-previous",
+        "report-key.edge-1",
+        "report-key-previous.edge-1",
+        "report-key.edge-2",
+        "report-key.fleet_edge-2",
+        "password",
+    ];
+    names
+        .iter()
+        .map(|name| ((*name).to_string(), json!(format!("value of {name}"))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// Whether a call of a kind is accepted with a key.
+async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
+    let event = |cluster: &str| crate::push::event(cluster, "UpgradeSucceeded", "6.1.8", 10).to_string();
+    let signed = |path: &'static str, body: String| {
+        let signature = sign(key, body.as_bytes());
+        async move { status(hook, path, ("x-signature", &signature), &body).await }
+    };
+    let status = match kind {
+        "event" => signed("/promotion/apps/podinfo/dev", event("watched")).await,
+        "trigger" => {
+            signed("/trigger/apps/podinfo", r#"{"revision": "1", "idempotencyKey": "a"}"#.into()).await
+        }
+        "approval" => {
+            let at = jiff::Timestamp::now().to_string();
+            let body =
+                json!({"pipeline": "apps/podinfo", "environment": "edge", "revision": "6.1.8", "at": at});
+            signed("/approval/apps/podinfo/edge/6.1.8", body.to_string()).await
+        }
+        "callback" => {
+            let of = crate::callbacks::key("apps", "podinfo");
+            let subject = Subject { pipeline: &of, promotion: "podinfo-dev" };
+            let token = mint(key.as_bytes(), subject, Claim { uid: "u", round: 0, environment: "dev" });
+            let header = format!("Bearer {token}");
+            let path = "/callback/apps/podinfo/podinfo-dev";
+            status(hook, path, ("authorization", &header), r#"{"state": "done"}"#).await
+        }
+        "forge" => status(hook, "/forge/apps/podinfo", ("x-gitlab-token", key), "{}").await,
+        "edge-1" | "edge-2" | "fleet/edge-2" => {
+            // Two clusters of this environment have the name edge-2.
+            let said = if kind == "edge-2" { "apps/edge-2" } else { kind };
+            signed("/promotion/apps/podinfo/edge", event(said)).await
+        }
+        other => panic!("{other}"),
+    };
+    assert!([200, 202, 401, 503].contains(&status), "{kind} with {key}: {status}");
+    status != 401
+}
+
+#[test]
+fn a_key_is_accepted_for_its_own_purpose_and_refused_for_every_other() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("purposes").unwrap();
+    runtime.block_on(async {
+        let hook = hook(&scratch, Ok(keys())).await;
+        let table = [
+            ("event", &["hmac-key", "hmac-key-previous"][..]),
+            ("trigger", &["trigger-key", "trigger-key-previous"]),
+            ("approval", &["approval-key", "approval-key-previous"]),
+            ("callback", &["callback-key", "callback-key-previous"]),
+            ("forge", &["forge-key", "forge-key-previous"]),
+            ("edge-1", &["report-key.edge-1", "report-key-previous.edge-1"]),
+            ("edge-2", &["report-key.edge-2"]),
+            ("fleet/edge-2", &["report-key.fleet_edge-2"]),
+        ];
+        for (kind, good) in table {
+            for name in keys().as_object().unwrap().keys() {
+                let accepted = accepts(&hook, kind, &format!("value of {name}")).await;
+                assert_eq!(accepted, good.contains(&name.as_str()), "{kind} with {name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_cluster_reports_for_its_own_targets_only() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("cluster").unwrap();
+    runtime.block_on(async {
+        let hook = hook(&scratch, Ok(keys())).await;
+        let report = |path: &'static str, cluster: &str, key: &str| {
+            let body = crate::push::event(cluster, "UpgradeSucceeded", "6.1.8", 10).to_string();
+            let signature = sign(&format!("value of {key}"), body.as_bytes());
+            let hook = &hook;
+            async move { status(hook, path, ("x-signature", &signature), &body).await }
+        };
+        let edge = "/promotion/apps/podinfo/edge";
+        // What a cluster may say.
+        assert_eq!(report(edge, "edge-1", "report-key.edge-1").await, 503);
+        // The same cluster has a target in another pipeline that names the same Secret.
+        assert_eq!(report("/promotion/apps/other/edge", "edge-1", "report-key.edge-1").await, 503);
+        // It says that it is another cluster, or one of two that have one name.
+        for cluster in
+            ["apps/edge-2", "fleet/edge-2", "fleet/edge-1", "edge-2", "nobody", "", "Edge-1", "edge-1 "]
+        {
+            assert_eq!(report(edge, cluster, "report-key.edge-1").await, 401, "{cluster:?}");
+        }
+        // It has Sluice look at targets that are watched, or promotes.
+        for cluster in ["edge-1", "watched", ""] {
+            assert_eq!(
+                report("/promotion/apps/podinfo/dev", cluster, "report-key.edge-1").await,
+                401,
+                "{cluster:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_answer_to_a_key_for_something_else_is_that_to_no_key() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("same").unwrap();
+    runtime.block_on(async {
+        let hook = hook(&scratch, Ok(keys())).await;
+        let body = r#"{"revision": "1", "idempotencyKey": "a"}"#;
+        let mut answers = Vec::new();
+        for (pipeline, key) in
+            [("podinfo", "value of hmac-key"), ("podinfo", "no key"), ("none", "value of hmac-key")]
+        {
+            let request = Request::post(format!("/trigger/apps/{pipeline}"))
+                .header("x-signature", sign(key, body.as_bytes()))
+                .body(Full::new(Bytes::from(body)))
+                .unwrap();
+            let (head, body) = hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await.into_parts();
+            let text = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+            answers.push((head.status, head.headers, text));
+        }
+        assert_eq!(answers[0], answers[1]);
+        assert_eq!(answers[0], answers[2]);
+        assert_eq!(answers[0].0, StatusCode::UNAUTHORIZED);
+    });
+}
+
+#[test]
+fn a_secret_that_the_controller_may_not_read_answers_503_and_a_missing_one_401() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (secret, wanted) in
+        [(StatusCode::FORBIDDEN, 503), (StatusCode::NOT_FOUND, 401), (StatusCode::BAD_GATEWAY, 503)]
+    {
+        let scratch = Scratch::new("forbidden").unwrap();
+        runtime.block_on(async {
+            let hook = hook(&scratch, Err(secret)).await;
+            let body = crate::push::event("watched", "UpgradeSucceeded", "6.1.8", 10).to_string();
+            let signature = sign("value of hmac-key", body.as_bytes());
+            let found =
+                status(&hook, "/promotion/apps/podinfo/dev", ("x-signature", &signature), &body).await;
+            assert_eq!(found, wanted, "{secret}");
+        });
+    }
+}
+
+#[test]
+fn a_value_that_two_keys_have_counts_for_the_weakest_purpose_alone() {
+    let known = |keys: &[(&str, &str)]| {
+        let data =
+            keys.iter().map(|(name, value)| ((*name).to_string(), value.as_bytes().to_vec())).collect();
+        let known = Known::of(&data);
+        let purposes: Vec<String> = known.purposes().map(ToString::to_string).collect();
+        let shared: Vec<Vec<String>> =
+            known.shared().iter().map(|names| names.iter().cloned().collect()).collect();
+        (purposes.join(" "), shared)
+    };
+    let none: Vec<Vec<String>> = Vec::new();
+    let group = |names: &[&str]| vec![names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>()];
+    for (keys, purposes, shared) in [
+        (&[("hmac-key", "a"), ("trigger-key", "b")][..], "hmac-key trigger-key", none.clone()),
+        (&[("hmac-key", "a"), ("hmac-key-previous", "a\n")], "hmac-key", none.clone()),
+        (&[("hmac-key", "a"), ("trigger-key", "a\n")], "hmac-key", group(&["hmac-key", "trigger-key"])),
+        // An old key of Flux that every cluster knows.
+        (
+            &[("hmac-key", "b"), ("hmac-key-previous", "a"), ("approval-key", "a")],
+            "hmac-key",
+            group(&["approval-key", "hmac-key-previous"]),
+        ),
+        (&[("trigger-key", "a"), ("approval-key", "a")], "", group(&["approval-key", "trigger-key"])),
+        (
+            &[("trigger-key", "a"), ("approval-key", "a"), ("approval-key-previous", "b")],
+            "approval-key",
+            group(&["approval-key", "trigger-key"]),
+        ),
+        (
+            &[("report-key.a", "x"), ("report-key.b", "x"), ("report-key.c", "y")],
+            "report-key.c",
+            group(&["report-key.a", "report-key.b"]),
+        ),
+        (&[("hmac-key", " \n"), ("trigger-key", " ")], "", none.clone()),
+        (&[("report-key", "x"), ("report-key.", "x"), ("hmac-key2", "x"), ("HMAC-KEY", "x")], "", none),
+    ] {
+        assert_eq!(known(keys), (purposes.to_string(), shared), "{keys:?}");
+    }
+    let data = [("report-key-previous.a".to_string(), b"x".to_vec())].into();
+    assert_eq!(Known::of(&data).of_purpose(&Purpose::Report("report-key.a".into())), [b"x".to_vec()]);
+}
