@@ -2,9 +2,11 @@
 //! alone. Source: notification-controller, `apis/event/v1beta1` and `apis/event/v1`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// What is said where there should be a revision.
 pub(super) const NO_REVISION: &str =
@@ -39,8 +41,66 @@ pub struct Event {
     #[serde(default)]
     pub reason: String,
     /// `revision`, and what the Alert adds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     pub metadata: BTreeMap<String, String>,
+}
+
+/// How many values the metadata of an event may have. Flux's own events have five, and Alerts add a few.
+const MOST: usize = 100;
+
+/// Reads metadata that is not too large: a map of a million empty texts takes fifty times the room of its body.
+fn few<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Few;
+    impl<'de> Visitor<'de> for Few {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a map of texts with at most {MOST} entries")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((key, value)) = from.next_entry()? {
+                map.insert(key, value);
+                if map.len() > MOST {
+                    return Err(serde::de::Error::invalid_length(map.len(), &self));
+                }
+            }
+            Ok(map)
+        }
+
+        // Go writes an empty map as null.
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+    }
+    from.deserialize_any(Few)
+}
+
+/// All that is read of an event before its signature is verified: which cluster it says that it is from. Nothing else
+/// of it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Origin {
+    #[serde(default)]
+    metadata: Clusters,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Clusters {
+    cluster: Option<String>,
+    #[serde(rename = "helm.toolkit.fluxcd.io/cluster")]
+    of_helm: Option<String>,
+    #[serde(rename = "kustomize.toolkit.fluxcd.io/cluster")]
+    of_kustomize: Option<String>,
+}
+
+impl Origin {
+    /// The name of the cluster.
+    pub fn cluster(&self) -> Option<&str> {
+        let all = [&self.metadata.cluster, &self.metadata.of_helm, &self.metadata.of_kustomize];
+        all.into_iter().flatten().map(String::as_str).find(|cluster| !cluster.is_empty())
+    }
 }
 
 /// Names an object.

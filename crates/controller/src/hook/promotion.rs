@@ -7,7 +7,7 @@ use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
 use super::answer::{Answer, Wrong};
-use super::event::{Event, InvolvedObject, Meaning, NO_REVISION};
+use super::event::{Event, InvolvedObject, Meaning, NO_REVISION, Origin};
 use super::keys::{Purpose, Unavailable, secrets_of};
 use super::report;
 use super::server::{Call, Hook, Shown};
@@ -18,8 +18,8 @@ impl Hook {
     pub(super) async fn event(&self, call: Call<'_>, environment: &str) -> Result<Answer, Unavailable> {
         let secrets = call.pipeline.map(|p| secrets(p, environment)).unwrap_or_default();
         let open = call.pipeline.is_some_and(|p| is_open(p, environment));
-        let event: serde_json::Result<Event> = call.read();
-        let wanted = wanted(call.pipeline, environment, event.as_ref().ok());
+        let origin: Origin = call.read().unwrap_or_default();
+        let wanted = wanted(call.pipeline, environment, origin.cluster());
         let shown = self.signed(&call, &secrets, &wanted).await;
         let signed = shown.as_ref().is_ok_and(Shown::is_key);
         // If everybody may call, it takes no key to have Sluice look.
@@ -29,7 +29,7 @@ impl Hook {
         if let Err(answer) = self.take(&call.place.pipeline, signed) {
             return Ok(answer);
         }
-        let event = match event {
+        let event: Event = match call.read() {
             Ok(event) => event,
             Err(error) => {
                 let why = format!("the body is not an event of Flux: {error}");
@@ -50,12 +50,20 @@ impl Hook {
             Verdict::Nothing => Ok(Answer::NothingToDo),
             Verdict::Wrong(why) => Ok(wrong(why)),
             Verdict::Report => match shown? {
-                Shown::Key(Purpose::Report(_), _) => {
+                // All of it is read by now, and may name another cluster than the one whose key was looked for.
+                Shown::Key(Purpose::Report(key), _)
+                    if Some(&key)
+                        == report::key(pipeline, environment, event.metadata("cluster")).as_ref() =>
+                {
                     self.reported(&call, environment, pipeline, &event).await
                 }
                 // What nobody has signed proves nothing, and other keys are known on every cluster.
-                Shown::Key(other, _) => Ok(self.refuse(&call, &Shown::Wrong(other), &wanted[1..])),
-                shown => Ok(self.refuse(&call, &shown, &wanted[1..])),
+                Shown::Key(other, _) => {
+                    let key =
+                        report::key(pipeline, environment, event.metadata("cluster")).unwrap_or_default();
+                    Ok(self.refuse(&call, &Shown::Wrong(other), &[Purpose::Report(key)]))
+                }
+                shown => Ok(self.refuse(&call, &shown, &wanted)),
             },
         }
     }
@@ -84,10 +92,10 @@ impl Hook {
 
 /// The purposes of the keys that may sign an event: `hmac-key`, then the key of the cluster that the event says it is
 /// from. What the event says is not verified yet, and decides nothing but which keys are tried.
-fn wanted(pipeline: Option<&Pipeline>, environment: &str, event: Option<&Event>) -> Vec<Purpose> {
+fn wanted(pipeline: Option<&Pipeline>, environment: &str, cluster: Option<&str>) -> Vec<Purpose> {
     let mut wanted = vec![Purpose::Event];
-    if let Some(event) = event.filter(|event| event.metadata("cluster").is_some()) {
-        let key = pipeline.and_then(|pipeline| report::key(pipeline, environment, event));
+    if cluster.is_some() {
+        let key = pipeline.and_then(|pipeline| report::key(pipeline, environment, cluster));
         wanted.push(Purpose::Report(key.unwrap_or_default()));
     }
     wanted

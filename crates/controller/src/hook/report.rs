@@ -43,7 +43,7 @@ pub fn keys(pipeline: &Pipeline, environment: &str, event: &Event) -> BTreeSet<S
         for (target, name) in of.targets.iter().zip(of.target_names()) {
             let its = target.observe == Observe::Push
                 && target.namespace == object.namespace
-                && is_from(pipeline, of, target, event)
+                && is_from(pipeline, of, target, event.metadata("cluster"))
                 && reported::members(pipeline.spec.app_ref.as_ref(), target).contains(&member);
             if its {
                 keys.insert(reported::key(environment, &name, member));
@@ -53,20 +53,20 @@ pub fn keys(pipeline: &Pipeline, environment: &str, event: &Event) -> BTreeSet<S
     keys
 }
 
-/// The name of the key that signs the reports of the cluster that an event says it is from; `None` if no target with
+/// The name of the key that signs the reports of the cluster of this name in an event; `None` if no target with
 /// `observe: Push` in the environment is on that cluster.
-pub fn key(pipeline: &Pipeline, environment: &str, event: &Event) -> Option<String> {
+pub fn key(pipeline: &Pipeline, environment: &str, said: Option<&str>) -> Option<String> {
     let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
     let of = pipeline.spec.environments.iter().find(|e| e.name == environment)?;
-    let is_its = |target: &&Target| target.observe == Observe::Push && is_from(pipeline, of, target, event);
+    let is_its = |target: &&Target| target.observe == Observe::Push && is_from(pipeline, of, target, said);
     let target = of.targets.iter().find(is_its)?;
     target.cluster_ref.as_ref().map(|cluster| hook_key::report_key(cluster, home))
 }
 
-/// Whether an event says that it is from the cluster of a target: by namespace and name, or by the name
+/// Whether what an event says of its cluster names that of a target: by namespace and name, or by the name
 /// alone where that is one cluster's only. What may be from either of two proves nothing of one.
-fn is_from(pipeline: &Pipeline, of: &Environment, target: &Target, event: &Event) -> bool {
-    let Some((said, cluster)) = event.metadata("cluster").zip(target.cluster_ref.as_ref()) else {
+fn is_from(pipeline: &Pipeline, of: &Environment, target: &Target, said: Option<&str>) -> bool {
+    let Some((said, cluster)) = said.zip(target.cluster_ref.as_ref()) else {
         return false;
     };
     let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();

@@ -231,6 +231,47 @@ fn a_cluster_reports_for_its_own_targets_only() {
 }
 
 #[test]
+fn a_body_that_names_two_clusters_is_a_report_of_neither() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scratch = Scratch::new("two-clusters").unwrap();
+    runtime.block_on(async {
+        let hook = hook(&scratch, Ok(keys())).await;
+        let mut event = crate::push::event("edge-1", "UpgradeSucceeded", "6.1.8", 10);
+        let metadata = event["metadata"].as_object_mut().unwrap();
+        metadata.remove("cluster");
+        // Of the group of the object counts; the key was looked for by the other.
+        event["involvedObject"]["apiVersion"] = json!("helm.toolkit.fluxcd.io/v2");
+        for (one, other) in [("edge-1", "fleet/edge-2"), ("fleet/edge-2", "edge-1")] {
+            for (cluster, key) in
+                [("edge-1", "report-key.edge-1"), ("fleet/edge-2", "report-key.fleet_edge-2")]
+            {
+                event["metadata"]["kustomize.toolkit.fluxcd.io/cluster"] = json!(one);
+                event["metadata"]["helm.toolkit.fluxcd.io/cluster"] = json!(other);
+                let body = event.to_string();
+                let signature = sign(&format!("value of {key}"), body.as_bytes());
+                let found =
+                    status(&hook, "/promotion/apps/podinfo/edge", ("x-signature", &signature), &body).await;
+                let its_own = cluster == other;
+                assert_eq!(found == 503, its_own, "{one} {other} {key}: {found}");
+            }
+        }
+    });
+}
+
+#[test]
+fn metadata_takes_no_more_room_than_its_body() {
+    let with = |count: usize| {
+        let metadata: serde_json::Map<_, _> = (0..count).map(|nth| (nth.to_string(), json!(""))).collect();
+        let body = json!({"involvedObject": {}, "metadata": metadata}).to_string();
+        serde_json::from_str::<sluice_controller::hook::event::Event>(&body)
+    };
+    assert_eq!(with(100).unwrap().metadata.len(), 100);
+    assert!(with(101).unwrap_err().to_string().contains("at most 100 entries"));
+    let null = r#"{"involvedObject": {}, "metadata": null}"#;
+    assert!(serde_json::from_str::<sluice_controller::hook::event::Event>(null).unwrap().metadata.is_empty());
+}
+
+#[test]
 fn the_answer_to_a_key_for_something_else_is_that_to_no_key() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = Scratch::new("same").unwrap();
