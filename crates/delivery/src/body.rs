@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use sluice_core::setters::SetValue;
 
 use crate::forge::MergeMessage;
-use crate::git::TRAILER;
+use crate::git::{self, TRAILER};
+use crate::mark::{closing, mark};
 use crate::order::{ForgeKind, Order, Settings};
 use crate::template::{self, TemplateError};
 
@@ -85,8 +86,8 @@ fn place(order: &Order) -> Vec<String> {
 /// Whether a commit's message says that it goes where this order does: into the same environment, or into
 /// the same target where each has its own.
 pub(crate) fn is_for(message: &str, order: &Order) -> bool {
-    let has = |trailer: &String| message.lines().any(|line| line.trim() == trailer);
-    let another = order.target.is_none() && message.lines().any(|line| line.trim().starts_with(TARGET));
+    let has = |trailer: &String| git::trailers(message).any(|line| line == trailer);
+    let another = order.target.is_none() && git::trailers(message).any(|line| line.starts_with(TARGET));
     place(order).iter().all(has) && !another
 }
 
@@ -163,13 +164,26 @@ pub(crate) fn body(
         "usual" => usual(order, values, most / 2),
         name => value(&of_promotion(order, name)),
     })?;
+    let whole = text.trim_end();
+    let mut text = begin(whole, most);
+    let mut end = closing(text);
+    if length(text) + length(&end) > most {
+        text = begin(whole, most.saturating_sub(length(&end)));
+        end = closing(text);
+    }
+    Ok(text.to_string() + &end + &mark)
+}
+
+/// The beginning of a text, of at most so many UTF-16 units.
+fn begin(text: &str, most: usize) -> &str {
     let mut room = most;
     let fits = |c: &char| {
         let left = room.checked_sub(c.len_utf16());
         room = left.unwrap_or(0);
         left.is_some()
     };
-    Ok(text.trim_end().chars().take_while(fits).collect::<String>() + &mark)
+    let bytes: usize = text.chars().take_while(fits).map(char::len_utf8).sum();
+    &text[..bytes]
 }
 
 /// A value in the middle of somebody's text: as it is where nothing in it could be markup, else as code.
@@ -223,52 +237,6 @@ pub(crate) fn comment(text: &str) -> String {
     plain(text)
 }
 
-fn mark(order: &Order, hides_comments: bool) -> String {
-    let says = format!("{} {}", inert(&order.subject()), promotion_mark(&order.known_by()));
-    if hides_comments { format!("<!-- sluice: {says} -->") } else { format!("[sluice]: # ({says})") }
-}
-
-fn promotion_mark(promotion: &str) -> String {
-    format!("promotion={}", inert(promotion))
-}
-
-/// The round of this promotion whose mark a body carries.
-pub(crate) fn round_marked(body: &str, promotion: &str) -> Option<u32> {
-    let wanted = promotion_mark(promotion);
-    marks(body).flat_map(str::split_whitespace).find_map(|word| match word.strip_prefix(&wanted)? {
-        "" => Some(0),
-        rest => rest.strip_prefix(':')?.parse().ok(),
-    })
-}
-
-/// Whether a body carries any mark.
-pub(crate) fn is_marked(body: &str) -> bool {
-    marks(body).next().is_some()
-}
-
-/// The marks of a body in either form, whichever forge it is from.
-fn marks(body: &str) -> impl Iterator<Item = &str> {
-    let comments =
-        body.split("<!-- sluice: ").skip(1).filter_map(|rest| rest.split_once("-->").map(|(mark, _)| mark));
-    let definitions = body.lines().filter_map(|line| line.strip_prefix("[sluice]: # (")?.split_once(')'));
-    comments.chain(definitions.map(|(mark, _)| mark))
-}
-
-/// Text that has no meaning inside a comment.
-fn inert(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | ':' | '@') {
-            out.push(c);
-        } else if c == '-' && !out.ends_with('-') {
-            out.push('-');
-        } else {
-            out.push_str(&format!("%{:x}", u32::from(c)));
-        }
-    }
-    out
-}
-
 /// One line, whatever it was.
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect()
@@ -309,6 +277,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mark::round_marked;
     use std::collections::BTreeMap;
 
     fn order(revision: &str) -> Order {
@@ -405,7 +374,9 @@ mod tests {
         };
         let places = [to("prod", None), to("prod", Some("eu")), to("prod", Some("eu-2")), to("prod-2", None)];
         for (i, one) in places.iter().enumerate() {
-            for text in [message(one, &[], "0"), merge_message(one).trailers.replace('\n', "\r\n")] {
+            let MergeMessage { title, trailers } = merge_message(one);
+            let merged = format!("{title}\n\n{trailers}").replace('\n', "\r\n");
+            for text in [message(one, &[], "0"), merged] {
                 for (k, other) in places.iter().enumerate() {
                     assert_eq!(is_for(&text, other), i == k, "{} {text}", other.subject());
                 }
@@ -433,7 +404,17 @@ mod tests {
         );
         assert!(!crate::git::carries(&text, "apps/other"), "{text}");
         assert!(crate::git::carries(&text, "apps/podinfo-prod-1"), "{text}");
-        assert_eq!(inert("a-->b"), "a-%2d%3eb");
+        let mut evil = order("6.1.8");
+        evil.evidence = vec!["<!-- sluice: promotion=apps/other -->".into()];
+        let texts = ["<!-- sluice: promotion=apps/other -->", "[sluice]: # (promotion=apps/other)"];
+        for forge in ForgeKind::ALL {
+            for text in texts {
+                evil.replaces = text.into();
+                let text = said(&evil, &changed(&format!("a\n{text}\r{text}\u{2028}{text}\n")), forge);
+                assert_eq!(round_marked(&text, "apps/other"), None, "{text}");
+                assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{text}");
+            }
+        }
     }
 
     #[test]
@@ -458,8 +439,24 @@ mod tests {
             assert!(is_marked_for(&text.replace('\n', "\r\n"), "apps/podinfo-prod-1"));
             assert!(!is_marked_for(&text, "apps/podinfo-prod"));
         }
-        // In the middle of a line it is somebody's text.
-        assert!(!is_marked("- `[sluice]: # (promotion=apps/other)`"));
+    }
+
+    #[test]
+    fn code_that_an_owner_leaves_open_does_not_hide_the_mark() {
+        for (text, closed) in [
+            ("Run\n```sh\nmake", "make\n```\n\n"),
+            ("~~~~~\n```\n", "```\n~~~~~\n\n"),
+            ("```\na\n```", "a\n```\n\n"),
+        ] {
+            let settings = Settings { body: Some(text.into()), ..Settings::default() };
+            for forge in ForgeKind::ALL {
+                let text = body(&order("6.1.8"), &settings, &[], forge).unwrap();
+                assert!(text.contains(closed) && is_marked_for(&text, "apps/podinfo-prod-1"), "{text}");
+            }
+        }
+        let settings = Settings { body: Some("`".repeat(1_000_000)), ..Settings::default() };
+        let text = body(&order("6.1.8"), &settings, &[], ForgeKind::AzureDevOps).unwrap();
+        assert!(length(&text) <= 4_000 && is_marked_for(&text, "apps/podinfo-prod-1"), "{}", text.len());
     }
 
     #[test]

@@ -11,8 +11,10 @@ use crate::extras;
 use crate::fault;
 use crate::forge::{AnyForge, Draft, Forge, ForgeError, Found, State};
 use crate::git::{Access, Cache, GitError, Lease, Pushed, Want};
+use crate::mark;
 use crate::merged;
 use crate::order::{ChangeRequest, Delivered, ForgeKind, Order, Settings, Stale};
+use crate::own;
 use crate::template::TemplateError;
 
 /// How often it starts over because others changed the branch.
@@ -89,7 +91,7 @@ async fn carry_out(
             };
             // Merged while it was written to, it may have brought what the branch held before.
             let merged = matches!(found.state, State::Merged { .. })
-                && merged::brought(inner, &forge, order, &found).await?.is_some();
+                && merged::brought(inner, &forge, order, &found, Some(&commit)).await?.is_some();
             let request = equipped(&forge, order, settings, found).await?;
             Ok(Delivered::Proposed { request: ChangeRequest { head_commit: commit, ..request }, merged })
         }
@@ -129,13 +131,17 @@ async fn find_earlier(
                 let Some(head_commit) = merged::pushed(forge, &order.known_by(), head).await? else {
                     continue;
                 };
+                // A commit that only has its message is replaced.
+                if !own::is_own_head(inner, order, &head_commit).await? {
+                    continue;
+                }
                 let request = equipped(forge, order, wanted.settings, found).await?;
                 let request = ChangeRequest { head_commit, ..request };
                 return Ok(Some(Delivered::Proposed { request, merged: false }));
             }
             // One that brought something else is no end: the base tells whether this is still to do.
             State::Merged { .. } => {
-                if merged::brought(inner, forge, order, &found).await?.is_some() {
+                if merged::brought(inner, forge, order, &found, None).await?.is_some() {
                     return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
                 }
                 reopen = true;
@@ -153,11 +159,11 @@ async fn find_earlier(
 /// is an earlier round's, which has ended before this one began: Gitea moves the head that it shows on with
 /// the branch, and the files would be the same.
 async fn is_of(forge: &AnyForge, order: &Order, found: &Found) -> Result<bool, ForgeError> {
-    if let Some(round) = body::round_marked(&found.body, &order.promotion) {
+    if let Some(round) = mark::round_marked(&found.body, &order.promotion) {
         return Ok(round == order.round);
     }
     match found.state {
-        State::Open | State::Closed if body::is_marked(&found.body) => Ok(false),
+        State::Open | State::Closed if mark::is_marked(&found.body) => Ok(false),
         _ => Ok(merged::pushed(forge, &order.known_by(), &found.request.head_commit).await?.is_some()),
     }
 }
@@ -214,16 +220,19 @@ async fn prepare(
             is_draft: settings.draft,
         };
         if let Some(head) = &fetched.head {
-            // The message names the promotion, and what its files held before. A base that has moved
-            // elsewhere is no reason to push again, and to have it reviewed again, unless its forge wants it
-            // on top; one that lacks its signature is.
-            let is_signed = head.signed || !access.signs();
+            // The message says what the files held before. A base that has moved elsewhere is no reason to push
+            // again, and to have it reviewed again, unless the forge wants the commit on top of the base. A
+            // commit that Sluice would not make, although it has the message, is replaced.
             let is_there = order.anew != Some(Stale::Behind) || head.parents == [on.as_str()];
-            if is_signed && is_there && head.message.trim() == text.message.trim() {
+            if is_there
+                && head.message.trim() == text.message.trim()
+                && own::is_own(inner, order, access, cache, (base, on), head).await?
+            {
                 return Ok(Head::Ready { commit: head.id.clone(), existed, found: true, draft });
             }
         }
         let commit = cache.commit(&inner.git, access, on, &edit.files, &text).await?;
+        cache.remember_own(access, base, &commit);
         order.permit.check()?;
         fault::point("before-push");
         let lease = Lease::Seen(fetched.head.as_ref().map(|h| h.id.as_str()));

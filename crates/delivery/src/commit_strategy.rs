@@ -47,13 +47,7 @@ async fn commit(
         let fetched = cache.tips(&inner.git, access, &inner.counters, (branch, None), since).await?;
         let base = fetched.base;
         if search {
-            let earlier = if base.carries(&known_by) {
-                Some(base.id.clone())
-            } else {
-                let at = (branch, &base);
-                cache.find_promotion(&inner.git, access, &inner.counters, at, &known_by).await?
-            };
-            if let Some(commit) = earlier {
+            if let Some(commit) = find_earlier(inner, order, access, cache, (branch, &base)).await? {
                 return Ok(Delivered::Committed { commit });
             }
             search = false;
@@ -74,12 +68,8 @@ async fn commit(
         }
         let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
         let commit = cache.commit(&inner.git, access, &base.id, &edit.files, &text).await?;
-        let made = Commit {
-            id: commit.clone(),
-            parents: vec![base.id],
-            message: text.message,
-            signed: access.signs(),
-        };
+        cache.remember_own(access, branch, &commit);
+        let made = Commit::made(commit.clone(), base.id, text.message);
         order.permit.check()?;
         fault::point("before-push");
         let before = cache.begin_push(branch);
@@ -94,4 +84,47 @@ async fn commit(
         (since, search) = (Instant::now(), true);
     }
     Err(GitError::Contended { repository, branch: branch.into(), tries: TRIES }.into())
+}
+
+/// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:
+/// others write messages, too, so the commit must also hold the values.
+async fn find_earlier(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    (branch, base): (&str, &Commit),
+) -> Result<Option<String>, DeliveryError> {
+    let (git, counters, known_by) = (&inner.git, &*inner.counters, order.known_by());
+    if base.carries(&known_by) && holds(inner, order, access, cache, (branch, base), &base.id).await? {
+        return Ok(Some(base.id.clone()));
+    }
+    for commit in cache.find_promotion(git, access, counters, (branch, base), &known_by).await? {
+        if holds(inner, order, access, cache, (branch, base), &commit).await? {
+            return Ok(Some(commit));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a commit of a branch has every value of an order. `base` is the newest commit of the branch.
+async fn holds(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    (branch, base): (&str, &Commit),
+    commit: &str,
+) -> Result<bool, DeliveryError> {
+    if cache.remembers_own(access, branch, commit) {
+        return Ok(true);
+    }
+    if commit != base.id {
+        cache.bring(&inner.git, access, &inner.counters, commit).await?;
+    }
+    match edit(inner, order, access, cache, (branch, commit)).await {
+        Ok(edit) => Ok(edit.files.is_empty()),
+        Err(DeliveryError::Edit(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }

@@ -9,6 +9,7 @@ use crate::fault;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, State};
 use crate::merged;
 use crate::order::{ChangeRequest, Followed, Merge, Order, Settings, Stale, Strategy};
+use crate::own;
 
 /// What has become of a change request.
 pub(crate) async fn follow(
@@ -79,11 +80,12 @@ async fn look(
     let followed = match &found.state {
         State::Open => Followed::Open { head, stale: found.conflicts.then_some(Stale::Conflicts) },
         State::Merged { commit } => {
-            let (head, ours) = match merged::brought(inner, forge, order, &found).await? {
-                // Gitea moves the head that it shows on with the branch.
-                Some(brought) => (brought.head.unwrap_or_else(|| request.head_commit.clone()), true),
-                None => (head, false),
-            };
+            let (head, ours) =
+                match merged::brought(inner, forge, order, &found, Some(&request.head_commit)).await? {
+                    // Gitea moves the head that it shows on with the branch.
+                    Some(brought) => (brought.head.unwrap_or_else(|| request.head_commit.clone()), true),
+                    None => (head, false),
+                };
             Followed::Merged { commit: commit.clone(), head, ours }
         }
         State::Closed => Followed::Closed,
@@ -123,6 +125,10 @@ async fn merge(
     found: &Found,
 ) -> Result<Followed, DeliveryError> {
     let waits = |why: &str, queued| Ok(Followed::Waits { why: why.into(), failed: false, queued });
+    if found.base != base {
+        let why = format!("it goes to {} now, and not to {base}: change that back, or close it", found.base);
+        return waits(&why, request.queued);
+    }
     if found.is_draft {
         return waits("it is a draft until a person says that it is ready", false);
     }
@@ -142,6 +148,14 @@ async fn merge(
     }
     if request.queued {
         return waits("the merge queue has put it out: look there why, and put it in again by hand", true);
+    }
+    if !own::is_own_head(inner, order, &request.head_commit).await? {
+        // Made again, it is the commit of Sluice alone.
+        tracing::warn!(
+            number = request.number,
+            "the head is not the commit that Sluice makes: it is not merged"
+        );
+        return behind();
     }
     order.permit.check()?;
     fault::point("before-merge");

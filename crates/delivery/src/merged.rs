@@ -6,7 +6,7 @@ use crate::deliver::{Boxed, Inner};
 use crate::edit::{Edit, edit};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, MergedHead, State};
-use crate::git::{self, Access, Cache};
+use crate::git::{self, Access, Cache, GitError};
 use crate::order::{Order, Strategy};
 
 /// So many commits of others are looked below for the one that was pushed.
@@ -18,13 +18,14 @@ pub(crate) struct Brought {
     pub(crate) head: Option<String>,
 }
 
-/// Whether the merge of a change request has brought this very promotion, in this round.
+/// Whether the merge of a change request has brought this very promotion, in this round. `own` is the commit that
+/// Sluice is known to have pushed, where it is known.
 ///
-/// Where the forge keeps the head that it merged, that tells, however it was merged. Gitea and Forgejo do not:
-/// there a merge is believed that says so, as those do that Sluice asks for, or that has the promotion's commit
-/// as a parent. A squash of people's, and a rebase with a commit of theirs at its end, have neither; then the
-/// head that was noted tells if it has commits of people on top of the promotion's, for nobody makes those in
-/// the moment of a merge, and else the files of the merge do.
+/// Where the forge keeps the head that it merged, that head tells, however it was merged. Gitea and Forgejo do
+/// not. There the parents of the merge tell, then the head that was noted if it has commits of people on top of
+/// the promotion's, for nobody makes those in the moment of a merge, and else the files of the merge.
+///
+/// A message tells nothing by itself: a commit that names the promotion must be `own`, or hold its values.
 ///
 /// In a box from the start: it is seldom needed, and large beside what every delivery keeps on its stack.
 pub(crate) fn brought<'a>(
@@ -32,8 +33,9 @@ pub(crate) fn brought<'a>(
     forge: &'a AnyForge,
     order: &'a Order,
     found: &'a Found,
+    own: Option<&'a str>,
 ) -> Boxed<'a, Option<Brought>> {
-    Box::pin(judge(inner, forge, order, found))
+    Box::pin(judge(inner, forge, order, found, own))
 }
 
 async fn judge(
@@ -41,31 +43,58 @@ async fn judge(
     forge: &AnyForge,
     order: &Order,
     found: &Found,
+    own: Option<&str>,
 ) -> Result<Option<Brought>, DeliveryError> {
     let State::Merged { commit: id } = &found.state else { return Ok(None) };
     let known_by = order.known_by();
-    let is_of_it = |message: &str| git::carries(message, &known_by);
     let head = forge.merged_head(found).await?;
     let noted = match &head {
         Some(head) => newest(forge, &head.id, None, git::is_ours).await?,
         None => None,
     };
-    if let (Some(MergedHead { id, is_certain: true }), Some((_, message))) = (&head, &noted) {
-        return Ok(is_of_it(message).then(|| Brought { head: Some(id.clone()) }));
+    // The commit of another promotion is a plain no; one that only claims to be of this promotion is none.
+    let tells = async |(below, message): &(String, String)| match git::carries(message, &known_by) {
+        true => has_values(inner, order, below, own).await.map(|has| has.then_some(true)),
+        false => Ok::<_, DeliveryError>(Some(false)),
+    };
+    if let (Some(MergedHead { id, is_certain: true }), Some(noted)) = (&head, &noted)
+        && let Some(is_of_it) = tells(noted).await?
+    {
+        return Ok(is_of_it.then(|| Brought { head: Some(id.clone()) }));
     }
     let merge = forge.commit(id).await?;
     for parent in merge.iter().flat_map(|merge| merge.parents.iter().skip(1)) {
-        if let Some((_, message)) = newest(forge, parent, None, git::is_ours).await? {
-            return Ok(is_of_it(&message).then(|| Brought { head: Some(parent.clone()) }));
+        if let Some(below) = newest(forge, parent, None, git::is_ours).await?
+            && let Some(is_of_it) = tells(&below).await?
+        {
+            return Ok(is_of_it.then(|| Brought { head: Some(parent.clone()) }));
         }
     }
-    let head = head.filter(|head| {
-        let below = noted.as_ref().filter(|(_, message)| is_of_it(message));
-        below.is_some_and(|(below, _)| *below != head.id)
-    });
-    let tells = head.is_some() || merge.as_ref().is_some_and(|merge| is_of_it(&merge.message));
-    let brought = tells || (merge.is_some() && holds(inner, order, id).await?);
-    Ok(brought.then(|| Brought { head: head.map(|head| head.id) }))
+    if let (Some(head), Some(noted)) = (head, noted)
+        && noted.0 != head.id
+        && tells(&noted).await? == Some(true)
+    {
+        return Ok(Some(Brought { head: Some(head.id) }));
+    }
+    let brought = merge.is_some() && holds(inner, order, id).await?;
+    Ok(brought.then_some(Brought { head: None }))
+}
+
+/// Whether a commit that names the promotion has its values: Sluice has made it, or its files say so. A commit
+/// that the server does not give out any more, as after a squash, counts as one without them.
+async fn has_values(
+    inner: &Inner,
+    order: &Order,
+    commit: &str,
+    own: Option<&str>,
+) -> Result<bool, DeliveryError> {
+    if own == Some(commit) {
+        return Ok(true);
+    }
+    match holds(inner, order, commit).await {
+        Err(DeliveryError::Git(GitError::Failed { .. })) => Ok(false),
+        holds => holds,
+    }
 }
 
 /// The commit at the end of a branch that is known by this. Others may have pushed onto it: what they did is
@@ -122,6 +151,9 @@ async fn holds(inner: &Inner, order: &Order, commit: &str) -> Result<bool, Deliv
     let Strategy::PullRequest { url, base, .. } = &order.strategy else { return Ok(false) };
     let (access, repository) = inner.repository(order, url)?;
     let mut cache = repository.lock(&access).await;
+    if cache.remembers_own(&access, base, commit) {
+        return Ok(true);
+    }
     let mut edited = edited(inner, order, &access, &mut cache, (base, commit)).await;
     if inner.heals(&mut cache, &edited) {
         edited = self::edited(inner, order, &access, &mut cache, (base, commit)).await;

@@ -16,6 +16,7 @@ use tokio::process::ChildStdout;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::history::History;
+use super::own::OwnCommits;
 use super::run::Call;
 use super::{Access, Commit, Git, GitError, hex_hash};
 use crate::line::{Line, Place};
@@ -46,9 +47,9 @@ type Branches = (String, String, String);
 
 impl Repository {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        let (scanned, history, known, raced) = Default::default();
+        let (scanned, history, known, raced, own) = Default::default();
         let (trusted, fresh) = (false, false);
-        let cache = Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced });
+        let cache = Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced, own });
         Repository { line: Line::new(1), cache, wanted: Default::default() }
     }
 
@@ -134,6 +135,8 @@ pub(crate) struct Cache {
     known: Option<Known>,
     /// When somebody else was last seen to push to a branch that was thought to be known.
     raced: Option<Instant>,
+    /// The commits that Sluice itself has made.
+    pub(super) own: OwnCommits,
 }
 
 /// What is known of a branch without asking again.

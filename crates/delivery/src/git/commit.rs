@@ -36,21 +36,32 @@ impl Cache {
         files: &[ChangedFile],
         text: &CommitText,
     ) -> Result<String, GitError> {
+        let id = self.commit_unsigned(git, access, base, files, text).await?;
+        if access.signs() { self.sign(git, access, &id).await } else { Ok(id) }
+    }
+
+    /// Makes the commit without a signature and returns its id.
+    pub(super) async fn commit_unsigned(
+        &self,
+        git: &Git,
+        access: &Access,
+        base: &str,
+        files: &[ChangedFile],
+        text: &CommitText,
+    ) -> Result<String, GitError> {
         let stream = stream(base, files, text)
             .map_err(|e| GitError::Cache { repository: access.name().into(), says: e.to_string() })?;
         let args = ["fast-import", "--quiet", "--force", "--done", "--date-format=raw"];
         let out = git.run(Call::local(self.dir(), access, args).with_input(stream)).await?;
         let id = String::from_utf8_lossy(&out).trim().to_string();
-        check_id(access, "fast-import", &id)?;
-        if access.signs() { self.sign(git, access, &id).await } else { Ok(id) }
+        check_id(access, "fast-import", &id).map(|()| id)
     }
 
     /// The same commit with a signature.
     async fn sign(&self, git: &Git, access: &Access, id: &str) -> Result<String, GitError> {
         let unsigned = git.run(Call::local(self.dir(), access, ["cat-file", "commit", id])).await?;
         let signature = sign::sign(git, access, &unsigned).await?;
-        let header = if id.len() == 40 { "gpgsig" } else { "gpgsig-sha256" };
-        let signed = sign::put_in(&unsigned, header, &signature);
+        let signed = sign::put_in(&unsigned, sign::header(id), &signature);
         let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
         let out = git.run(Call::local(self.dir(), access, args).with_input(signed)).await?;
         let id = String::from_utf8_lossy(&out).trim().to_string();

@@ -11,6 +11,8 @@ use crate::stats::Counters;
 
 /// How many commits back an earlier try is searched.
 const DEPTH: &str = "--depth=200";
+/// Where the newest commits of a branch are, in a repository of their own.
+pub(super) const NEWEST: &str = "refs/sluice/log";
 /// With more promotions than this it is read anew.
 const LARGEST: usize = 1000;
 
@@ -19,8 +21,19 @@ const LARGEST: usize = 1000;
 #[derive(Debug)]
 pub(super) struct History {
     tip: String,
-    /// The newest commit of each promotion.
-    commits: HashMap<String, String>,
+    /// The commits that name each promotion, the newest first.
+    commits: HashMap<String, Vec<String>>,
+}
+
+/// How many commits that name one promotion are looked at: anybody can name it in a message.
+const NAMED: usize = 8;
+
+/// Adds an older commit to those that name a promotion.
+fn add(commits: &mut HashMap<String, Vec<String>>, promotion: &str, id: &str) {
+    let named = commits.entry(promotion.to_string()).or_default();
+    if named.len() < NAMED {
+        named.push(id.to_string());
+    }
 }
 
 impl History {
@@ -31,16 +44,19 @@ impl History {
                 return None;
             }
             self.tip.clone_from(&commit.id);
-            let promotions = carried(&commit.message).map(|p| (p.to_string(), commit.id.clone()));
-            self.commits.extend(promotions);
+            for promotion in carried(&commit.message) {
+                let named = self.commits.entry(promotion.to_string()).or_default();
+                named.insert(0, commit.id.clone());
+                named.truncate(NAMED);
+            }
         }
         Some(self)
     }
 }
 
 impl Cache {
-    /// The newest commit of the branch that says it carries what is known by this; `tip` is what the
-    /// branch was fetched at.
+    /// The commits of the branch that say that they carry what is known by this, the newest first; `tip` is
+    /// what the branch was fetched at. What they hold is for the caller to look at.
     pub(crate) async fn find_promotion(
         &mut self,
         git: &Git,
@@ -48,7 +64,7 @@ impl Cache {
         counters: &Counters,
         (branch, tip): (&str, &Commit),
         known_by: &str,
-    ) -> Result<Option<String>, GitError> {
+    ) -> Result<Vec<String>, GitError> {
         let history = match self.history.take().and_then(|history| history.onto(tip)) {
             Some(history) => history,
             None => {
@@ -56,19 +72,40 @@ impl Cache {
                 History { tip: tip.id.clone(), commits }
             }
         };
-        let found = history.commits.get(known_by).cloned();
+        let found = history.commits.get(known_by).cloned().unwrap_or_default();
         self.history = Some(history);
         Ok(found)
     }
 
-    /// The newest commit of each promotion that the branch has carried lately.
+    /// The commits of the branch that name promotions.
     async fn read_history(
         &self,
         git: &Git,
         access: &Access,
         counters: &Counters,
         branch: &str,
-    ) -> Result<HashMap<String, String>, GitError> {
+    ) -> Result<HashMap<String, Vec<String>>, GitError> {
+        let grep = format!("--grep={TRAILER}: ");
+        let args = ["log", "--fixed-strings", &grep, "--format=%H%n%B%x00", NEWEST];
+        let log = self.with_history(git, access, counters, branch, &args).await?;
+        let log = String::from_utf8_lossy(&log);
+        let mut commits = HashMap::new();
+        for (id, message) in log.split('\0').filter_map(|record| record.trim_start().split_once('\n')) {
+            carried(message).for_each(|promotion| add(&mut commits, promotion, id));
+        }
+        Ok(commits)
+    }
+
+    /// Runs git on the newest commits of a branch, which are fetched without their files to [`NEWEST`] in a
+    /// repository of their own.
+    pub(super) async fn with_history(
+        &self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        branch: &str,
+        args: &[&str],
+    ) -> Result<Vec<u8>, GitError> {
         let mut dir = self.dir().as_os_str().to_owned();
         dir.push("-history");
         let dir = PathBuf::from(dir);
@@ -76,8 +113,8 @@ impl Cache {
         let _ = std::fs::remove_dir_all(&dir);
         let found = async {
             git.run(Call::local(&dir, access, ["init", "--quiet", "--bare", "--template="])).await?;
-            let refspec = format!("+refs/heads/{branch}:refs/sluice/log");
-            let args = [
+            let refspec = format!("+refs/heads/{branch}:{NEWEST}");
+            let fetch = [
                 "fetch",
                 "--quiet",
                 DEPTH,
@@ -89,23 +126,12 @@ impl Cache {
                 &refspec,
             ];
             counters.fetches.fetch_add(1, Ordering::Relaxed);
-            git.run(Call::remote(&dir, access, args)).await?;
-            let grep = format!("--grep={TRAILER}: ");
-            let args = ["log", "--fixed-strings", &grep, "--format=%H%n%B%x00", "refs/sluice/log"];
+            git.run(Call::remote(&dir, access, fetch)).await?;
             git.run(Call::local(&dir, access, args)).await
         }
         .await;
         let _ = std::fs::remove_dir_all(&dir);
-        let log = found?;
-        let log = String::from_utf8_lossy(&log);
-        let mut commits = HashMap::new();
-        for (id, message) in log.split('\0').filter_map(|record| record.trim_start().split_once('\n')) {
-            for promotion in carried(message) {
-                // The newest comes first.
-                commits.entry(promotion.to_string()).or_insert_with(|| id.to_string());
-            }
-        }
-        Ok(commits)
+        found
     }
 }
 
@@ -116,15 +142,19 @@ mod tests {
     fn commit(id: &str, parents: &[&str], promotion: &str) -> Commit {
         let parents = parents.iter().map(|p| p.to_string()).collect();
         let message = format!("Promote\n\n{TRAILER}: {promotion}\n");
-        Commit { id: id.into(), parents, message, signed: false }
+        Commit { id: id.into(), parents, message, raw: Vec::new() }
     }
 
     #[test]
     fn it_goes_on_by_single_commits_only() {
-        let start = || History { tip: "1".into(), commits: HashMap::from([("a".into(), "1".into())]) };
+        let start = || History { tip: "1".into(), commits: HashMap::from([("a".into(), vec!["1".into()])]) };
         assert!(start().onto(&commit("1", &["0"], "a")).is_some());
         let next = start().onto(&commit("2", &["1"], "b")).unwrap();
-        assert_eq!((next.commits["a"].as_str(), next.commits["b"].as_str()), ("1", "2"));
+        let next = next.onto(&commit("3", &["2"], "a")).unwrap();
+        assert_eq!(
+            (&next.commits["a"][..], &next.commits["b"][..]),
+            (&["3".into(), "1".into()][..], &["2".into()][..])
+        );
         // Somebody was faster, has merged what is not known here, or has rewritten the branch.
         for parents in [&["2"][..], &["1", "x"], &["0"], &[]] {
             assert!(start().onto(&commit("3", parents, "b")).is_none(), "{parents:?}");

@@ -8,6 +8,7 @@ mod commit;
 mod error;
 mod history;
 mod identity;
+mod own;
 mod push;
 mod run;
 mod scan;
@@ -29,10 +30,16 @@ pub(crate) struct Commit {
     pub(crate) id: String,
     pub(crate) parents: Vec<String>,
     pub(crate) message: String,
-    pub(crate) signed: bool,
+    /// The whole object; empty for a commit that this process has just made.
+    raw: Vec<u8>,
 }
 
 impl Commit {
+    /// A commit that this process has just made.
+    pub(crate) fn made(id: String, parent: String, message: String) -> Self {
+        Commit { id, parents: vec![parent], message, raw: Vec::new() }
+    }
+
     /// Whether it says that it carries what is known by this.
     pub(crate) fn carries(&self, known_by: &str) -> bool {
         carries(&self.message, known_by)
@@ -42,15 +49,14 @@ impl Commit {
         let text = String::from_utf8_lossy(raw);
         let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
         let parents = head.lines().filter_map(|l| l.strip_prefix("parent ")).map(String::from).collect();
-        let signed = head.lines().any(|l| l.starts_with("gpgsig"));
-        Commit { id: id.into(), parents, message: message.into(), signed }
+        Commit { id: id.into(), parents, message: message.into(), raw: raw.to_vec() }
     }
 }
 
 /// The trailer that says which promotion a commit carries, and of which round.
 pub(crate) const TRAILER: &str = "Sluice-Promotion";
 
-/// Whether a commit message has the trailer of what is known by this. Squashed commits have it anywhere.
+/// Whether a commit message has the trailer of what is known by this. Only a hint: everybody can write one.
 pub(crate) fn carries(message: &str, known_by: &str) -> bool {
     carried(message).any(|carried| carried == known_by)
 }
@@ -67,7 +73,16 @@ pub(crate) fn is_ours(message: &str) -> bool {
 
 /// The promotions that a commit message has a trailer for.
 fn carried(message: &str) -> impl Iterator<Item = &str> {
-    message.lines().filter_map(|line| line.trim().strip_prefix(TRAILER)?.strip_prefix(": "))
+    trailers(message).filter_map(|line| line.strip_prefix(TRAILER)?.strip_prefix(": "))
+}
+
+/// The lines of a commit message that can be trailers: those of the last paragraph, unless it is the title
+/// (git-scm.com/docs/git-interpret-trailers). Text of others, such as the title of a change request, stands
+/// above them.
+pub(crate) fn trailers(message: &str) -> impl Iterator<Item = &str> {
+    let lines: Vec<&str> = message.trim().lines().map(str::trim).collect();
+    let last = lines.iter().rposition(|line| line.is_empty()).map_or(lines.len(), |blank| blank + 1);
+    lines.into_iter().skip(last)
 }
 
 /// SHA-256 of some bytes, in hexadecimal.
@@ -78,4 +93,26 @@ pub(crate) fn hex_hash(bytes: &[u8]) -> String {
 /// Bytes as lower-case hex.
 pub(crate) fn hex(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_count_in_the_last_paragraph_only() {
+        let trailer = "Sluice-Promotion: apps/a";
+        for (message, is) in [
+            (format!("Promote\n\n- a\n\n{trailer}\nSluice-Onto: 0\n"), true),
+            (format!("Promote\r\n\r\n{trailer}\r\n\r\n"), true),
+            (format!("Promote\n\n{trailer}\n\nSee also\n"), false),
+            (format!("Fix\n\n* Promote\n\n{trailer}\n\nCo-authored-by: eve <e@e>"), false),
+            (trailer.to_string(), false),
+            (format!("{trailer}\n{trailer}"), false),
+            (format!("Promote\n\n> {trailer}"), false),
+        ] {
+            assert_eq!(carries(&message, "apps/a"), is, "{message:?}");
+            assert_eq!((is_ours(&message), names(&message, "apps/a")), (is, is), "{message:?}");
+        }
+    }
 }

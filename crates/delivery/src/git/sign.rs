@@ -22,6 +22,9 @@ const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside
 const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
 const GPG_CONNECT_AGENT: (&str, &str) = ("gpg-connect-agent", "install gpgconf beside Sluice");
 
+/// How the list of allowed signers names the owner of the Secret's key.
+const SIGNER: &str = "sluice";
+
 const LOCKED: &str = "is locked by a passphrase: put that into the Secret too, as signingPassphrase";
 const OTHER_PASSPHRASE: &str = "is locked by another passphrase than the signingPassphrase in the Secret";
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote (not the one that \
@@ -39,6 +42,41 @@ pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> Result<Str
     match refused(&text, key.passphrase) {
         Some(is) => Err(bad(access, is)),
         None => with_ssh(git, access, &key, bytes).await,
+    }
+}
+
+/// The header that holds the signature of a commit with such an id: SHA-1 or SHA-256.
+pub(super) fn header(id: &str) -> &'static str {
+    if id.len() == 40 { "gpgsig" } else { "gpgsig-sha256" }
+}
+
+/// The signature of a commit as `put_in` put it there.
+pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
+    let text = std::str::from_utf8(commit).ok()?;
+    let (head, _) = text.split_once("\n\n")?;
+    let mut lines = head.lines().skip_while(|line| !line.starts_with(&format!("{header} ")));
+    let first = lines.next()?.strip_prefix(header)?.strip_prefix(' ')?;
+    let rest = lines.map_while(|line| line.strip_prefix(' '));
+    Some(std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether the key in the Secret has made this signature of these bytes.
+pub(super) async fn is_signed(
+    git: &Git,
+    access: &Access,
+    bytes: &[u8],
+    signature: &str,
+) -> Result<bool, GitError> {
+    let Some(key) = access.signing_key() else { return Ok(false) };
+    let signature = format!("{}\n", signature.trim_end());
+    let file = private_file(access.folder(), signature.as_bytes()).map_err(|e| unwritten(access, &e))?;
+    let text = String::from_utf8_lossy(key.key);
+    if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
+        return verify_gpg(git, access, &key, bytes, file.path()).await;
+    }
+    match refused(&text, key.passphrase) {
+        Some(is) => Err(bad(access, is)),
+        None => verify_ssh(git, access, &text, bytes, file.path()).await,
     }
 }
 
@@ -112,6 +150,48 @@ async fn with_ssh(
     ))
 }
 
+/// The public half of a key in OpenSSH's format, as a list of allowed signers has it. The format holds it in the
+/// clear: a magic word, cipher, KDF and its options, the number of keys, the public key
+/// (PROTOCOL.key of OpenSSH).
+fn public_half(key: &str) -> Option<String> {
+    let body: String = key.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
+    let bytes = STANDARD.decode(body).ok()?;
+    let mut rest = bytes.strip_prefix(b"openssh-key-v1\0")?;
+    let mut field = || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let field;
+        (field, rest) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        Some(field)
+    };
+    for _ in 0..3 {
+        field()?;
+    }
+    rest = rest.get(4..)?;
+    let (length, _) = rest.split_first_chunk::<4>()?;
+    let public = rest.get(4..)?.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    let (length, after) = public.split_first_chunk::<4>()?;
+    let kind = std::str::from_utf8(after.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?).ok()?;
+    let is_word = kind.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.@".contains(&b));
+    (is_word && !kind.is_empty()).then(|| format!("{kind} {}", STANDARD.encode(public)))
+}
+
+async fn verify_ssh(
+    git: &Git,
+    access: &Access,
+    key: &str,
+    bytes: &[u8],
+    signature: &Path,
+) -> Result<bool, GitError> {
+    let Some(public) = public_half(key) else { return Err(bad(access, NO_KEY)) };
+    let signers = format!("{SIGNER} namespaces=\"git\" {public}\n");
+    let signers = private_file(access.folder(), signers.as_bytes()).map_err(|e| unwritten(access, &e))?;
+    let options = ["-Y", "verify", "-n", "git", "-I", SIGNER].map(OsString::from);
+    let files = ["-f".into(), signers.path().into(), "-s".into(), signature.into()];
+    let args = options.into_iter().chain(files);
+    let call = Call::of(SSH_KEYGEN, access, args, Vec::new()).with_input(bytes.to_vec());
+    Ok(git.try_run(call).await?.success)
+}
+
 /// The program that ssh-keygen asks for the passphrase: it has it from the environment.
 fn asking(folder: &Path) -> std::io::Result<tempfile::TempPath> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -131,28 +211,57 @@ async fn with_gpg(
     key: &SigningKey<'_>,
     bytes: &[u8],
 ) -> Result<String, GitError> {
+    let args = ["--armor", "--detach-sign"].map(OsString::from);
+    let signed = in_keyring(git, access, key, args, bytes).await?;
+    if signed.success {
+        return Ok(String::from_utf8_lossy(&signed.stdout).into_owned());
+    }
+    Err(bad(access, gpg_says(&signed, key.passphrase)))
+}
+
+/// The keyring has the Secret's key and no other, so that every good signature is by this key.
+async fn verify_gpg(
+    git: &Git,
+    access: &Access,
+    key: &SigningKey<'_>,
+    bytes: &[u8],
+    signature: &Path,
+) -> Result<bool, GitError> {
+    let args = ["--status-fd", "1", "--verify", "--"].map(OsString::from);
+    let args = args.into_iter().chain([signature.into(), "-".into()]);
+    let verified = in_keyring(git, access, key, args, bytes).await?;
+    // doc/DETAILS of GnuPG: "GOODSIG: The signature with the keyid is good", and neither expired nor revoked.
+    let status = String::from_utf8_lossy(&verified.stdout);
+    let is_good = status.lines().any(|line| line.starts_with("[GNUPG:] GOODSIG "));
+    Ok(verified.success && is_good)
+}
+
+/// Runs gpg with a keyring that holds the Secret's key alone.
+async fn in_keyring(
+    git: &Git,
+    access: &Access,
+    key: &SigningKey<'_>,
+    args: impl IntoIterator<Item = OsString>,
+    input: &[u8],
+) -> Result<Output, GitError> {
     let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(access.folder());
     let keyring = keyring.map_err(|e| unwritten(access, &e))?;
     let passphrase = private_file(access.folder(), key.passphrase.unwrap_or_default().as_bytes());
     let passphrase = passphrase.map_err(|e| unwritten(access, &e))?;
-    let gpg = |more: &[&str]| {
+    let gpg = |more: Vec<OsString>, input: &[u8]| {
         let mut args: Vec<OsString> = vec!["--homedir".into(), keyring.path().into()];
         args.extend(["--batch", "--no-tty", "--quiet", "--pinentry-mode", "loopback"].map(OsString::from));
         args.extend(["--passphrase-file".into(), passphrase.path().into()]);
-        args.extend(more.iter().map(OsString::from));
-        Call::of(GPG, access, args, Vec::new())
+        args.extend(more);
+        Call::of(GPG, access, args, Vec::new()).with_input(input.to_vec())
     };
-    let imported = git.try_run(gpg(&["--import"]).with_input(key.key.to_vec())).await?;
-    let signed = match imported.success {
-        true => Some(git.try_run(gpg(&["--armor", "--detach-sign"]).with_input(bytes.to_vec())).await),
+    let imported = git.try_run(gpg(vec!["--import".into()], key.key)).await?;
+    let done = match imported.success {
+        true => Some(git.try_run(gpg(args.into_iter().collect(), input)).await),
         false => None,
     };
     end_agent(git, access, &keyring).await;
-    match signed.transpose()? {
-        Some(signed) if signed.success => Ok(String::from_utf8_lossy(&signed.stdout).into_owned()),
-        Some(signed) => Err(bad(access, gpg_says(&signed, key.passphrase))),
-        None => Err(bad(access, gpg_says(&imported, key.passphrase))),
-    }
+    done.unwrap_or_else(|| Err(bad(access, gpg_says(&imported, key.passphrase))))
 }
 
 fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
@@ -198,7 +307,12 @@ mod tests {
         let signed = put_in(commit, "gpgsig", "-----BEGIN\n\nAA\r\n-----END\n");
         let expected =
             "tree 1\nauthor a\ncommitter a\ngpgsig -----BEGIN\n \n AA\n -----END\n\nsubject\n\nbody\n";
-        assert_eq!(String::from_utf8(signed).unwrap(), expected);
+        assert_eq!(String::from_utf8(signed.clone()).unwrap(), expected);
+        let taken_out = signature(&signed, "gpgsig").unwrap();
+        assert_eq!(taken_out, "-----BEGIN\n\nAA\n-----END");
+        assert_eq!(put_in(commit, "gpgsig", &taken_out), signed);
+        assert_eq!(signature(commit, "gpgsig"), None);
+        assert_eq!(signature(b"tree 1\n\ngpgsig x\n", "gpgsig"), None, "that is its message");
     }
 
     #[test]

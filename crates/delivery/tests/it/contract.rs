@@ -5,6 +5,7 @@ use sluice_delivery::{
 };
 
 use crate::fixture::{FILE, again, bench, yaml};
+use crate::forged::*;
 use crate::landing::*;
 use crate::merging::*;
 use crate::world::{Seen, World};
@@ -336,6 +337,11 @@ and_real_gitea! {
         whichever_way_its_forge_has_sluices_merge_is_its_own
         a_merge_is_of_what_it_brought_and_of_no_other
         what_an_earlier_round_has_merged_is_brought_again_and_once
+        a_forged_head_branch_is_replaced_before_the_first_try_and_before_the_opening
+        a_forged_commit_below_an_open_change_request_is_replaced_by_a_later_try
+        a_forged_head_is_not_merged_although_it_is_recorded
+        a_merge_that_only_names_the_promotion_has_not_brought_it
+        what_goes_to_another_branch_by_now_is_not_merged
     ]
     github: GitHub,
     gitlab: GitLab,

@@ -18,6 +18,7 @@ mod fire;
 mod fixture;
 mod forge_trouble;
 mod forge_words;
+mod forged;
 mod git_trouble;
 mod github_app;
 mod landing;

@@ -23,7 +23,7 @@ fn run(program: &str, args: &[&str], folder: &Path) -> String {
 }
 
 /// A key for SSH, and the file that says that commits may be signed with it.
-fn ssh_key(folder: &Path, kind: &str, passphrase: &str) -> Vec<u8> {
+pub fn ssh_key(folder: &Path, kind: &str, passphrase: &str) -> Vec<u8> {
     let _ = std::fs::remove_file(folder.join("key"));
     run("ssh-keygen", &["-q", "-t", kind, "-C", "sluice@localhost", "-N", passphrase, "-f", "key"], folder);
     let public = std::fs::read_to_string(folder.join("key.pub")).unwrap();
@@ -31,7 +31,19 @@ fn ssh_key(folder: &Path, kind: &str, passphrase: &str) -> Vec<u8> {
     std::fs::read(folder.join("key")).unwrap()
 }
 
-fn signed_with(order: &Order, key: &[u8], passphrase: Option<&str>) -> Order {
+/// A key for GPG with the passphrase `sesame`.
+pub fn gpg_key(folder: &Path) -> Vec<u8> {
+    let need = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/need");
+    assert!(Command::new(need).arg("gpg").status().unwrap().success());
+    let loopback = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", "sesame"];
+    let gpg = |more: &[&str]| run("gpg", &[&loopback, more].concat(), folder);
+    gpg(&["--quick-gen-key", "Sluice <sluice@localhost>", "ed25519", "sign", "0"]);
+    let key = gpg(&["--armor", "--export-secret-keys"]);
+    run("gpgconf", &["--kill", "gpg-agent"], folder);
+    key.into_bytes()
+}
+
+pub fn signed_with(order: &Order, key: &[u8], passphrase: Option<&str>) -> Order {
     let credentials = Credentials {
         signing_key: Some(key.to_vec()),
         signing_passphrase: passphrase.map(String::from),
@@ -40,7 +52,7 @@ fn signed_with(order: &Order, key: &[u8], passphrase: Option<&str>) -> Order {
     Order { credentials, ..order.clone() }
 }
 
-fn verify_ssh(repo: &Repo, branch: &str, folder: &Path) {
+pub fn verify_ssh(repo: &Repo, branch: &str, folder: &Path) {
     let allowed = format!("gpg.ssh.allowedSignersFile={}", folder.join("allowed").display());
     git(repo.folder(), &["-c", "gpg.format=ssh", "-c", &allowed, "verify-commit", branch], "");
 }
@@ -89,29 +101,23 @@ async fn commits_are_signed_with_ssh_keys_of_every_kind() {
 
 #[tokio::test]
 async fn commits_are_signed_with_gpg_and_its_agent_goes() {
-    let need = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/need");
-    assert!(Command::new(need).arg("gpg").status().unwrap().success());
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, folder) = (bench(), tempfile::tempdir().unwrap());
-    let loopback = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", "sesame"];
-    let gpg = |more: &[&str]| run("gpg", &[&loopback, more].concat(), folder.path());
-    gpg(&["--quick-gen-key", "Sluice <sluice@localhost>", "ed25519", "sign", "0"]);
-    let key = gpg(&["--armor", "--export-secret-keys"]);
+    let key = gpg_key(folder.path());
     let order = to_main(&repo, "6.1.8");
-    let done = bench.delivery.deliver(&signed_with(&order, key.as_bytes(), Some("sesame"))).await.unwrap();
+    let done = bench.delivery.deliver(&signed_with(&order, &key, Some("sesame"))).await.unwrap();
     assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
     run("git", &["--git-dir", repo.folder().to_str().unwrap(), "verify-commit", "main"], folder.path());
     nothing_is_left(&bench, &["sesame", "BEGIN PGP PRIVATE"]);
     let next = to_main(&repo, "6.1.9");
     let says = |error: sluice_delivery::DeliveryError| error.to_string();
-    let wrong = fails(&bench, &signed_with(&next, key.as_bytes(), Some("no")), "SigningKeyInvalid").await;
+    let wrong = fails(&bench, &signed_with(&next, &key, Some("no")), "SigningKeyInvalid").await;
     assert!(says(wrong).contains("another passphrase than the signingPassphrase"));
-    let locked = fails(&bench, &signed_with(&next, key.as_bytes(), None), "SigningKeyInvalid").await;
+    let locked = fails(&bench, &signed_with(&next, &key, None), "SigningKeyInvalid").await;
     assert!(says(locked).contains("as signingPassphrase"));
     let broken = b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nAAAA\n-----END PGP PRIVATE KEY BLOCK-----\n";
     let broken = fails(&bench, &signed_with(&next, broken, None), "SigningKeyInvalid").await;
     assert!(says(broken).contains("cannot be used by gpg"));
-    run("gpgconf", &["--kill", "gpg-agent"], folder.path());
     eventually(Duration::from_secs(60), async || {
         let agents = run("ps", &["-e", "-o", "args="], folder.path());
         let left = agents.lines().any(|line| line.contains("gpg-agent") && line.contains("sluice-private-"));

@@ -346,6 +346,35 @@ impl World {
         }
     }
 
+    /// Somebody has a branch end at a commit that is in the repository's folder.
+    pub async fn place(&self, branch: &str, commit: &str) {
+        match self {
+            World::StandIn(s) => {
+                fixture::git(s.repo.folder(), &["update-ref", &format!("refs/heads/{branch}"), commit], "");
+            }
+            World::Gitea(Real { repo, .. }) => {
+                let target = format!("{commit}:refs/heads/{branch}");
+                fixture::git(
+                    repo.folder(),
+                    &["push", "--quiet", "--force", &repo.url_with_token(), &target],
+                    "",
+                );
+                repo.until_known(branch).await.unwrap();
+            }
+        }
+    }
+
+    /// A person has a change request go to another branch.
+    pub async fn retarget(&self, number: u64, base: &str) {
+        match self {
+            World::StandIn(s) => s.change(number, |pull| pull.base = base.into()),
+            World::Gitea(Real { repo, .. }) => {
+                repo.until_known(base).await.unwrap();
+                repo.edit(number, serde_json::json!({"base": base})).await.unwrap();
+            }
+        }
+    }
+
     /// A person says that a draft is one no more.
     pub async fn mark_ready(&self, number: u64) {
         let ready = |title: &str| title.replacen("Draft: ", "", 1).replacen("WIP: ", "", 1);

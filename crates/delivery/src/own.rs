@@ -1,0 +1,92 @@
+//! Whether a commit is the one that Sluice itself would make for a promotion. Its message alone says nothing:
+//! whoever may push branches can write it.
+
+use std::time::Instant;
+
+use crate::body;
+use crate::deliver::Inner;
+use crate::edit::edit;
+use crate::error::DeliveryError;
+use crate::git::{self, Access, Cache, Commit};
+use crate::order::{Order, Strategy};
+
+/// Whether a commit is the one that Sluice makes for an order on top of the commit's own parent, and that parent
+/// is part of the base branch. `tip` is the newest commit of the base branch, as it was fetched.
+///
+/// A parent from elsewhere would bring files of its own along with the promotion.
+pub(crate) async fn is_own(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    (base, tip): (&str, &str),
+    commit: &Commit,
+) -> Result<bool, DeliveryError> {
+    let (git, counters) = (&inner.git, &*inner.counters);
+    let [parent] = &commit.parents[..] else { return Ok(false) };
+    if !commit.carries(&order.known_by()) {
+        return Ok(false);
+    }
+    if parent != tip {
+        if !cache.is_in_branch(git, access, counters, (base, parent)).await? {
+            return Ok(false);
+        }
+        cache.bring(git, access, counters, parent).await?;
+    }
+    let edit = match edit(inner, order, access, cache, (base, parent)).await {
+        // Nothing that could be set there.
+        Err(DeliveryError::Edit(_)) => return Ok(false),
+        edit => edit?,
+    };
+    if edit.files.is_empty() {
+        return Ok(false);
+    }
+    let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
+    let is_own = cache.is_made_of(git, access, commit, (parent, &edit.files, &text)).await?;
+    if is_own {
+        cache.remember_own(access, base, &commit.id);
+    }
+    Ok(is_own)
+}
+
+/// The same for a commit of the head branch of an order's change request, which is fetched if this process does
+/// not know the commit.
+pub(crate) async fn is_own_head(inner: &Inner, order: &Order, id: &str) -> Result<bool, DeliveryError> {
+    let Strategy::PullRequest { url, base, .. } = &order.strategy else { return Ok(false) };
+    let (access, repository) = inner.repository(order, url)?;
+    let branch = order.branch();
+    let want = repository.want(&access, base, &branch);
+    let mut cache = repository.lock(&access).await;
+    if cache.remembers_own(&access, base, id) {
+        return Ok(true);
+    }
+    let mut result = look(inner, order, &access, &mut cache, (base, &want), id).await;
+    if inner.heals(&mut cache, &result) {
+        result = look(inner, order, &access, &mut cache, (base, &want), id).await;
+    }
+    if result.is_ok() {
+        cache.trust();
+    }
+    result
+}
+
+async fn look(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    (base, want): (&str, &git::Want<'_>),
+    id: &str,
+) -> Result<bool, DeliveryError> {
+    let (git, counters) = (&inner.git, &*inner.counters);
+    let fetched = cache.tips(git, access, counters, (base, Some(want)), Instant::now()).await?;
+    let commit = match fetched.head {
+        Some(head) if head.id == id => head,
+        // People have pushed commits on top of it.
+        _ => {
+            cache.bring(git, access, counters, id).await?;
+            cache.read_commit(git, access, id).await?
+        }
+    };
+    is_own(inner, order, access, cache, (base, &fetched.base.id), &commit).await
+}

@@ -1,0 +1,236 @@
+//! Commits and change requests that others have made to look like those of Sluice: whoever may push branches can
+//! write the message of a promotion, which is predictable.
+
+use sluice_delivery::{Delivered, Delivery, Followed, Order, Stale, Strategy};
+
+use crate::commit::{server, to_main};
+use crate::contract::proposed;
+use crate::fixture::{FILE, again, bench, git, yaml};
+use crate::forge_trouble::everywhere;
+use crate::merging::{is_merged, merging, waits};
+use crate::signing::{gpg_key, signed_with, ssh_key, verify_ssh};
+use crate::world::World;
+
+/// The file that nobody has reviewed.
+const EVIL: &str = "evil.yaml";
+
+/// How a commit with the message, author and date of Sluice's own brings another file along.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Forgery {
+    /// The commit has the file in its own tree.
+    Tree,
+    /// The commit is what Sluice would make, on top of a commit that has the file.
+    Parent,
+}
+
+const FORGERIES: [Forgery; 2] = [Forgery::Tree, Forgery::Parent];
+
+/// The commit that Sluice makes for an order on top of `main`.
+async fn own_commit(world: &World, delivery: &Delivery, order: &Order) -> String {
+    let Strategy::PullRequest { url, .. } = &order.strategy else { panic!("{:?}", order.strategy) };
+    let base = world.repo().head("main").unwrap();
+    world.place("learn", &base).await;
+    let strategy = Strategy::Commit { url: url.clone(), branch: "learn".into() };
+    match delivery.deliver(&Order { strategy, ..order.clone() }).await.unwrap() {
+        Delivered::Committed { commit } => commit,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same commit with another file.
+fn forged(world: &World, own: &str, how: Forgery) -> String {
+    let folder = world.repo().folder();
+    let blob = git(folder, &["hash-object", "-w", "--stdin"], "kind: Evil\n");
+    let with_evil = |commit: &str| {
+        let tree = git(folder, &["ls-tree", commit], "");
+        git(folder, &["mktree"], &format!("{tree}\n100644 blob {blob}\t{EVIL}\n"))
+    };
+    let raw = git(folder, &["cat-file", "commit", own], "");
+    let tree = git(folder, &["rev-parse", &format!("{own}^{{tree}}")], "");
+    let mut raw = raw.replace(&tree, &with_evil(own));
+    if how == Forgery::Parent {
+        let parent = git(folder, &["rev-parse", &format!("{own}^")], "");
+        let who = ["-c", "user.name=eve", "-c", "user.email=eve@example.com"];
+        let args = ["commit-tree", &with_evil(&parent), "-p", &parent, "-m", "chore"];
+        raw = raw.replace(&parent, &git(folder, &[&who[..], &args[..]].concat(), ""));
+    }
+    git(folder, &["hash-object", "-t", "commit", "-w", "--stdin"], &format!("{raw}\n"))
+}
+
+/// That a change request proposes nothing but the promotion, and is merged so.
+async fn is_delivered_alone(world: &World, delivery: &Delivery, order: &Order) {
+    let request = proposed(delivery, order).await;
+    assert_eq!(world.repo().head(&request.branch).unwrap(), request.head_commit);
+    is_merged(delivery, order, &request).await;
+    let Strategy::PullRequest { .. } = &order.strategy else { panic!() };
+    let version = order.promotion.rsplit('-').next().unwrap();
+    assert_eq!(world.repo().read("main", FILE).unwrap(), yaml(version));
+    assert_eq!(world.repo().files("main").unwrap(), [FILE]);
+}
+
+pub async fn a_forged_head_branch_is_replaced_before_the_first_try_and_before_the_opening(world: World) {
+    let bench = bench();
+    for (i, how) in FORGERIES.into_iter().enumerate() {
+        for retried in [false, true] {
+            let order = merging(&world, &format!("6.{i}.{}", u8::from(retried)));
+            let own = own_commit(&world, &crate::fixture::bench().delivery, &order).await;
+            world.place(&order.branch(), &forged(&world, &own, how)).await;
+            is_delivered_alone(&world, &bench.delivery, &Order { retried, ..order }).await;
+        }
+    }
+}
+
+pub async fn a_forged_commit_below_an_open_change_request_is_replaced_by_a_later_try(world: World) {
+    for (i, how) in FORGERIES.into_iter().enumerate() {
+        let order = merging(&world, &format!("6.1.{i}"));
+        let request = proposed(&bench().delivery, &order).await;
+        world.place(&request.branch, &forged(&world, &request.head_commit, how)).await;
+        // Neither the process that pushed nor the next one takes it for its own.
+        let (why, _) = waits(&bench().delivery, &order, &request).await;
+        assert!(why.contains("Sluice pushed"), "{why}");
+        is_delivered_alone(&world, &bench().delivery, &again(&order)).await;
+    }
+}
+
+/// As an earlier version has recorded it, which looked at messages only.
+pub async fn a_forged_head_is_not_merged_although_it_is_recorded(world: World) {
+    for (i, how) in FORGERIES.into_iter().enumerate() {
+        let (bench, order) = (bench(), merging(&world, &format!("6.1.{i}")));
+        let request = proposed(&bench.delivery, &order).await;
+        let evil = forged(&world, &request.head_commit, how);
+        world.place(&request.branch, &evil).await;
+        let recorded = sluice_delivery::ChangeRequest { head_commit: evil.clone(), ..request };
+        let stale = Followed::Open { head: evil, stale: Some(Stale::Behind) };
+        sluice_testkit::eventually(sluice_testkit::PATIENCE, async || {
+            let followed = bench.delivery.tend(&order, &recorded).await?;
+            anyhow::ensure!(followed == stale, "{followed:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        assert!(world.pulls().await.last().unwrap().open);
+        let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
+        is_delivered_alone(&world, &bench.delivery, &anew).await;
+    }
+}
+
+/// Somebody has replaced the commit by one with its message and other files, and a person has merged that.
+pub async fn a_merge_that_only_names_the_promotion_has_not_brought_it(world: World) {
+    let order = world.order("6.1.8");
+    let request = proposed(&bench().delivery, &order).await;
+    let folder = world.repo().folder();
+    let raw = git(folder, &["cat-file", "commit", &request.head_commit], "");
+    let tree = |commit: &str| git(folder, &["rev-parse", &format!("{commit}^{{tree}}")], "");
+    let base = forged(&world, &request.head_commit, Forgery::Parent);
+    let raw = raw.replace(&tree(&request.head_commit), &tree(&format!("{base}^")));
+    let empty = git(folder, &["hash-object", "-t", "commit", "-w", "--stdin"], &format!("{raw}\n"));
+    world.place(&request.branch, &empty).await;
+    world.merge(request.number).await;
+    match bench().delivery.follow(&order, &request).await.unwrap() {
+        Followed::Merged { ours: false, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    // So it is still to do.
+    let second = proposed(&bench().delivery, &again(&order)).await;
+    assert_ne!(second.number, request.number);
+    assert_eq!(world.repo().read(&second.branch, FILE).unwrap(), yaml("6.1.8"));
+}
+
+pub async fn what_goes_to_another_branch_by_now_is_not_merged(world: World) {
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.place("release", &world.repo().head("main").unwrap()).await;
+    world.retarget(request.number, "release").await;
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(
+        (why.as_str(), failed),
+        ("it goes to release now, and not to main: change that back, or close it", false)
+    );
+    assert!(world.pulls().await[0].open);
+}
+
+#[tokio::test]
+async fn a_branch_that_is_moved_between_push_and_opening_is_not_merged() {
+    everywhere(async |world| {
+        for (i, how) in FORGERIES.into_iter().enumerate() {
+            let (bench, order) = (bench(), merging(&world, &format!("6.1.{i}")));
+            let own = own_commit(&world, &crate::fixture::bench().delivery, &order).await;
+            let evil = forged(&world, &own, how);
+            let script = format!(
+                "[ -e done-{evil} ] && exit 0\ntouch done-{evil}\ngit update-ref refs/heads/{} {evil}",
+                order.branch()
+            );
+            world.repo().hook("post-receive", &script).unwrap();
+            let request = proposed(&bench.delivery, &order).await;
+            assert_eq!(
+                (request.head_commit.as_str(), world.repo().head(&order.branch()).unwrap()),
+                (own.as_str(), evil)
+            );
+            let (why, _) = waits(&bench.delivery, &order, &request).await;
+            assert!(why.contains("Sluice pushed"), "{why}");
+            is_delivered_alone(&world, &bench.delivery, &again(&order)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_on_an_older_base_is_adopted_if_the_base_has_that_commit() {
+    let (world, order) = (World::github().await, World::github().await.order("6.1.8"));
+    let order = Order { strategy: world.order("6.1.8").strategy, ..order };
+    let own = proposed(&bench().delivery, &order).await;
+    for i in 0..3 {
+        world.commit("elsewhere", &[("other.yaml", &format!("a: {i}\n"))]);
+    }
+    for order in [&order, &again(&order)] {
+        let bench = bench();
+        assert_eq!(proposed(&bench.delivery, order).await.head_commit, own.head_commit);
+        assert_eq!(bench.delivery.stats().git_pushes, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_signature_counts_only_if_the_key_of_the_secret_made_it() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let ssh = folders.each_ref().map(|folder| ssh_key(folder.path(), "ed25519", ""));
+    let gpg = folders.each_ref().map(|folder| gpg_key(folder.path()));
+    for [theirs, ours] in [&ssh, &gpg, &[gpg[0].clone(), ssh[1].clone()], &[ssh[0].clone(), gpg[1].clone()]] {
+        let world = World::github().await;
+        let order = signed_with(&world.order("6.1.8"), ours, Some("sesame"));
+        let other = signed_with(&order, theirs, Some("sesame"));
+        let evil = own_commit(&world, &bench().delivery, &other).await;
+        world.place(&order.branch(), &evil).await;
+        let request = proposed(&bench().delivery, &order).await;
+        assert_ne!(request.head_commit, evil);
+        // The key's own signature is adopted.
+        for order in [&order, &again(&order)] {
+            let bench = bench();
+            assert_eq!(proposed(&bench.delivery, order).await, request);
+            assert_eq!(bench.delivery.stats().git_pushes, 0);
+        }
+        if *ours == ssh[1] {
+            verify_ssh(world.repo(), &request.branch, folders[1].path());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_commit_of_others_that_names_the_promotion_is_not_taken_for_an_earlier_try() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let order = to_main(&repo, "6.1.8");
+    let message = format!("Fix a typo\n\nSluice-Promotion: {}\n", order.promotion);
+    repo.commit("main", &message, &[("README.md", "x")]).unwrap();
+    let done = bench().delivery.deliver(&again(&order)).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
+    // The real one is found below others that name it, also when it was taken back.
+    repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
+    repo.commit("main", &message, &[("README.md", "y")]).unwrap();
+    assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
+    let quoted =
+        format!("Revert\n\nSluice-Promotion: {}\n\nAs discussed.\n", to_main(&repo, "6.2.0").promotion);
+    repo.commit("main", &quoted, &[(FILE, &yaml("6.2.0"))]).unwrap();
+    repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
+    bench().delivery.deliver(&again(&to_main(&repo, "6.2.0"))).await.unwrap();
+    assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.2.0"));
+}
