@@ -401,6 +401,8 @@ pub(crate) mod tests {
             hook: None,
             hook_url: None,
             cache_dir,
+            cache_bytes: sluice_delivery::DEFAULT_CACHE_BYTES,
+            insecure_git_http: false,
             poll_interval: Duration::from_secs(30),
             history_limit: 20,
             delivery_timeout: Duration::from_secs(60),

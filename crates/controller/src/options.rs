@@ -27,6 +27,10 @@ pub struct Options {
     pub hook_url: Option<String>,
     /// Where copies of repositories are kept. May be wiped at any time.
     pub cache_dir: PathBuf,
+    /// How many bytes these copies may take on disk.
+    pub cache_bytes: u64,
+    /// Credentials are sent over plain http, to git servers and to forges.
+    pub insecure_git_http: bool,
     /// How often a new change request is looked at.
     pub poll_interval: Duration,
     /// How many ended promotions of each environment are kept.

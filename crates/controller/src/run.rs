@@ -53,6 +53,8 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
         author: options.git_author.clone(),
         events_addr: options.events_addr.clone(),
         webhooks: options.webhooks,
+        cache_bytes: options.cache_bytes,
+        insecure_http: options.insecure_git_http,
         ..sluice_delivery::Options::new(options.cache_dir.clone())
     })?;
     let metrics = Arc::new(Metrics::new(delivery.clone()));

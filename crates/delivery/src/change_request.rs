@@ -232,7 +232,7 @@ async fn prepare(
             }
         }
         let commit = cache.commit(&inner.git, access, on, &edit.files, &text).await?;
-        cache.remember_own(access, base, &commit);
+        cache.remember_own(access, base, &order.known_by(), &commit);
         order.permit.check()?;
         fault::point("before-push");
         let lease = Lease::Seen(fetched.head.as_ref().map(|h| h.id.as_str()));

@@ -68,7 +68,7 @@ async fn commit(
         }
         let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
         let commit = cache.commit(&inner.git, access, &base.id, &edit.files, &text).await?;
-        cache.remember_own(access, branch, &commit);
+        cache.remember_own(access, branch, &known_by, &commit);
         let made = Commit::made(commit.clone(), base.id, text.message);
         order.permit.check()?;
         fault::point("before-push");
@@ -116,7 +116,7 @@ async fn holds(
     (branch, base): (&str, &Commit),
     commit: &str,
 ) -> Result<bool, DeliveryError> {
-    if cache.remembers_own(access, branch, commit) {
+    if cache.remembers_own(access, branch, &order.known_by(), commit) {
         return Ok(true);
     }
     if commit != base.id {

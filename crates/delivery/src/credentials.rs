@@ -154,8 +154,30 @@ impl Credentials {
         secrets.extend(encoded);
         // One may be the beginning of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.into_iter().fold(text.to_string(), |text, secret| text.replace(&secret, "***"))
+        secrets.into_iter().fold(text.to_string(), |text, secret| without(&text, &secret))
     }
+}
+
+/// A shorter secret is taken out only where it is a word of its own: inside of other words it tells nothing, and
+/// the text would be unreadable without it.
+const INSIDE_WORDS: usize = 6;
+
+/// A text without a secret.
+fn without(text: &str, secret: &str) -> String {
+    if secret.chars().count() >= INSIDE_WORDS {
+        return text.replace(secret, "***");
+    }
+    let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(secret) {
+        let (before, after) = (&rest[..at], &rest[at + secret.len()..]);
+        let inside =
+            is_part(before.chars().next_back().or(out.chars().next_back())) || is_part(after.chars().next());
+        out.push_str(before);
+        out.push_str(if inside { secret } else { "***" });
+        rest = after;
+    }
+    out + rest
 }
 
 /// GitHub's App tokens ask for this user; most others take any with a token.
@@ -211,6 +233,23 @@ mod tests {
         let shown = format!("{credentials:?} {credentials:#?}");
         assert!(!shown.contains("hunter2") && !shown.contains("t0ken") && !shown.contains("flux"), "{shown}");
         assert_eq!(credentials.redact("a hunter2 b t0ken Zmx1eDpodW50ZXIy"), "a *** b *** ***");
+    }
+
+    #[test]
+    fn a_short_secret_leaves_words_readable_and_is_not_shown() {
+        let with = |password: &str| Credentials { password: Some(password.into()), ..Credentials::default() };
+        for (password, text, expected) in [
+            ("p", "repository p, user:p@host, pp", "repository ***, user:***@host, pp"),
+            ("p", "p", "***"),
+            ("re", "re repository", "*** repository"),
+            ("a-b", "a-b xa-b a-b", "*** xa-b ***"),
+            ("ee", "eeee ee", "eeee ***"),
+            ("hunter2", "xhunter2x", "x***x"),
+        ] {
+            assert_eq!(with(password).redact(text), expected);
+        }
+        let encoded = STANDARD.encode("x-access-token:p");
+        assert!(!with("p").redact(&format!("Basic {encoded}")).contains(&encoded));
     }
 
     #[test]

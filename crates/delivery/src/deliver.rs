@@ -10,20 +10,25 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
-use crate::credentials::App;
+use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
-use crate::git::{Access, Cache, CommitText, Git, Repository, hex_hash};
+use crate::git::{Access, Cache, CommitText, Git, GitError, Repository, hex_hash};
 use crate::line::{Line, Place};
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
+use crate::plain_http;
 use crate::private::Private;
+use crate::shelf::Shelf;
 use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
 use crate::{change_request, commit_strategy, merge, notification, webhook};
 
 /// Who makes commits where nobody says so.
 pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
+
+/// How many bytes the caches take on disk where nobody says so: half of what deploy/deployment.yaml gives them.
+pub const DEFAULT_CACHE_BYTES: u64 = 1 << 30;
 
 /// How deliveries work.
 #[derive(Clone, Debug)]
@@ -36,8 +41,12 @@ pub struct Options {
     pub author: String,
     /// How many git processes run at once here, and how many talk to one host.
     pub processes: usize,
+    /// How many bytes the caches may take on disk; a file of a repository's cache may have half of it.
+    pub cache_bytes: u64,
     /// Whether repositories may be folders on this machine. For tests.
     pub allow_file: bool,
+    /// Whether credentials are sent over plain http, to git servers and to forges.
+    pub insecure_http: bool,
     /// Where webhooks may go.
     pub webhooks: Allowed,
     /// Where notifications are sent to, beside the cluster's own events.
@@ -52,7 +61,9 @@ impl Options {
             deadline: Duration::from_secs(120),
             author: DEFAULT_AUTHOR.into(),
             processes: 8,
+            cache_bytes: DEFAULT_CACHE_BYTES,
             allow_file: false,
+            insecure_http: false,
             webhooks: Allowed::default(),
             events_addr: None,
         }
@@ -75,7 +86,7 @@ pub(crate) struct Inner {
     pub(crate) outward: Outward,
     /// Credentials lie here while they are in use.
     private: Private,
-    repositories: Mutex<HashMap<String, Arc<Repository>>>,
+    shelf: Shelf,
     branches: Mutex<HashMap<String, Weak<Line>>>,
 }
 
@@ -91,20 +102,14 @@ impl Delivery {
         // Not below the cache, which people wipe.
         let private = Private::below(&std::env::temp_dir()).map_err(failed)?;
         let counters = Arc::new(Counters::default());
-        let git = Git::new(private.home(), options.processes.max(1), options.deadline, options.allow_file);
+        let largest = options.cache_bytes / 2;
+        let processes = options.processes.max(1);
+        let git = Git::new(private.home(), processes, options.deadline, largest, options.allow_file);
         let forges = Arc::new(Shared::new(counters.clone(), options.deadline));
         let outward = Outward::new(options.deadline);
-        let (repositories, branches) = Default::default();
-        Ok(Delivery(Arc::new(Inner {
-            options,
-            git,
-            counters,
-            forges,
-            outward,
-            private,
-            repositories,
-            branches,
-        })))
+        let shelf = Shelf::new(options.cache_dir.clone(), options.cache_bytes);
+        let branches = Default::default();
+        Ok(Delivery(Arc::new(Inner { options, git, counters, forges, outward, private, shelf, branches })))
     }
 
     /// Delivers, or finds that it was delivered. Running it again is harmless.
@@ -163,12 +168,22 @@ impl Inner {
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
+        self.check_plain(&address, &order.credentials)?;
         Ok(AnyForge::new(kind, &address, &order.credentials, &self.forges)?.under(order))
+    }
+
+    /// Refuses an address that credentials are not sent to.
+    fn check_plain(&self, address: &Address, credentials: &Credentials) -> Result<(), GitError> {
+        plain_http::check(self.options.insecure_http, &address.scheme, &address.text, credentials)
     }
 
     /// The order, with a token where its Secret has a GitHub App in place of one.
     async fn lent<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
         let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
+        self.check_plain(&address, &order.credentials)?;
+        if let Some(base) = app.base.as_deref().filter(|base| base.starts_with("http:")) {
+            plain_http::check(self.options.insecure_http, "http", base, &order.credentials)?;
+        }
         let credentials = github_app::lend(app, &address, order, &self.forges).await?;
         Ok(Cow::Owned(Order { credentials, ..order.clone() }))
     }
@@ -213,6 +228,7 @@ impl Inner {
         url: &str,
     ) -> Result<(Access, Arc<Repository>), DeliveryError> {
         let address = Address::parse(url, self.git.allow_file)?;
+        self.check_plain(&address, &order.credentials)?;
         let failed =
             |source| DeliveryError::CacheFolder { path: self.private.path().display().to_string(), source };
         self.private.heal().map_err(failed)?;
@@ -222,9 +238,7 @@ impl Inner {
             _ => forge_of_host(&address),
         };
         let access = Access::new(address, forge, &order.credentials, self.private.path())?.of(order.owner());
-        let mut repositories = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = || Arc::new(Repository::new(self.options.cache_dir.join(&key)));
-        Ok((access, repositories.entry(key.clone()).or_insert_with(made).clone()))
+        Ok((access, self.shelf.repository(&key)))
     }
 
     /// What a commit for an order says about itself.

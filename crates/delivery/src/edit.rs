@@ -4,7 +4,7 @@ use sluice_core::setters::{self, Edited, Plan, SetError, SetValue, UpdateError, 
 
 use crate::deliver::Inner;
 use crate::error::DeliveryError;
-use crate::git::{Access, Cache, ChangedFile, ReadFile, hex_hash};
+use crate::git::{Access, Cache, ChangedFile, LARGEST, ReadFile, Unread, Why, hex_hash};
 use crate::order::{Order, Values};
 
 /// Why the files cannot be set.
@@ -16,6 +16,12 @@ pub enum EditError {
          in a .yaml or .yml file, or correct the repository or branch in the pipeline"
     )]
     NoMarker { repository: String, branch: String, marker: String },
+
+    #[error(
+        "no file that was read in {repository} at {branch} has {wanted}, and not every file was read: {unread}; \
+         keep what is to be set in a plain file of at most {} MiB", LARGEST >> 20
+    )]
+    NotRead { repository: String, branch: String, wanted: String, unread: String },
 
     #[error(transparent)]
     Set(#[from] SetError),
@@ -29,6 +35,7 @@ impl EditError {
     pub fn reason(&self) -> &'static str {
         match self {
             EditError::NoMarker { .. } => "NoMarker",
+            EditError::NotRead { .. } => "FileNotRead",
             EditError::Set(e) => e.reason(),
             EditError::Update { error, .. } => error.reason(),
         }
@@ -57,10 +64,14 @@ pub(crate) async fn edit(
 ) -> Result<Edit, DeliveryError> {
     let (git, counters) = (&inner.git, &*inner.counters);
     let repository = &access.address.text;
-    let done = match &order.values {
+    let not_read = |wanted: String, unread: &[Unread]| {
+        let (repository, branch) = (repository.clone(), branch.to_string());
+        DeliveryError::Edit(EditError::NotRead { repository, branch, wanted, unread: listed(unread) })
+    };
+    let (done, unread) = match &order.values {
         Values::Marked => {
-            let found = cache.scan(git, access, counters, commit, &order.key()).await?;
-            set_marked(order, found)?
+            let (found, unread) = cache.scan(git, access, counters, commit, &order.key()).await?;
+            (set_marked(order, found)?, unread)
         }
         Values::Listed { updates, places } => {
             let wrong = |error| {
@@ -70,15 +81,35 @@ pub(crate) async fn edit(
             let plan = Plan::new(updates, places, order.target.as_deref()).map_err(wrong)?;
             let listing = cache.list(git, access, commit).await?;
             let selected = plan.select(&listing.paths()).map_err(wrong)?;
-            let found = cache.read(git, access, counters, listing.only(&selected)).await?;
-            set_listed(order, &plan, found).map_err(wrong)?
+            let (found, unread) = cache.read(git, access, counters, listing.only(&selected)).await?;
+            match set_listed(order, &plan, found) {
+                Err(_) if !unread.is_empty() => return Err(not_read("the value to set".into(), &unread)),
+                done => (done.map_err(wrong)?, unread),
+            }
         }
     };
+    if done.is_empty() && !unread.is_empty() {
+        return Err(not_read(format!("the marker {}", order.marker()), &unread));
+    }
     if done.is_empty() {
         let (repository, branch) = (repository.clone(), branch.to_string());
         return Err(EditError::NoMarker { repository, branch, marker: order.marker() }.into());
     }
     Ok(Edit::of(done))
+}
+
+/// Names files that were not read, and why.
+fn listed(unread: &[Unread]) -> String {
+    const NAMED: usize = 5;
+    let name = |file: &Unread| match file.why {
+        Why::Large(bytes) => format!("{} has {} MiB", file.path, bytes >> 20),
+        Why::Pointer => format!("{} is in Git LFS", file.path),
+    };
+    let mut names: Vec<String> = unread.iter().take(NAMED).map(name).collect();
+    if unread.len() > NAMED {
+        names.push(format!("and {} more", unread.len() - NAMED));
+    }
+    names.join(", ")
 }
 
 /// Sets every marker for the order in these files.

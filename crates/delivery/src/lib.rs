@@ -25,14 +25,16 @@ mod order;
 mod outward;
 mod own;
 mod permit;
+mod plain_http;
 mod private;
+mod shelf;
 mod stats;
 mod template;
 mod webhook;
 
 pub use address::AddressError;
 pub use credentials::Credentials;
-pub use deliver::{DEFAULT_AUTHOR, Delivery, Options};
+pub use deliver::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, Delivery, Options};
 pub use edit::EditError;
 pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;

@@ -151,7 +151,7 @@ async fn holds(inner: &Inner, order: &Order, commit: &str) -> Result<bool, Deliv
     let Strategy::PullRequest { url, base, .. } = &order.strategy else { return Ok(false) };
     let (access, repository) = inner.repository(order, url)?;
     let mut cache = repository.lock(&access).await;
-    if cache.remembers_own(&access, base, commit) {
+    if cache.remembers_own(&access, base, &order.known_by(), commit) {
         return Ok(true);
     }
     let mut edited = edited(inner, order, &access, &mut cache, (base, commit)).await;

@@ -44,7 +44,7 @@ pub(crate) async fn is_own(
     let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
     let is_own = cache.is_made_of(git, access, commit, (parent, &edit.files, &text)).await?;
     if is_own {
-        cache.remember_own(access, base, &commit.id);
+        cache.remember_own(access, base, &order.known_by(), &commit.id);
     }
     Ok(is_own)
 }
@@ -57,7 +57,7 @@ pub(crate) async fn is_own_head(inner: &Inner, order: &Order, id: &str) -> Resul
     let branch = order.branch();
     let want = repository.want(&access, base, &branch);
     let mut cache = repository.lock(&access).await;
-    if cache.remembers_own(&access, base, id) {
+    if cache.remembers_own(&access, base, &order.known_by(), id) {
         return Ok(true);
     }
     let mut result = look(inner, order, &access, &mut cache, (base, &want), id).await;

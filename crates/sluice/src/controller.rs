@@ -58,6 +58,13 @@ pub struct Flags {
     /// Where to keep copies of repositories; may be wiped at any time
     #[arg(long, value_name = "FOLDER", env = "SLUICE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
+    /// How much these copies may take on disk, in MiB; those not used for the longest time go first. A file in
+    /// them may have half of it
+    #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..))]
+    cache_size: u64,
+    /// Send credentials to git servers and forges over plain http, where everybody on the way can read them
+    #[arg(long)]
+    insecure_git_http: bool,
     /// How often to ask the forge about a new change request; older ones are asked less often
     #[arg(long, default_value = "30s", value_parser = duration)]
     poll_interval: Duration,
@@ -192,6 +199,8 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         hook,
         hook_url: flags.hook_url,
         cache_dir,
+        cache_bytes: flags.cache_size << 20,
+        insecure_git_http: flags.insecure_git_http,
         poll_interval: flags.poll_interval,
         history_limit: flags.history_limit,
         delivery_timeout: flags.delivery_timeout,

@@ -141,6 +141,8 @@ async fn begin(
         hook: Some(hook),
         hook_url: Some("https://sluice.example.com/".into()),
         cache_dir,
+        cache_bytes: 1 << 30,
+        insecure_git_http: false,
         poll_interval: Duration::from_secs(30),
         history_limit: 20,
         delivery_timeout: Duration::from_secs(60),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::history::History;
 use super::own::OwnCommits;
 use super::run::Call;
+use super::scan::{self, LARGEST};
 use super::{Access, Commit, Git, GitError, hex_hash};
 use crate::line::{Line, Place};
 use crate::stats::Counters;
@@ -40,17 +41,39 @@ pub(crate) struct Repository {
     cache: Mutex<Cache>,
     /// What those who wait or are at it will want to know.
     wanted: std::sync::Mutex<BTreeSet<Branches>>,
+    dir: PathBuf,
+    /// How many bytes the cache had on disk when it was last measured.
+    bytes: AtomicU64,
+    /// Of how many files it remembered something then.
+    files: AtomicU64,
 }
 
 /// Whose rights ask, and for which base and head branch.
 type Branches = (String, String, String);
 
 impl Repository {
-    pub(crate) fn new(dir: PathBuf) -> Self {
+    /// A cache in a folder that may be there already; it is built anew where it has more than `most` bytes.
+    pub(crate) fn new(dir: PathBuf, most: u64) -> Self {
+        let (wanted, bytes, files, folder) = (Default::default(), 0.into(), 0.into(), dir.clone());
         let (scanned, history, known, raced, own) = Default::default();
         let (trusted, fresh) = (false, false);
-        let cache = Mutex::new(Cache { dir, trusted, fresh, scanned, history, known, raced, own });
-        Repository { line: Line::new(1), cache, wanted: Default::default() }
+        let cache = Mutex::new(Cache { dir, most, trusted, fresh, scanned, history, known, raced, own });
+        Repository { line: Line::new(1), cache, wanted, dir: folder, bytes, files }
+    }
+
+    /// Measures what the cache takes on disk.
+    pub(crate) fn measure(&self) {
+        self.bytes.store(packed(&self.dir), Ordering::Relaxed);
+    }
+
+    /// How many bytes the cache had on disk when it was last used.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Of how many files it remembered something then.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
     }
 
     /// Says that the head branch of a change request will be asked for, until it is dropped: whoever is
@@ -67,7 +90,7 @@ impl Repository {
 
     pub(crate) async fn lock(&self, access: &Access) -> Held<'_> {
         let place = self.line.place(access.owner()).await;
-        Held { cache: self.cache.lock().await, _place: place }
+        Held { cache: self.cache.lock().await, repository: self, _place: place }
     }
 }
 
@@ -75,6 +98,7 @@ impl Repository {
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     cache: MutexGuard<'a, Cache>,
+    repository: &'a Repository,
     _place: Place,
 }
 
@@ -90,6 +114,19 @@ impl DerefMut for Held<'_> {
     fn deref_mut(&mut self) -> &mut Cache {
         &mut self.cache
     }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.repository.measure();
+        self.repository.files.store(self.cache.scanned.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// How many bytes the packs of a repository have, which is nearly all of it.
+fn packed(dir: &Path) -> u64 {
+    let packs = std::fs::read_dir(dir.join("objects/pack")).into_iter().flatten().flatten();
+    packs.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).sum()
 }
 
 /// A delivery that wants to know its head branch. There is one at a time for each.
@@ -124,11 +161,13 @@ impl Drop for Want<'_> {
 #[derive(Debug)]
 pub(crate) struct Cache {
     dir: PathBuf,
+    /// With more bytes than this it is built anew.
+    most: u64,
     trusted: bool,
     /// Built since the last delivery began: then a failure is not its fault.
     fresh: bool,
-    /// For each YAML file that was ever read, by the hash of its content, whether it has markers.
-    pub(super) scanned: HashMap<u128, bool>,
+    /// What is known of YAML files by the hash of their content.
+    pub(super) scanned: HashMap<u128, scan::Known>,
     /// Of the branch where an earlier try was last looked for.
     pub(super) history: Option<History>,
     /// The branch that was last asked for, and what was pushed to it since.
@@ -330,7 +369,9 @@ impl Cache {
         let broken =
             |e: std::io::Error| GitError::Cache { repository: access.name().into(), says: e.to_string() };
         self.fresh = false;
-        if std::fs::read_dir(self.dir.join("objects/pack")).is_ok_and(|d| d.count() > PACKS_KEPT * 3) {
+        if std::fs::read_dir(self.dir.join("objects/pack")).is_ok_and(|d| d.count() > PACKS_KEPT * 3)
+            || packed(&self.dir) > self.most
+        {
             self.wipe();
         }
         if self.dir.join("HEAD").is_file() && self.dir.join("objects").is_dir() {
@@ -386,9 +427,6 @@ fn check_branch(access: &Access, branch: &str) -> Result<(), GitError> {
     }
     Ok(())
 }
-
-/// The largest file that is looked at.
-const LARGEST: u64 = 4 << 20;
 
 /// Runs a `cat-file --batch` and hands over each object with its id, or `None` for one that is not there.
 /// Content that is too large comes as nothing.

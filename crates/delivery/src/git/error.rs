@@ -73,6 +73,18 @@ pub enum GitError {
     #[error("{repository}: the signingKey in the Secret {is}")]
     SigningKey { repository: String, is: String },
 
+    #[error(
+        "{repository}: git {doing} was stopped: {says}; take what is too large out of the repository, or \
+         promote into another repository"
+    )]
+    TooLarge { repository: String, doing: String, says: String },
+
+    #[error(
+        "{repository}: credentials are not sent over plain http, where everybody on the way can read them; \
+         write an https or ssh address, or start the controller with --insecure-git-http"
+    )]
+    PlainHttp { repository: String },
+
     #[error("cannot use the cache of {repository}: {says}")]
     Cache { repository: String, says: String },
 
@@ -99,6 +111,8 @@ impl GitError {
             GitError::NoCredential { .. } => "MissingCredential",
             GitError::Identity { .. } => "IdentityInvalid",
             GitError::SigningKey { .. } => "SigningKeyInvalid",
+            GitError::TooLarge { .. } => "RepositoryTooLarge",
+            GitError::PlainHttp { .. } => "PlainHttpRefused",
             GitError::Cache { .. } => "CacheUnusable",
             GitError::Failed { .. } => "GitFailed",
         }
@@ -120,6 +134,14 @@ impl GitError {
 
 /// Phrases of git, curl and ssh, and what they mean; the first that is found counts.
 const PHRASES: &[(&str, Kind)] = &[
+    // Signals 24 and 25: the limits for processor time and for the size of a file.
+    ("out of memory", Kind::TooLarge),
+    ("cannot allocate memory", Kind::TooLarge),
+    ("died of signal 24", Kind::TooLarge),
+    ("died of signal 25", Kind::TooLarge),
+    ("file too large", Kind::TooLarge),
+    // A tree in a tree in a tree: git has no more stack.
+    ("died of signal 11", Kind::TooLarge),
     ("cannot run ssh", Kind::NoSsh),
     ("ssh: not found", Kind::NoSsh),
     ("no user exists for uid", Kind::NoSsh),
@@ -180,13 +202,36 @@ enum Kind {
     NoSsh,
     Redirected,
     TooManyCalls,
+    TooLarge,
 }
 
-/// Makes an error of what git said on its way out. `stderr` holds no secrets any more.
-pub(super) fn read(repository: &str, doing: &str, stderr: &str) -> GitError {
-    let (repository, says) = (repository.to_string(), essence(stderr));
-    let lower = stderr.to_ascii_lowercase();
-    if let Some((_, rest)) = lower.split_once("couldn't find remote ref ") {
+/// What a program said on its way out.
+pub(super) struct Words {
+    /// What it means is read from this, which nobody is shown.
+    raw: String,
+    /// The same without secrets. A secret that is a common word makes the rest unreadable, for people only.
+    pub(super) shown: String,
+}
+
+impl Words {
+    pub(super) fn new(raw: String, redact: impl Fn(&str) -> String) -> Self {
+        let shown = redact(&raw);
+        Words { raw, shown }
+    }
+
+    /// Whether a phrase in lower case is in it.
+    pub(super) fn has(&self, phrase: &str) -> bool {
+        self.raw.to_ascii_lowercase().contains(phrase)
+    }
+}
+
+/// Makes an error of what git said on its way out.
+pub(super) fn read(repository: &str, doing: &str, words: &Words) -> GitError {
+    let (repository, says) = (repository.to_string(), essence(&words.shown));
+    let lower = words.raw.to_ascii_lowercase();
+    if lower.contains("couldn't find remote ref ") {
+        let shown = words.shown.to_ascii_lowercase();
+        let rest = shown.split_once("remote ref ").map_or("", |(_, rest)| rest);
         let branch = rest.lines().next().unwrap_or_default().trim();
         return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
     }
@@ -203,6 +248,7 @@ pub(super) fn read(repository: &str, doing: &str, stderr: &str) -> GitError {
         Some(Kind::NoSsh) => GitError::NoSsh { repository, says },
         Some(Kind::Redirected) => GitError::Redirected { repository, says },
         Some(Kind::TooManyCalls) => GitError::TooManyCalls { repository, says },
+        Some(Kind::TooLarge) => GitError::TooLarge { repository, doing: doing.into(), says },
         None => GitError::Failed { repository, doing: doing.into(), says },
     }
 }
@@ -302,10 +348,19 @@ mod tests {
             ),
             ("error: cannot run ssh: No such file or directory\nfatal: unable to fork", "GitUnavailable"),
             ("No user exists for uid 65532\nfatal: Could not read from remote", "GitUnavailable"),
+            ("fatal: Out of memory, malloc failed (tried to allocate 9 bytes)", "RepositoryTooLarge"),
+            ("error: index-pack died of signal 25", "RepositoryTooLarge"),
             ("fatal: bad object 123", "GitFailed"),
             ("", "GitFailed"),
         ] {
-            assert_eq!(read("r", "fetch", says).reason(), reason, "{says}");
+            let words = Words::new(says.into(), str::to_string);
+            assert_eq!(read("r", "fetch", &words).reason(), reason, "{says}");
+            // Whatever a secret takes out of it.
+            for secret in ["r", "a", "t", "repository", "fatal", "error"] {
+                let words = Words::new(says.into(), |text| text.replace(secret, "***"));
+                let error = read("r", "fetch", &words);
+                assert_eq!(error.reason(), reason, "{says}");
+            }
         }
     }
 }

@@ -6,8 +6,10 @@ mod bring;
 mod cache;
 mod commit;
 mod error;
+mod group;
 mod history;
 mod identity;
+mod limits;
 mod own;
 mod push;
 mod run;
@@ -22,7 +24,7 @@ pub(crate) use commit::{ChangedFile, CommitText};
 pub use error::GitError;
 pub(crate) use push::{Lease, Pushed};
 pub(crate) use run::Git;
-pub(crate) use scan::ReadFile;
+pub(crate) use scan::{LARGEST, ReadFile, Unread, Why};
 
 /// A commit as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@ const REMEMBERED: usize = 1000;
 pub(super) struct OwnCommits(VecDeque<String>);
 
 impl OwnCommits {
-    /// A commit that goes to this branch, made with this signing key.
-    fn key(access: &Access, branch: &str, id: &str) -> String {
+    /// A commit of a promotion that goes to this branch, made with this signing key.
+    fn key(access: &Access, branch: &str, known_by: &str, id: &str) -> String {
         let key = access.signing_key().map(|key| hex_hash(key.key)).unwrap_or_default();
-        hex_hash(format!("{branch}\0{id}\0{key}").as_bytes())
+        hex_hash(format!("{branch}\0{known_by}\0{id}\0{key}").as_bytes())
     }
 
     fn add(&mut self, key: String) {
@@ -33,14 +33,14 @@ impl OwnCommits {
 }
 
 impl Cache {
-    /// Remembers that Sluice makes this commit for a branch.
-    pub(crate) fn remember_own(&mut self, access: &Access, branch: &str, id: &str) {
-        self.own.add(OwnCommits::key(access, branch, id));
+    /// Remembers that Sluice makes this commit for a branch and what is known by this.
+    pub(crate) fn remember_own(&mut self, access: &Access, branch: &str, known_by: &str, id: &str) {
+        self.own.add(OwnCommits::key(access, branch, known_by, id));
     }
 
-    /// Whether this process knows that Sluice makes this commit for a branch.
-    pub(crate) fn remembers_own(&self, access: &Access, branch: &str, id: &str) -> bool {
-        self.own.0.contains(&OwnCommits::key(access, branch, id))
+    /// Whether this process knows that Sluice makes this commit for a branch and what is known by this.
+    pub(crate) fn remembers_own(&self, access: &Access, branch: &str, known_by: &str, id: &str) -> bool {
+        self.own.0.contains(&OwnCommits::key(access, branch, known_by, id))
     }
 
     /// Whether a commit is the one that Sluice makes of these files on top of `parent`: the same tree, author,

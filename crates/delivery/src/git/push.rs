@@ -96,7 +96,7 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
         return Err(GitError::Cache { repository: repository.into(), says });
     }
     // What a hook or a protection says stands in the lines that the server sent along.
-    let remote: Vec<&str> = output.stderr.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
+    let remote: Vec<&str> = output.stderr.shown.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
     let says = error::essence(&format!("{}\n{summary}", remote.join("\n")));
     Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says })
 }
@@ -104,10 +104,15 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::error::Words;
 
     fn read(line: &str, stderr: &str) -> Result<Pushed, GitError> {
         let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
-        outcome("http://h/a/b", "x", &Output { success: false, stdout, stderr: stderr.into() })
+        outcome(
+            "http://h/a/b",
+            "x",
+            &Output { success: false, stdout, stderr: Words::new(stderr.into(), str::to_string) },
+        )
     }
 
     #[test]
@@ -116,7 +121,7 @@ mod tests {
             [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::There)]
         {
             let stdout = format!("To http://h/a/b\n{flag}\tabc:refs/heads/x\t[summary]\nDone\n").into_bytes();
-            let output = Output { success: true, stdout, stderr: String::new() };
+            let output = Output { success: true, stdout, stderr: Words::new(String::new(), str::to_string) };
             assert_eq!(outcome("http://h/a/b", "x", &output).unwrap(), wanted);
         }
     }

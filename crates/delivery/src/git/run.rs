@@ -4,17 +4,19 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::future::Future;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{ChildStdout, Command};
 
 use super::Access;
-use super::error::{self, GitError};
+use super::error::{self, GitError, Words};
+use super::group::Group;
+use super::limits::{self, Limits, MAX_OUTPUT};
 use crate::line::Line;
 
 /// What of our own environment git sees: where programs are, and how to get out of the house.
@@ -34,7 +36,7 @@ const INHERITED: [&str; 12] = [
 ];
 
 /// How git behaves, in place of the configuration files that it does not read.
-const CONFIGURATION: [(&str, &str); 15] = [
+const CONFIGURATION: [(&str, &str); 21] = [
     // A cache that a power cut breaks is built anew.
     ("core.fsync", "none"),
     ("gc.auto", "0"),
@@ -52,6 +54,13 @@ const CONFIGURATION: [(&str, &str); 15] = [
     ("fetch.writeCommitGraph", "false"),
     ("init.defaultBranch", "main"),
     ("advice.fetchShowForcedUpdates", "false"),
+    // What a hostile repository makes git hold in memory: large files pass through it in pieces.
+    ("core.bigFileThreshold", "4m"),
+    ("core.packedGitWindowSize", "16m"),
+    ("core.packedGitLimit", "64m"),
+    ("core.deltaBaseCacheLimit", "16m"),
+    ("pack.threads", "1"),
+    ("pack.windowMemory", "32m"),
 ];
 
 /// Runs git, a bounded number at a time, of each pipeline in turn: what works here shares one bound, what
@@ -59,9 +68,11 @@ const CONFIGURATION: [(&str, &str); 15] = [
 #[derive(Debug)]
 pub(crate) struct Git {
     local: Arc<Line>,
-    hosts: Mutex<HashMap<String, Arc<Line>>>,
+    /// The queue of each host that is called at the moment.
+    hosts: Mutex<HashMap<String, Weak<Line>>>,
     processes: usize,
     deadline: Duration,
+    limits: Limits,
     home: PathBuf,
     pub(crate) allow_file: bool,
 }
@@ -132,31 +143,20 @@ impl<'a> Call<'a> {
 pub(super) struct Output {
     pub(super) success: bool,
     pub(super) stdout: Vec<u8>,
-    pub(super) stderr: String,
-}
-
-/// Ends a process and all that it started, unless it is told that they are gone.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.0 {
-            let _ = kill_process_group(pid, signal);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
+    pub(super) stderr: Words,
 }
 
 impl Git {
     /// `home` is an empty folder: git looks for personal settings there and finds none.
-    pub(crate) fn new(home: PathBuf, processes: usize, deadline: Duration, allow_file: bool) -> Self {
-        let local = Line::new(processes);
-        Git { local, hosts: Mutex::default(), processes, deadline, home, allow_file }
+    pub(crate) fn new(
+        home: PathBuf,
+        processes: usize,
+        deadline: Duration,
+        largest_file: u64,
+        allow_file: bool,
+    ) -> Self {
+        let (local, limits) = (Line::new(processes), Limits::new(largest_file, deadline));
+        Git { local, hosts: Mutex::default(), processes, deadline, limits, home, allow_file }
     }
 
     /// Runs to a successful end and returns what was printed.
@@ -171,7 +171,8 @@ impl Git {
     pub(super) async fn try_run(&self, call: Call<'_>) -> Result<Output, GitError> {
         let collect = |mut stdout: ChildStdout| async move {
             let mut bytes = Vec::new();
-            stdout.read_to_end(&mut bytes).await.map(|_| bytes)
+            (&mut stdout).take(MAX_OUTPUT + 1).read_to_end(&mut bytes).await?;
+            if bytes.len() as u64 > MAX_OUTPUT { Err(limits::too_large("its output")) } else { Ok(bytes) }
         };
         let (success, stdout, stderr) = self.run_reading(call, collect).await?;
         Ok(Output { success, stdout, stderr })
@@ -182,7 +183,7 @@ impl Git {
         &self,
         call: Call<'_>,
         read: R,
-    ) -> Result<(bool, T, String), GitError>
+    ) -> Result<(bool, T, Words), GitError>
     where
         R: FnOnce(ChildStdout) -> F,
         F: Future<Output = std::io::Result<T>>,
@@ -194,32 +195,48 @@ impl Git {
             let (program, install) = call.other.as_ref().map_or(git, |o| (o.program, o.install));
             GitError::Program { program, install, source }
         };
-        let mut child = self.command(&call).spawn().map_err(not_run)?;
-        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let mut group = Group(pid);
-        match tokio::time::timeout(self.deadline, converse(&mut child, &call.input, read)).await {
-            Ok(Ok((success, value, stderr))) => {
-                group.0 = None;
-                Ok((success, value, call.access.redact(&String::from_utf8_lossy(&stderr))))
+        let child = self.command(&call).spawn().map_err(not_run)?;
+        let mut group = Group::new(child);
+        let repository = call.access.name().to_string();
+        let talk = converse(&mut group, &call.input, read);
+        let Ok(ended) = tokio::time::timeout(self.deadline, talk).await else {
+            // Asked kindly first: git takes its locks and half-written packs with it.
+            group.end().await;
+            return Err(GitError::Timeout { repository, doing: call.doing(), after: self.deadline });
+        };
+        let (status, value, stderr) = ended.map_err(not_run)?;
+        group.has_ended(status.success());
+        let mut raw = String::from_utf8_lossy(&stderr).into_owned();
+        if limits::is_missing(status, &raw) {
+            return Err(not_run(std::io::ErrorKind::NotFound.into()));
+        }
+        if let Some(signal) = status.signal() {
+            raw.push_str(&format!("\ndied of signal {signal}"));
+        }
+        match value {
+            Err(source) if source.kind() == std::io::ErrorKind::FileTooLarge => {
+                Err(GitError::TooLarge { repository, doing: call.doing(), says: source.to_string() })
             }
-            Ok(Err(source)) => Err(not_run(source)),
-            Err(_) => {
-                // Asked kindly first: git takes its locks and half-written packs with it.
-                group.signal(Signal::TERM);
-                let _ = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
-                let repository = call.access.name().to_string();
-                Err(GitError::Timeout { repository, doing: call.doing(), after: self.deadline })
+            value => {
+                let words = Words::new(raw, |text| call.access.redact(text));
+                Ok((status.success(), value.map_err(not_run)?, words))
             }
         }
     }
 
     fn host(&self, host: &str) -> Arc<Line> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.entry(host.into()).or_insert_with(|| Line::new(self.processes)).clone()
+        hosts.retain(|_, line| line.strong_count() > 0);
+        if let Some(line) = hosts.get(host).and_then(Weak::upgrade) {
+            return line;
+        }
+        let line = Line::new(self.processes);
+        hosts.insert(host.into(), Arc::downgrade(&line));
+        line
     }
 
     fn command(&self, call: &Call<'_>) -> Command {
-        let mut command = Command::new(call.other.as_ref().map_or("git", |other| other.program));
+        let mut command = self.limits.command(call.other.as_ref().map_or("git", |other| other.program));
         command.args(&call.args).env_clear();
         let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(inherited).env("HOME", &self.home).env("LC_ALL", "C");
@@ -262,12 +279,17 @@ impl Git {
 }
 
 /// Feeds a process, reads both of its outputs and waits for it, all at the same time.
-async fn converse<T, F, R>(child: &mut Child, input: &[u8], read: R) -> std::io::Result<(bool, T, Vec<u8>)>
+async fn converse<T, F, R>(
+    group: &mut Group,
+    input: &[u8],
+    read: R,
+) -> std::io::Result<(ExitStatus, std::io::Result<T>, Vec<u8>)>
 where
     R: FnOnce(ChildStdout) -> F,
     F: Future<Output = std::io::Result<T>>,
 {
     let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    let child = group.child().ok_or_else(gone)?;
     let mut stdin = child.stdin.take().ok_or_else(gone)?;
     let stdout = child.stdout.take().ok_or_else(gone)?;
     let mut stderr = child.stderr.take().ok_or_else(gone)?;
@@ -284,5 +306,5 @@ where
     };
     let ((), value, complaints) = tokio::join!(feed, read(stdout), complain);
     let status = child.wait().await?;
-    Ok((status.success(), value?, complaints?))
+    Ok((status, value, complaints?))
 }

@@ -2,10 +2,11 @@
 //! changes under its hash, so each is looked at for markers once; what a partial cache left out is
 //! fetched in one go, not file by file.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use super::cache::read_objects;
+use super::limits::{each_record, too_large};
 use super::run::Call;
 use super::{Access, Cache, Git, GitError};
 use crate::stats::Counters;
@@ -23,11 +24,12 @@ pub(crate) struct ReadFile {
 impl ReadFile {
     /// Its path for people.
     pub(crate) fn path_text(&self) -> String {
-        String::from_utf8_lossy(&self.path).into_owned()
+        readable(&self.path)
     }
 }
 
 /// A YAML file in a tree.
+#[derive(Clone)]
 struct Entry {
     id: String,
     mode: &'static str,
@@ -40,7 +42,7 @@ pub(crate) struct Listing(Vec<Entry>);
 impl Listing {
     /// Their paths for people.
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.0.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
+        self.0.iter().map(|entry| readable(&entry.path)).collect()
     }
 
     /// Only those in these places.
@@ -55,17 +57,87 @@ impl Entry {
     fn key(&self) -> u128 {
         key(&self.id)
     }
+
+    fn read(self, bytes: &[u8]) -> ReadFile {
+        ReadFile { path: self.path, mode: self.mode, bytes: bytes.to_vec() }
+    }
+
+    fn unread(&self, why: Why) -> Unread {
+        Unread { path: readable(&self.path), why }
+    }
 }
 
 fn key(id: &str) -> u128 {
     u128::from_str_radix(id.get(..32).unwrap_or_default(), 16).unwrap_or_default()
 }
 
+/// What is known of a file by its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It has no marker.
+    Plain,
+    /// It has markers, and so many bytes.
+    Marked(u64),
+    /// It was not read.
+    Unread(Why),
+}
+
+/// Why a file was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It has so many bytes.
+    Large(u64),
+    /// Its content is in Git LFS.
+    Pointer,
+}
+
+/// A file that was not read, although its name says that it may be wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unread {
+    pub(crate) path: String,
+    pub(crate) why: Why,
+}
+
+/// The files that were asked for, and those that were not read.
+pub(crate) type Found = (Vec<ReadFile>, Vec<Unread>);
+
+/// The largest file that is read, in bytes.
+pub(crate) const LARGEST: u64 = 4 << 20;
+/// The most that the files that are kept of one scan may hold together, in bytes.
+const KEPT: u64 = 16 << 20;
+/// The most that is read of files in one scan, in bytes: 250,000 files of 4 KiB.
+const READ: u64 = 1 << 30;
+/// How many YAML files a commit may have.
+const MOST_FILES: usize = 250_000;
+/// How long their paths may be together, in bytes.
+const MOST_PATHS: usize = 32 << 20;
+/// How long a listing of all files may be, in bytes. A tree can name itself again and again: 100 KB become
+/// terabytes.
+const MOST_LISTED: usize = 256 << 20;
+/// Of how many files something is remembered.
+const REMEMBERED: usize = 500_000;
+
 impl Cache {
-    /// The YAML files of a commit.
+    /// The YAML files of a commit: plain ones only, no links and no submodules.
     pub(crate) async fn list(&self, git: &Git, access: &Access, commit: &str) -> Result<Listing, GitError> {
-        let listing = Call::local(self.dir(), access, ["ls-tree", "-r", "-z", "--full-tree", commit]);
-        Ok(Listing(entries(&git.run(listing).await?)))
+        let call = Call::local(self.dir(), access, ["ls-tree", "-r", "-z", "--full-tree", commit]);
+        let read = |stdout| async move {
+            let (mut entries, mut paths, mut listed) = (Vec::new(), 0, 0);
+            let each = |line: &[u8]| {
+                listed += line.len();
+                if let Some(entry) = entry(line) {
+                    paths += entry.path.len();
+                    entries.push(entry);
+                }
+                match listed > MOST_LISTED || paths > MOST_PATHS || entries.len() > MOST_FILES {
+                    true => Err(too_large("the list of files in its tree")),
+                    false => Ok(()),
+                }
+            };
+            each_record(stdout, 0, each).await.map(|()| entries)
+        };
+        let (success, entries, words) = git.run_reading(call, read).await?;
+        if success { Ok(Listing(entries)) } else { Err(super::error::read(access.name(), "ls-tree", &words)) }
     }
 
     /// What these files hold.
@@ -75,14 +147,22 @@ impl Cache {
         access: &Access,
         counters: &Counters,
         Listing(entries): Listing,
-    ) -> Result<Vec<ReadFile>, GitError> {
-        self.complete(git, access, counters, entries.iter()).await?;
-        let mut found = Vec::with_capacity(entries.len());
-        self.read_entries(git, access, entries, |entry, bytes| {
-            found.push(ReadFile { path: entry.path, mode: entry.mode, bytes: bytes.to_vec() });
+    ) -> Result<Found, GitError> {
+        self.complete(git, access, counters, entries.iter().map(|entry| entry.id.as_str()).collect()).await?;
+        let sizes = self.sizes(git, access, entries.iter()).await?;
+        let size = |entry: &Entry| sizes.get(&entry.key()).copied().unwrap_or_default();
+        let (large, wanted): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| size(e) > LARGEST);
+        if wanted.iter().map(size).sum::<u64>() > KEPT {
+            return Err(too_many(access, &wanted[0]));
+        }
+        let mut unread: Vec<_> = large.iter().map(|e| e.unread(Why::Large(size(e)))).collect();
+        let mut found = Vec::with_capacity(wanted.len());
+        self.read_entries(git, access, wanted, |entry, bytes| match is_pointer(bytes) {
+            true => unread.push(entry.unread(Why::Pointer)),
+            false => found.push(entry.read(bytes)),
         })
         .await?;
-        Ok(found)
+        Ok((found, unread))
     }
 
     /// The files of a commit that carry any marker and, somewhere, the text `needle`.
@@ -93,18 +173,45 @@ impl Cache {
         counters: &Counters,
         commit: &str,
         needle: &str,
-    ) -> Result<Vec<ReadFile>, GitError> {
+    ) -> Result<Found, GitError> {
         let Listing(entries) = self.list(git, access, commit).await?;
-        let unread: HashSet<u128> =
-            entries.iter().map(Entry::key).filter(|k| !self.scanned.contains_key(k)).collect();
-        if !unread.is_empty() {
-            let unread = entries.iter().filter(|e| unread.contains(&e.key()));
-            self.complete(git, access, counters, unread).await?;
+        let new = |entry: &&Entry| !self.scanned.contains_key(&entry.key());
+        let new: HashSet<String> = entries.iter().filter(new).map(|entry| entry.id.clone()).collect();
+        let mut sizes = HashMap::new();
+        if !new.is_empty() {
+            self.complete(git, access, counters, new.iter().map(String::as_str).collect()).await?;
+            sizes = self.sizes(git, access, entries.iter().filter(|e| new.contains(&e.id))).await?;
         }
-        let wanted: Vec<Entry> =
-            entries.into_iter().filter(|e| self.scanned.get(&e.key()).copied().unwrap_or(true)).collect();
-        let found = self.read_marked(git, access, wanted, needle).await?;
-        Ok(found)
+        if self.scanned.len() + sizes.len() > REMEMBERED {
+            self.scanned.retain(|_, known| *known != Known::Plain);
+        }
+        if self.scanned.len() + sizes.len() > REMEMBERED {
+            self.scanned.clear();
+        }
+        let large = sizes.iter().filter(|(_, size)| **size > LARGEST);
+        self.scanned.extend(large.map(|(key, size)| (*key, Known::Unread(Why::Large(*size)))));
+        let (mut wanted, mut unread, mut left) = (Vec::new(), Vec::new(), READ);
+        // A file that has many names is read once.
+        let mut names: HashMap<u128, Vec<Entry>> = HashMap::new();
+        for entry in entries {
+            let key = entry.key();
+            let size = match self.scanned.get(&key) {
+                Some(Known::Plain) => continue,
+                Some(Known::Unread(why)) => {
+                    unread.push(entry.unread(*why));
+                    continue;
+                }
+                Some(Known::Marked(size)) => *size,
+                None => sizes.get(&key).copied().unwrap_or_default(),
+            };
+            if !names.contains_key(&key) {
+                left = left.checked_sub(size).ok_or_else(|| too_many(access, &entry))?;
+                wanted.push(Entry { path: Vec::new(), ..entry.clone() });
+            }
+            names.entry(key).or_default().push(entry);
+        }
+        let (found, pointers) = self.read_marked(git, access, wanted, names, needle).await?;
+        Ok((found, [unread, pointers].concat()))
     }
 
     /// Fetches what is not here.
@@ -113,14 +220,24 @@ impl Cache {
         git: &Git,
         access: &Access,
         counters: &Counters,
-        wanted: impl Iterator<Item = &Entry>,
+        wanted: HashSet<&str>,
     ) -> Result<(), GitError> {
         // Asking for one object that is missing would fetch it, and it alone: so list what is here.
         let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
-        let here = git.run(Call::local(self.dir(), access, args)).await?;
-        let here: HashSet<&[u8]> = here.split(|b| *b == b'\n').collect();
-        let missing: HashSet<&str> =
-            wanted.filter(|e| !here.contains(e.id.as_bytes())).map(|e| e.id.as_str()).collect();
+        let call = Call::local(self.dir(), access, args);
+        let read = |stdout| async move {
+            let mut missing = wanted;
+            each_record(stdout, b'\n', |id| {
+                missing.remove(std::str::from_utf8(id).unwrap_or_default());
+                Ok(())
+            })
+            .await?;
+            Ok(missing)
+        };
+        let (success, missing, words) = git.run_reading(call, read).await?;
+        if !success {
+            return Err(super::error::read(access.name(), "cat-file", &words));
+        }
         if missing.is_empty() {
             return Ok(());
         }
@@ -142,30 +259,78 @@ impl Cache {
         git.run(Call::remote(self.dir(), access, args).with_input(input.into_bytes())).await.map(drop)
     }
 
-    /// Reads files, remembers which have markers and keeps those that hold `needle` too.
+    /// How many bytes these files have, all of which are here. No content is read for it.
+    async fn sizes(
+        &self,
+        git: &Git,
+        access: &Access,
+        wanted: impl Iterator<Item = &Entry>,
+    ) -> Result<HashMap<u128, u64>, GitError> {
+        let input: String = wanted.flat_map(|entry| [entry.id.as_str(), "\n"]).collect();
+        let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
+        let call = Call::local(self.dir(), access, args).with_input(input.into_bytes());
+        let read = |stdout| async move {
+            let mut sizes = HashMap::new();
+            each_record(stdout, b'\n', |line| {
+                let line = std::str::from_utf8(line).unwrap_or_default();
+                if let Some((id, size)) = line.split_once(' ') {
+                    sizes.insert(key(id), size.parse().unwrap_or(u64::MAX));
+                }
+                Ok(())
+            })
+            .await?;
+            Ok(sizes)
+        };
+        let (success, sizes, words) = git.run_reading(call, read).await?;
+        if success { Ok(sizes) } else { Err(super::error::read(access.name(), "cat-file", &words)) }
+    }
+
+    /// Reads files, remembers which have markers and keeps those that hold `needle` too, under each of their names.
     async fn read_marked(
         &mut self,
         git: &Git,
         access: &Access,
         wanted: Vec<Entry>,
+        mut names: HashMap<u128, Vec<Entry>>,
         needle: &str,
-    ) -> Result<Vec<ReadFile>, GitError> {
-        let mut found = Vec::new();
+    ) -> Result<Found, GitError> {
+        let (mut found, mut pointers) = (Vec::new(), Vec::new());
+        let (mut left, mut over) = (KEPT, None);
         let mut scanned = std::mem::take(&mut self.scanned);
         let read = self
             .read_entries(git, access, wanted, |entry, bytes| {
-                let marked = sluice_core::setters::mentions(bytes);
-                scanned.insert(entry.key(), marked);
-                if marked && contains(bytes, needle.as_bytes()) {
-                    found.push(ReadFile { path: entry.path, mode: entry.mode, bytes: bytes.to_vec() });
+                let names = names.remove(&entry.key()).unwrap_or_default();
+                let is_marked = sluice_core::setters::mentions(bytes);
+                let known = match (is_pointer(bytes), is_marked) {
+                    (true, _) => Known::Unread(Why::Pointer),
+                    (false, true) => Known::Marked(bytes.len() as u64),
+                    (false, false) => Known::Plain,
+                };
+                scanned.insert(entry.key(), known);
+                if known == Known::Unread(Why::Pointer) {
+                    pointers.extend(names.iter().map(|name| name.unread(Why::Pointer)));
+                } else if is_marked && contains(bytes, needle.as_bytes()) {
+                    for name in names {
+                        match left.checked_sub(bytes.len() as u64) {
+                            Some(rest) => left = rest,
+                            None => {
+                                over.get_or_insert(name);
+                                return;
+                            }
+                        }
+                        found.push(name.read(bytes));
+                    }
                 }
             })
             .await;
         self.scanned = scanned;
-        read.map(|()| found)
+        match over {
+            Some(entry) => Err(too_many(access, &entry)),
+            None => read.map(|()| (found, pointers)),
+        }
     }
 
-    /// Reads files, all of which are here, with one run of git.
+    /// Reads files, all of which are here and not too large, with one run of git.
     async fn read_entries(
         &self,
         git: &Git,
@@ -197,25 +362,71 @@ impl Cache {
     }
 }
 
-/// The YAML files of a listing: plain ones only, no links.
-fn entries(listing: &[u8]) -> Vec<Entry> {
-    let entry = |line: &[u8]| {
-        let tab = line.iter().position(|b| *b == b'\t')?;
-        let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
-        if !path.ends_with(b".yaml") && !path.ends_with(b".yml") {
-            return None;
-        }
-        let mut words = head.split(' ');
-        let mode = match words.next()? {
-            "100644" => "100644",
-            "100755" => "100755",
-            _ => return None,
-        };
-        Some(Entry { id: words.nth(1)?.to_string(), mode, path: path.to_vec() })
+/// That the files of a repository are too much together.
+fn too_many(access: &Access, entry: &Entry) -> GitError {
+    let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
+    let path = readable(&entry.path);
+    let says = format!("its files with markers, such as {path}, are larger together than Sluice reads");
+    GitError::TooLarge { repository, doing, says }
+}
+
+/// Whether a file is a pointer to a content in Git LFS (github.com/git-lfs/git-lfs, docs/spec.md: "Pointer files
+/// must be less than 1024 bytes", and "the first line is always version").
+fn is_pointer(bytes: &[u8]) -> bool {
+    bytes.len() < 1024 && bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+}
+
+/// A path for people: what would move their cursor, or begin a new line, is replaced.
+fn readable(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A line of a listing, if it is a YAML file.
+fn entry(line: &[u8]) -> Option<Entry> {
+    let tab = line.iter().position(|b| *b == b'\t')?;
+    let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
+    if !path.ends_with(b".yaml") && !path.ends_with(b".yml") {
+        return None;
+    }
+    let mut words = head.split(' ');
+    let mode = match words.next()? {
+        "100644" => "100644",
+        "100755" => "100755",
+        _ => return None,
     };
-    listing.split(|b| *b == 0).filter_map(entry).collect()
+    Some(Entry { id: words.nth(1)?.to_string(), mode, path: path.to_vec() })
 }
 
 fn contains(text: &[u8], needle: &[u8]) -> bool {
     text.windows(needle.len()).any(|window| window == needle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_files_are_listed() {
+        let id = "1".repeat(40);
+        for (line, is) in [
+            (format!("100644 blob {id}\ta/b.yaml"), true),
+            (format!("100755 blob {id}\ta\nb\x1b[2J.yml"), true),
+            (format!("120000 blob {id}\tlink.yaml"), false),
+            (format!("160000 commit {id}\tmodule.yaml"), false),
+            (format!("040000 tree {id}\tfolder.yaml"), false),
+            (format!("100644 blob {id}\tb.json"), false),
+            ("nonsense".into(), false),
+        ] {
+            assert_eq!(entry(line.as_bytes()).is_some(), is, "{line}");
+        }
+        assert_eq!(readable(b"a\nb\x1b[2J\xff.yml"), "a\u{fffd}b\u{fffd}[2J\u{fffd}.yml");
+    }
+
+    #[test]
+    fn a_pointer_to_lfs_is_no_yaml() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+        assert!(is_pointer(pointer.as_bytes()));
+        assert!(!is_pointer(b"version: https://git-lfs.github.com/spec/v1\n"));
+        assert!(!is_pointer(&[pointer.as_bytes(), &[b' '; 2000]].concat()));
+    }
 }

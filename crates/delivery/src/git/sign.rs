@@ -139,11 +139,11 @@ async fn with_ssh(
     if output.success {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    if output.stderr.contains("incorrect passphrase") {
+    if output.stderr.has("incorrect passphrase") {
         return Err(bad(access, OTHER_PASSPHRASE));
     }
     // The names of files of ours help nobody.
-    let says = essence(&output.stderr).replace(&*file.path().to_string_lossy(), "it");
+    let says = essence(&output.stderr.shown).replace(&*file.path().to_string_lossy(), "it");
     Err(bad(
         access,
         format!("cannot be used by ssh-keygen ({says}); make another with ssh-keygen -t ed25519"),
@@ -265,10 +265,10 @@ async fn in_keyring(
 }
 
 fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
-    if output.stderr.to_ascii_lowercase().contains("passphrase") {
+    if output.stderr.has("passphrase") {
         return if passphrase.is_some() { OTHER_PASSPHRASE.into() } else { LOCKED.into() };
     }
-    let says = essence(&output.stderr);
+    let says = essence(&output.stderr.shown);
     format!("cannot be used by gpg ({says}); put there what gpg --armor --export-secret-keys prints")
 }
 

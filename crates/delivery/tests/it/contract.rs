@@ -271,7 +271,8 @@ async fn it_says_what_its_owner_writes_and_is_found_again(world: World) {
             settings.branch = Some("deploy/{namespace}/{pipeline}/{environment}".into());
         })
     };
-    let request = proposed(&bench.delivery, &order("6.1.8")).await;
+    let first = order("6.1.8");
+    let request = proposed(&bench.delivery, &first).await;
     assert_eq!(request.branch, "deploy/apps/podinfo/prod");
     let pull = world.pulls().await.remove(0);
     assert_eq!(pull.title, "podinfo 6.1.8 {prod}");
@@ -283,7 +284,7 @@ async fn it_says_what_its_owner_writes_and_is_found_again(world: World) {
     );
     // Found by its mark, and by its branch.
     let other = crate::fixture::bench();
-    assert_eq!(proposed(&other.delivery, &again(&order("6.1.8"))).await, request);
+    assert_eq!(proposed(&other.delivery, &again(&first)).await, request);
     assert_eq!((other.delivery.stats().calls("POST"), changes(&other.delivery.stats())), (0, 0));
     assert_eq!(proposed(&bench.delivery, &order("6.2.0")).await.number, request.number);
     assert_eq!(world.pulls().await[0].title, "podinfo 6.2.0 {prod}");

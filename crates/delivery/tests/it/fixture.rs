@@ -74,7 +74,7 @@ pub fn bench() -> Bench {
 
 pub fn bench_with(change: impl FnOnce(&mut Options)) -> Bench {
     let cache = tempfile::tempdir().unwrap();
-    let mut options = Options::new(cache.path());
+    let mut options = Options { insecure_http: true, ..Options::new(cache.path()) };
     change(&mut options);
     Bench { delivery: Delivery::new(options).unwrap(), cache }
 }

@@ -61,6 +61,8 @@ impl Controller {
     fn launch(&mut self, fault: Option<&str>) -> Result<()> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
         command.args(["controller", "--metrics-addr=0", "--health-addr=0", "--log-encoding=console"]);
+        // The git server and the forge are on this machine.
+        command.arg("--insecure-git-http");
         if !self.extra.iter().any(|e| e.starts_with("--hook-addr")) {
             command.arg("--hook-addr=0");
         }

@@ -38,7 +38,7 @@ impl Controller {
         command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig_path());
         command.arg(format!("--metrics-addr={metrics}")).arg("--health-addr=0").args(flags);
         command.arg("--cache-dir").arg(scratch.folder("cache")?);
-        command.arg("--log-encoding=console");
+        command.args(["--log-encoding=console", "--insecure-git-http"]);
         // One that is killed and started again waits for no Lease to run out.
         if !flags.contains(&"--leader-elect") {
             command.arg("--leader-elect=false");

@@ -33,6 +33,8 @@ impl Sluice {
         let log = folder.join("sluice.log");
         let mut command = std::process::Command::new(binary);
         command.args(["controller", "--log-encoding=console", "--health-addr=0", "--hook-addr=0"]);
+        // The demo's git server and forge are on this machine.
+        command.arg("--insecure-git-http");
         command.arg("--leader-election-namespace=sluice-system");
         command.arg("--kubeconfig").arg(fleet.controller_kubeconfig());
         command.arg("--metrics-addr").arg(&metrics);

@@ -1,0 +1,77 @@
+//! What a run of git may take of this machine, whatever a repository or a server makes git do.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{ChildStdout, Command};
+
+/// The most that a process may map into its memory, in KiB. A fetch of 100,000 files takes a tenth of it.
+const MEMORY: u64 = 384 * 1024;
+
+/// The most that is kept of the output of a run, in bytes.
+pub(super) const MAX_OUTPUT: u64 = 16 << 20;
+
+/// The longest record that is read of a list, in bytes: a path of Linux has 4,096 at most.
+const MAX_RECORD: u64 = 64 * 1024;
+
+/// Sets the limits and becomes the program, so that all that the program starts has the limits, too. A limit that
+/// is lower already stays. Units of ulimit: KiB, blocks of 512 bytes (POSIX), seconds.
+const SCRIPT: &str = r#"ulimit -v "$1" 2>/dev/null; ulimit -f "$2" 2>/dev/null; ulimit -t "$3" 2>/dev/null
+ulimit -c 0 2>/dev/null; shift 3; exec "$@""#;
+
+/// The limits of every process that is started.
+#[derive(Debug)]
+pub(super) struct Limits {
+    /// In blocks of 512 bytes.
+    file_blocks: u64,
+    cpu_seconds: u64,
+}
+
+impl Limits {
+    /// `largest_file` in bytes. A process that works for the whole deadline and survives it is ended by the kernel.
+    pub(super) fn new(largest_file: u64, deadline: Duration) -> Self {
+        Limits { file_blocks: (largest_file / 512).max(1), cpu_seconds: deadline.as_secs() + 10 }
+    }
+
+    /// A command for a program under these limits.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", SCRIPT, "sh"]);
+        command.args([MEMORY, self.file_blocks, self.cpu_seconds].map(|limit| limit.to_string()));
+        command.arg(program);
+        command
+    }
+}
+
+/// Whether the shell says that there is no such program (POSIX: "127 if the command is not found").
+pub(super) fn is_missing(status: ExitStatus, stderr: &str) -> bool {
+    status.code() == Some(127) && stderr.contains("not found")
+}
+
+/// That there is more of something than is read.
+pub(super) fn too_large(what: &str) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::FileTooLarge, format!("{what} is larger than Sluice reads"))
+}
+
+/// Hands over each record of what a process prints, while it comes. An error of `each` ends the reading, and with
+/// it the process.
+pub(super) async fn each_record(
+    stdout: ChildStdout,
+    separator: u8,
+    mut each: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::with_capacity(128 * 1024, stdout);
+    let mut record = Vec::new();
+    loop {
+        record.clear();
+        let read = (&mut reader).take(MAX_RECORD).read_until(separator, &mut record).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        if record.pop_if(|last| *last == separator).is_none() && read as u64 == MAX_RECORD {
+            return Err(too_large("a path"));
+        }
+        each(&record)?;
+    }
+}

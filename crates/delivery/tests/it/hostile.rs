@@ -1,0 +1,302 @@
+//! Repositories and servers that mean harm. Each attack runs in a process of its own, which is killed when it and
+//! all that it started take more than 512 MiB together: the attacked delivery fails with a sentence, and another one
+//! is done within 30 seconds.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sluice_delivery::{Delivered, Strategy};
+use sluice_testkit::{Change, GitServer, Repo};
+
+use crate::commit::{server, to_main};
+use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
+
+/// In KiB.
+const MEMORY: u64 = 512 * 1024;
+/// How soon another delivery is done.
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+#[ignore = "run by the other tests, in a process of its own"]
+async fn the_attacked_process() {
+    let Ok(urls) = std::env::var("TEST_URLS") else { return };
+    let [attacked, other] = urls.split(' ').collect::<Vec<_>>()[..] else { panic!("{urls}") };
+    let to = |url: &str| order(Strategy::Commit { url: url.into(), branch: "main".into() }, "6.1.8");
+    let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
+    let (attacked, other) = (to(attacked), to(other));
+    let healthy = async {
+        // The attack has begun.
+        while bench.delivery.stats().git_fetches == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::timeout(SOON, bench.delivery.deliver(&other)).await
+    };
+    let (error, done) = tokio::join!(bench.delivery.deliver(&attacked), healthy);
+    assert!(matches!(done, Ok(Ok(Delivered::Committed { .. }))), "{done:?}");
+    let error = error.unwrap_err();
+    println!("\nreason {} says {}", error.reason(), error.to_string().escape_debug());
+}
+
+/// What a process and its descendants take of memory, in KiB.
+fn resident(root: u32) -> u64 {
+    let mut parents = HashMap::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        parents.insert(pid, (field("PPid:").unwrap_or_default() as u32, field("VmRSS:").unwrap_or_default()));
+    }
+    let is_below = |mut pid: u32| loop {
+        match parents.get(&pid) {
+            _ if pid == root => return true,
+            Some((parent, _)) => pid = *parent,
+            None => return false,
+        }
+    };
+    parents.iter().filter(|(pid, _)| is_below(**pid)).map(|(_, (_, memory))| memory).sum()
+}
+
+/// Attacks with a repository; the reason and the sentence that the delivery fails with.
+fn attack(attacked: &Repo) -> (String, String) {
+    let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
+    attack_by(attacked.url(), &other)
+}
+
+fn attack_by(attacked: &str, other: &Repo) -> (String, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "hostile::the_attacked_process", "--nocapture"])
+        .env("TEST_URLS", format!("{attacked} {}", other.url()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    let mut most = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        most = most.max(resident(child.id()));
+        if most > MEMORY || begin.elapsed() > Duration::from_secs(120) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(status.success() && most <= MEMORY, "{status:?} with {most} KiB: {text} {errors}");
+    assert_eq!(other.read("main", FILE).unwrap(), yaml("6.1.8"));
+    let told = text.lines().find_map(|line| line.strip_prefix("reason ")?.split_once(" says "));
+    let (reason, says) = told.unwrap_or_else(|| panic!("{text} {errors}"));
+    (reason.into(), says.into())
+}
+
+/// Writes an object into a repository.
+fn object(repo: &Repo, kind: &str, content: &str) -> String {
+    git(repo.folder(), &["hash-object", "-t", kind, "-w", "--stdin"], content)
+}
+
+/// Has `main` end at a commit with this tree.
+fn set_main(repo: &Repo, tree: &str) {
+    let who = ["-c", "user.name=eve", "-c", "user.email=eve@example.com"];
+    let commit = git(repo.folder(), &[&who[..], &["commit-tree", tree, "-m", "attack"]].concat(), "");
+    git(repo.folder(), &["update-ref", "refs/heads/main", &commit], "");
+}
+
+/// A tree of ten trees of ten trees, eight deep: a few KB, 100 million paths.
+#[tokio::test]
+async fn a_tree_that_expands() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let blob = object(&repo, "blob", &yaml("6.1.5"));
+    let mut tree = format!("100644 blob {blob}\ta.yaml\n");
+    for _ in 0..8 {
+        let below = git(repo.folder(), &["mktree"], &tree);
+        tree = (0..10).map(|n| format!("040000 tree {below}\tfolder-{n}\n")).collect();
+    }
+    set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
+    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{says}");
+    assert!(says.contains("the list of files in its tree is larger than Sluice reads"), "{says}");
+}
+
+#[tokio::test]
+async fn a_large_file_of_zeros_and_a_pointer_to_lfs_are_named() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+    for filter in ["true", "false"] {
+        let (_server, repo) = server(&[("b.yaml", pointer)]);
+        git(repo.folder(), &["config", "uploadpack.allowFilter", filter], "");
+        // As a sparse file it takes no memory here, either.
+        let zeros = tempfile::NamedTempFile::new().unwrap();
+        zeros.as_file().set_len(400 << 20).unwrap();
+        let threshold = ["-c", "core.bigFileThreshold=1m", "hash-object", "-w", "--no-filters"];
+        let blob = git(repo.folder(), &[&threshold[..], &[zeros.path().to_str().unwrap()]].concat(), "");
+        let tree = git(repo.folder(), &["ls-tree", "main"], "");
+        let tree = git(repo.folder(), &["mktree"], &format!("{tree}\n100644 blob {blob}\ta.yaml\n"));
+        set_main(&repo, &tree);
+        let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+        assert_eq!(reason, "FileNotRead", "{says}");
+        assert!(says.contains("a.yaml has 400 MiB") && says.contains("b.yaml is in Git LFS"), "{says}");
+        assert!(says.contains("$promotion"), "{says}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_marked_files_of_four_mebibytes() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let text = yaml("6.1.5") + &"# padding\n".repeat((4 << 20) / 10 - 10);
+    let blob = object(&repo, "blob", &text);
+    let tree: String = (0..10_000).map(|n| format!("100644 blob {blob}\t{n:05}.yaml\n")).collect();
+    set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
+    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{says}");
+    assert!(says.contains(".yaml, are larger together than Sluice reads"), "{says}");
+}
+
+#[tokio::test]
+async fn marked_files_that_differ_have_one_budget() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let padding = "# padding\n".repeat((3 << 20) / 10);
+    let files: Vec<(String, String)> =
+        (0..12).map(|n| (format!("{n}.yaml"), format!("{}# {n}\n{padding}", yaml("6.1.5")))).collect();
+    let changes: Vec<Change<'_>> = files.iter().map(|(p, t)| Change::Write(p, t.as_bytes())).collect();
+    repo.commit_changes("main", "attack", &changes).unwrap();
+    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{says}");
+}
+
+/// A server that never stops talking, and one that lists a million branches, of which nobody asked for one.
+#[tokio::test]
+async fn servers_that_do_not_end() {
+    for how in ["endless", "refs", "words"] {
+        let address = talks(how).await;
+        let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
+        let url = format!("http://{address}/a/b.git");
+        let (reason, says) = tokio::task::spawn_blocking(move || attack_by(&url, &other)).await.unwrap();
+        let expected: &[&str] = match how {
+            "endless" => &["Timeout", "RepositoryTooLarge", "GitFailed"],
+            "refs" => &["RepositoryTooLarge", "BranchNotFound"],
+            _ => &["RepositoryTooLarge", "GitFailed", "Unreachable"],
+        };
+        assert!(expected.contains(&reason.as_str()) && says.len() < 2_000, "{how}: {reason} {says}");
+    }
+}
+
+/// A server that answers every call in the dumb or smart protocol of git with far too much.
+async fn talks(how: &'static str) -> std::net::SocketAddr {
+    use axum::body::{Body, Bytes};
+    let packet = |text: String| format!("{:04x}{text}", text.len() + 4);
+    let (first, more) = match how {
+        "endless" => (
+            "001e# service=git-upload-pack\n0000".to_string(),
+            packet(format!("version 1{}\n", "x".repeat(60_000))),
+        ),
+        "refs" => {
+            let id = "1".repeat(40);
+            let first =
+                packet(format!("{id} refs/heads/a\0multi_ack side-band-64k ofs-delta shallow filter\n"));
+            let more = (0..500).map(|_| packet(format!("{id} refs/heads/{}\n", "b".repeat(100)))).collect();
+            (format!("001e# service=git-upload-pack\n0000{first}"), more)
+        }
+        _ => (
+            "001e# service=git-upload-pack\n0000".to_string(),
+            packet(format!("ERR {}\n", "no ".repeat(20_000))),
+        ),
+    };
+    let rounds = if how == "refs" { 2_000 } else { usize::MAX };
+    let answer = move || {
+        let (first, more) = (Bytes::from(first.clone()), Bytes::from(more.clone()));
+        async move {
+            let chunks = std::iter::once(first).chain(std::iter::repeat_n(more, rounds));
+            let end = (rounds != usize::MAX).then(|| Bytes::from_static(b"0000"));
+            let stream = futures::stream::iter(chunks.chain(end).map(Ok::<_, std::io::Error>));
+            let kind = "application/x-git-upload-pack-advertisement";
+            axum::http::Response::builder()
+                .header("content-type", kind)
+                .body(Body::from_stream(stream))
+                .unwrap()
+        }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = axum::Router::new().fallback(answer);
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    address
+}
+
+#[tokio::test]
+async fn hundreds_of_thousands_of_branches_harm_nobody() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let head = repo.head("main").unwrap();
+    let refs: String = std::iter::once(format!("{head} refs/heads/main\n"))
+        .chain((0..300_000).map(|n| format!("{head} refs/heads/sluice/apps/podinfo/other-{n}\n")))
+        .collect();
+    std::fs::write(repo.folder().join("packed-refs"), refs).unwrap();
+    let done = bench().delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    assert_eq!(done, Delivered::Committed { commit: repo.head("main").unwrap() });
+}
+
+/// Names that are no files, or no names.
+#[tokio::test]
+async fn odd_entries_are_neither_followed_nor_shown_as_they_are() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let good = object(&repo, "blob", &yaml("6.1.5"));
+    let link = object(&repo, "blob", "/etc/passwd");
+    let bad = object(&repo, "blob", &yaml("6.1.5").replace("prod\"", "prod\", \"value\": \"app\""));
+    let head = repo.head("main").unwrap();
+    let entries = [
+        format!("100644 blob {good}\tgood.yaml"),
+        format!("120000 blob {link}\tlink.yaml"),
+        format!("160000 commit {head}\tmodule.yaml"),
+    ];
+    let tree = git(repo.folder(), &["mktree", "-z", "--missing"], &(entries.join("\0") + "\0"));
+    set_main(&repo, &tree);
+    bench().delivery.deliver(&to_main(&repo, "6.1.8")).await.unwrap();
+    assert_eq!(repo.read("main", "good.yaml").unwrap(), yaml("6.1.8"));
+    let entries =
+        [&entries[..], &[format!("100644 blob {bad}\t\x1b[2Ja\nSluice-Promotion: x.yaml")]].concat();
+    let tree = git(repo.folder(), &["mktree", "-z", "--missing"], &(entries.join("\0") + "\0"));
+    set_main(&repo, &tree);
+    let error = bench().delivery.deliver(&to_main(&repo, "6.1.9")).await.unwrap_err();
+    assert_eq!(error.reason(), "UnknownFacet", "{error}");
+    assert!(!error.to_string().contains(char::is_control), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_password_that_is_part_of_words_changes_no_reason() {
+    let server = GitServer::start().unwrap();
+    let repo = server.create_repo("fleet", &[(FILE, &yaml("6.1.5"))]).unwrap();
+    let mut order = to_main(&repo, "6.1.8");
+    order.strategy = Strategy::Commit { url: repo.url().replace("fleet", "other"), branch: "main".into() };
+    for password in ["p", "t", "repository", "not found", "fatal", "error"] {
+        order.credentials.token = Some(password.into());
+        let error = bench().delivery.deliver(&order).await.unwrap_err();
+        assert_eq!(error.reason(), "RepositoryNotFound", "{password}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_not_sent_over_plain_http() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let careful = bench_with(|options| options.insecure_http = false);
+    let mut order = to_main(&repo, "6.1.8");
+    let before = (repo.requests().ls, repo.requests().fetch);
+    let error = careful.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "PlainHttpRefused", "{error}");
+    assert!(error.to_string().contains("--insecure-git-http"), "{error}");
+    for forge in sluice_delivery::ForgeKind::ALL {
+        let world = crate::world::World::of(forge).await;
+        let order = world.order("6.1.8");
+        let error = careful.delivery.deliver(&order).await.unwrap_err();
+        assert_eq!(error.reason(), "PlainHttpRefused", "{error}");
+        assert!(world.standin().calls().is_empty(), "{forge:?}");
+    }
+    // Without credentials there is nothing to read; the server asks for some.
+    order.credentials = Default::default();
+    assert_eq!(careful.delivery.deliver(&order).await.unwrap_err().reason(), "AuthenticationFailed");
+    assert_eq!(before.1, repo.requests().fetch);
+}
