@@ -1,5 +1,6 @@
 //! Secrets that pipelines name. Who may write Pipelines may use the Secrets of their namespace; whoever owns
-//! one may say for what alone.
+//! one may say for what alone. Secrets that other programs made for themselves (tokens of service accounts,
+//! certificates, registries' passwords, Helm releases) are for Sluice only if their owner says so.
 
 use std::collections::BTreeMap;
 
@@ -48,35 +49,99 @@ impl Use {
     }
 }
 
+/// The types of Secrets that people make for git, forges and webhooks. One without a type is `Opaque`.
+const TYPES: [&str; 3] = ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"];
+
 /// The Secret is not for this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "Secret {name} in namespace {namespace} is not for {wanted}: its annotation {USED_BY} is {used_by:?}. Name \
-     another Secret in the pipeline, or have whoever owns this one add {wanted} to the annotation; then sluice retry"
-)]
-pub struct Locked {
-    name: String,
-    namespace: String,
-    used_by: String,
-    wanted: &'static str,
+pub enum Locked {
+    /// Its annotation names other uses.
+    #[error(
+        "Secret {name} in namespace {namespace} is not for {wanted}: its annotation {USED_BY} is {used_by:?}. Name \
+         another Secret in the pipeline, or have whoever owns this one add {wanted} to the annotation; then sluice retry"
+    )]
+    Annotation {
+        /// Which.
+        name: String,
+        /// Where.
+        namespace: String,
+        /// What the annotation says.
+        used_by: String,
+        /// What it should say.
+        wanted: &'static str,
+    },
+    /// Its type says that it was made for something else, and no annotation says that it is for this.
+    #[error(
+        "Secret {name} in namespace {namespace} has the type {type_}, which is not made for Sluice: name a Secret of type \
+         Opaque, kubernetes.io/basic-auth or kubernetes.io/ssh-auth in the pipeline, or have whoever owns this one set its \
+         annotation {USED_BY} to {wanted}; then sluice retry"
+    )]
+    Type {
+        /// Which.
+        name: String,
+        /// Where.
+        namespace: String,
+        /// Its type.
+        type_: String,
+        /// What the annotation should say.
+        wanted: &'static str,
+    },
 }
 
 /// What a Secret holds, for this use.
 ///
 /// # Errors
-/// When its annotation does not name the use.
+/// When its annotation does not name the use, or there is none and its type is another than those of [`TYPES`].
 pub fn data(secret: Secret, wanted: Use) -> Result<BTreeMap<String, Vec<u8>>, Locked> {
-    let used_by = secret.annotations().get(USED_BY);
-    if let Some(used_by) = used_by.filter(|all| !all.split(',').any(|one| one.trim() == wanted.name())) {
-        let (name, namespace) = (secret.name_any(), secret.namespace().unwrap_or_default());
-        return Err(Locked { name, namespace, used_by: used_by.clone(), wanted: wanted.name() });
+    let (name, namespace, wanted) =
+        (secret.name_any(), secret.namespace().unwrap_or_default(), wanted.name());
+    match (secret.annotations().get(USED_BY), secret.type_.as_deref()) {
+        (Some(used_by), _) if !used_by.split(',').any(|one| one.trim() == wanted) => {
+            Err(Locked::Annotation { name, namespace, used_by: used_by.clone(), wanted })
+        }
+        (None, Some(type_)) if !type_.is_empty() && !TYPES.contains(&type_) => {
+            Err(Locked::Type { name, namespace, type_: type_.into(), wanted })
+        }
+        _ => Ok(connect::data(secret)),
     }
-    Ok(connect::data(secret))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_of_a_foreign_type_wants_the_annotation() {
+        let of = |type_: Option<&str>, used_by: Option<&str>| {
+            let mut secret = Secret { type_: type_.map(String::from), ..Secret::default() };
+            secret.metadata.name = Some("git".into());
+            secret.metadata.namespace = Some("apps".into());
+            secret.metadata.annotations =
+                used_by.map(|text| [(USED_BY.to_string(), text.to_string())].into());
+            data(secret, Use::Commit).map(drop).map_err(|error| error.to_string())
+        };
+        for type_ in
+            [None, Some(""), Some("Opaque"), Some("kubernetes.io/basic-auth"), Some("kubernetes.io/ssh-auth")]
+        {
+            assert_eq!(of(type_, None), Ok(()), "{type_:?}");
+        }
+        for type_ in [
+            "kubernetes.io/service-account-token",
+            "kubernetes.io/dockerconfigjson",
+            "kubernetes.io/tls",
+            "bootstrap.kubernetes.io/token",
+            "helm.sh/release.v1",
+            "opaque",
+        ] {
+            let error = of(Some(type_), None).unwrap_err();
+            assert!(
+                error.contains(type_) && error.contains(&format!("annotation {USED_BY} to commit")),
+                "{error}"
+            );
+            assert!(of(Some(type_), Some("webhook")).unwrap_err().contains("is not for commit"));
+            assert_eq!(of(Some(type_), Some("commit")), Ok(()), "{type_}");
+        }
+    }
 
     #[test]
     fn a_secret_is_for_what_its_annotation_names() {
