@@ -409,6 +409,7 @@ pub(crate) mod tests {
             git_author: sluice_delivery::DEFAULT_AUTHOR.into(),
             events_addr: None,
             election: None,
+            allowed_hosts: sluice_delivery::AllowedHosts::default(),
             webhooks: sluice_delivery::Allowed::default(),
         };
         Engine::new(options, hub, delivery, metrics, Shards::all()).0

@@ -22,4 +22,4 @@ pub mod watch;
 pub use options::Options;
 pub use run::{RunError, run};
 pub use shard::{Election, Pace};
-pub use sluice_delivery::{Allowed, DEFAULT_AUTHOR};
+pub use sluice_delivery::{Allowed, AllowedHost, AllowedHosts, DEFAULT_AUTHOR};

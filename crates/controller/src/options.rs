@@ -43,6 +43,8 @@ pub struct Options {
     pub events_addr: Option<String>,
     /// How replicas share the pipelines; `None` where this is the only one, and has all.
     pub election: Option<Election>,
+    /// Where repositories and forges may be.
+    pub allowed_hosts: sluice_delivery::AllowedHosts,
     /// Where the webhook strategy may go.
     pub webhooks: sluice_delivery::Allowed,
 }

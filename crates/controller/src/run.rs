@@ -52,6 +52,7 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
         deadline: options.delivery_timeout,
         author: options.git_author.clone(),
         events_addr: options.events_addr.clone(),
+        allowed_hosts: options.allowed_hosts.clone(),
         webhooks: options.webhooks,
         cache_bytes: options.cache_bytes,
         insecure_http: options.insecure_git_http,

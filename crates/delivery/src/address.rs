@@ -1,5 +1,8 @@
 //! Where a repository is. Only what git and the forges can be trusted with gets through: a few
-//! schemes, no options in disguise, no passwords in the address.
+//! schemes, no options in disguise, no passwords in the address, and only hosts that `--allowed-hosts` admits.
+
+use std::net::Ipv6Addr;
+use std::str::FromStr;
 
 use url::Url;
 
@@ -12,6 +15,17 @@ pub enum AddressError {
          ssh://git@host/owner/repository.git (in short git@host:owner/repository.git)"
     )]
     Invalid(String),
+    /// Its host is none of those that the controller may connect to.
+    #[error(
+        "the controller may not connect to {0}: write another url, or have whoever runs the controller add the host to \
+         --allowed-hosts"
+    )]
+    HostNotAllowed(String),
+    /// The address of an API cannot be used.
+    #[error(
+        "{0:?} is not the address of an API: write https://host/path, without user, password, query and fragment"
+    )]
+    InvalidApi(String),
     /// It holds a password.
     #[error("the address of {0} holds a password: take it out, and put username and password in the Secret")]
     Password(String),
@@ -33,7 +47,10 @@ pub enum AddressError {
 impl AddressError {
     /// One word for the condition, the event and the metric alike.
     pub fn reason(&self) -> &'static str {
-        "InvalidAddress"
+        match self {
+            AddressError::HostNotAllowed(_) => "AddressRefused",
+            _ => "InvalidAddress",
+        }
     }
 }
 
@@ -46,6 +63,10 @@ pub(crate) struct Address {
     pub(crate) scheme: String,
     /// Host and port; empty for a file.
     pub(crate) host: String,
+    /// The address of the forge's API, where it does not follow from this one.
+    pub(crate) api: Option<String>,
+    /// The port, also where the address does not name it; `None` for a file.
+    port: Option<u16>,
     /// The path, without slashes at its ends and without `.git`.
     path: String,
 }
@@ -73,9 +94,10 @@ impl Address {
         let path = url.path().trim_matches('/');
         let path = path.strip_suffix(".git").unwrap_or(path).to_string();
         let host = url.host_str().unwrap_or_default().to_string();
-        if path.is_empty() || host.starts_with('-') || url.username().starts_with('-') {
+        if path.is_empty() || !(is_host(&host) || url.scheme() == "file") || !is_user(url.username()) {
             return Err(invalid());
         }
+        let port = url.port().or(default_port(url.scheme()));
         let host = url.port().map_or(host.clone(), |port| format!("{host}:{port}"));
         let mut plain = url.clone();
         if url.scheme() != "ssh" {
@@ -83,7 +105,12 @@ impl Address {
         }
         // The short form is kept: its path begins at the user's home, that of ssh:// at the root.
         let text = if short { text.to_string() } else { plain.to_string() };
-        Ok(Address { text, scheme: url.scheme().into(), host, path })
+        Ok(Address { text, scheme: url.scheme().into(), host, api: None, port, path })
+    }
+
+    /// The same, with an API at this address.
+    pub(crate) fn with_api(self, api: Option<String>) -> Self {
+        Address { api, ..self }
     }
 
     /// What stands before owner and name in the path, the owner, and the name.
@@ -106,7 +133,11 @@ impl Address {
 
     /// The host without its port.
     pub(crate) fn host_name(&self) -> &str {
-        self.host.split(':').next().unwrap_or_default()
+        match self.host.find(']') {
+            // An IPv6 address has colons of its own.
+            Some(end) => &self.host[..=end],
+            None => self.host.split(':').next().unwrap_or_default(),
+        }
     }
 
     /// Where the forge's pages are: scheme and host; SSH addresses mean HTTPS at the same host.
@@ -116,6 +147,152 @@ impl Address {
             "ssh" => format!("https://{}", self.host_name()),
             _ => format!("https://{}", self.host),
         }
+    }
+}
+
+/// Whether a host can be named to git and ssh without meaning anything else. Git decodes `%2F` in the address of
+/// SSH before it looks for the host (`parse_connect_url` in connect.c): `evil%2F.example.com` is `evil` there.
+fn is_host(host: &str) -> bool {
+    let name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    let is_name = !host.starts_with(['-', '.']) && !host.is_empty() && host.bytes().all(name);
+    is_name || ipv6(host).is_some()
+}
+
+/// The same of a user's name, which may be empty.
+fn is_user(user: &str) -> bool {
+    !user.starts_with('-') && user.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._+~".contains(&b))
+}
+
+/// An IPv6 address in brackets.
+fn ipv6(host: &str) -> Option<Ipv6Addr> {
+    host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "https" => Some(443),
+        "http" => Some(80),
+        "ssh" => Some(22),
+        _ => None,
+    }
+}
+
+/// The hosts that repositories and forges may be at; all of them where there is no entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedHosts(Vec<AllowedHost>);
+
+/// One entry of `--allowed-hosts`: `host`, `*.domain` for all hosts below a domain, or `*`; with `:port`, with `:*` for
+/// every port, and without either for the default port of the scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedHost {
+    name: String,
+    port: AllowedPort,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AllowedPort {
+    Default,
+    Any,
+    Is(u16),
+}
+
+impl FromStr for AllowedHost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text:?}: write a host such as git.example.com, *.example.com or git.example.com:8443")
+        };
+        let bracket = text.find(']').map_or(0, |at| at + 1);
+        let (raw, port) = match text[bracket..].rsplit_once(':') {
+            Some((before, port)) => (&text[..bracket + before.len()], Some(port)),
+            None => (text, None),
+        };
+        let port = match port {
+            None => AllowedPort::Default,
+            Some("*") => AllowedPort::Any,
+            Some(port) => AllowedPort::Is(port.parse().map_err(|_| wrong())?),
+        };
+        let name = plain(raw);
+        let domain = name.strip_prefix("*.").unwrap_or(&name);
+        // `*.` is no domain, and not everything either.
+        let is_name = name == "*" || (is_host(domain) && !domain.contains('*'));
+        (is_name && raw != "*.").then_some(()).ok_or_else(wrong)?;
+        Ok(AllowedHost { name, port })
+    }
+}
+
+impl AllowedHost {
+    fn admits(&self, host: &str, port: u16, default: u16) -> bool {
+        let named = match self.name.strip_prefix('*') {
+            Some("") => true,
+            // With its dot: what ends like a domain is not below it.
+            Some(domain) => host.len() > domain.len() && host.ends_with(domain) && ipv6(host).is_none(),
+            None => self.name == host,
+        };
+        named
+            && match self.port {
+                AllowedPort::Default => port == default,
+                AllowedPort::Any => true,
+                AllowedPort::Is(is) => is == port,
+            }
+    }
+}
+
+impl AllowedHosts {
+    /// Of these entries.
+    pub fn new(entries: Vec<AllowedHost>) -> Self {
+        AllowedHosts(entries)
+    }
+
+    fn check(&self, name: &str, port: Option<u16>, scheme: &str) -> Result<(), AddressError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let host = plain(name);
+        let (Some(port), Some(default)) = (port, default_port(scheme)) else {
+            return Err(AddressError::HostNotAllowed("files of its own machine".into()));
+        };
+        match self.0.iter().any(|one| one.admits(&host, port, default)) {
+            true => Ok(()),
+            false => Err(AddressError::HostNotAllowed(format!("{host}:{port}"))),
+        }
+    }
+
+    /// Reads the address of a repository that a Pipeline names; `file` is for tests.
+    ///
+    /// A forge's API that follows from an allowed address is allowed as well.
+    pub(crate) fn repository(&self, text: &str, allow_file: bool) -> Result<Address, AddressError> {
+        let address = Address::parse(text, allow_file)?;
+        self.check(address.host_name(), address.port, &address.scheme)?;
+        Ok(address)
+    }
+
+    /// Reads the address of an API that a Pipeline or a Secret names: as it is written, without a slash at its end.
+    pub(crate) fn api(&self, text: &str) -> Result<String, AddressError> {
+        let invalid =
+            || AddressError::InvalidApi(text.chars().filter(|c| !c.is_control()).take(200).collect());
+        let url = Url::parse(text).map_err(|_| invalid())?;
+        let host = url.host_str().unwrap_or_default();
+        let is_plain = matches!(url.scheme(), "https" | "http")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if !is_plain || !is_host(host) {
+            return Err(invalid());
+        }
+        self.check(host, url.port().or(default_port(url.scheme())), url.scheme())?;
+        Ok(url.as_str().trim_end_matches('/').to_string())
+    }
+}
+
+/// A host's name as it is compared: small letters, no dot at its end, and an IPv6 address in its shortest form.
+fn plain(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    match ipv6(&name) {
+        Some(address) => format!("[{address}]"),
+        None => name.strip_suffix('.').unwrap_or(&name).to_string(),
     }
 }
 
@@ -146,6 +323,93 @@ mod tests {
         assert_eq!(a.origin(), "https://example.com");
         let a = Address::parse("ssh://git@example.com:2222/acme/fleet.git", false).unwrap();
         assert_eq!(a.origin(), "https://example.com");
+    }
+
+    #[test]
+    fn only_allowed_hosts_get_through() {
+        let hosts =
+            |entries: &[&str]| AllowedHosts::new(entries.iter().map(|e| e.parse().unwrap()).collect());
+        let allowed = |entries: &[&str], text: &str| hosts(entries).repository(text, true).is_ok();
+        let table: &[(&[&str], &str, bool)] = &[
+            (&[], "https://evil.example/a/b", true),
+            (&["*"], "https://evil.example/a/b", true),
+            (&["*"], "https://evil.example:8443/a/b", false),
+            (&["*:*"], "https://evil.example:8443/a/b", true),
+            (&["*:*"], "file:///tmp/x", false),
+            (&["github.com"], "https://github.com/a/b", true),
+            (&["GitHub.com"], "https://GITHUB.com/a/b", true),
+            (&["github.com"], "https://github.com./a/b", true),
+            (&["github.com."], "https://github.com/a/b", true),
+            (&["github.com"], "https://github.com:443/a/b", true),
+            (&["github.com"], "https://github.com:22/a/b", false),
+            (&["github.com"], "http://github.com/a/b", true),
+            (&["github.com"], "ssh://git@github.com/a/b", true),
+            (&["github.com"], "ssh://git@GitHub.com/a/b", true),
+            (&["github.com"], "git@github.com:a/b", true),
+            (&["github.com"], "git@github.com.evil:a/b", false),
+            (&["github.com"], "https://github.com@evil.example/a/b", false),
+            (&["github.com"], "https://evil.example/github.com/b", false),
+            (&["github.com"], "https://evil.example\\@github.com/a/b", false),
+            // Git gets what was read: https://github.com/.evil.example/a/b.
+            (&["github.com"], "https://github.com\\.evil.example/a/b", true),
+            (&["github.com"], "https://evilgithub.com/a/b", false),
+            (&["*.github.com"], "https://evilgithub.com/a/b", false),
+            (&["*.github.com"], "https://github.com/a/b", false),
+            (&["*.github.com"], "https://a.b.github.com/a/b", true),
+            (&["*.example.com"], "ssh://git@evil%2F.example.com/a/b", false),
+            (&["example.com"], "ssh://git%40evil%2F@example.com/a/b", false),
+            (&["example.com"], "ssh://git@example.com%00.evil/a/b", false),
+            (&["example.com"], "git@evil@example.com:a/b", false),
+            (&["example.com"], "ext::sh -c id", false),
+            (&["example.com"], "ext::ssh://example.com/a", false),
+            (&["example.com:7999"], "ssh://git@example.com:7999/a/b", true),
+            (&["example.com:7999"], "ssh://git@example.com/a/b", false),
+            (&["[::1]"], "https://[0:0::1]/a/b", true),
+            (&["[0::1]:8443"], "https://[::1]:8443/a/b", true),
+            (&["[::1]"], "ssh://git@[0::1]/a/b", true),
+            (&["[::1]"], "https://[::2]/a/b", false),
+            (&["127.0.0.1"], "https://0x7f.1/a/b", true),
+            (&["127.0.0.1"], "ssh://git@2130706433/a/b", false),
+            (&["127.0.0.1"], "https://[::ffff:127.0.0.1]/a/b", false),
+            (&["*.example.com", "github.com"], "https://git.example.com/a/b", true),
+        ];
+        for (entries, text, expected) in table {
+            assert_eq!(allowed(entries, text), *expected, "{entries:?} {text}");
+        }
+        let error = hosts(&["github.com"]).repository("https://Evil.example:8443/a/b", false).unwrap_err();
+        assert!(error.to_string().contains("may not connect to evil.example:8443"), "{error}");
+        assert_eq!(error.reason(), "AddressRefused");
+        for wrong in
+            ["", "*.", "a*b", "*.*", "host:", "host:99999", "https://host", "a b", "-x", "[::1", "host/path"]
+        {
+            assert!(wrong.parse::<AllowedHost>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_api_is_a_plain_address_at_an_allowed_host() {
+        let hosts = AllowedHosts::new(vec!["git.example.com:*".parse().unwrap()]);
+        let good = hosts.api("https://Git.example.com:8443/gitea/api/v1/").unwrap();
+        assert_eq!(good, "https://git.example.com:8443/gitea/api/v1");
+        for text in [
+            "https://evil.example/api",
+            "https://git.example.com@evil.example/api",
+            "https://me:secret@git.example.com/api",
+            "https://git.example.com/api?x=1",
+            "https://git.example.com/api#x",
+            "ssh://git.example.com/api",
+            "file:///api",
+            "git.example.com/api",
+        ] {
+            let error = hosts.api(text).unwrap_err().to_string();
+            assert!(!error.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_an_ipv6_address_is_whole() {
+        let address = Address::parse("ssh://git@[::1]:2222/a/b", false).unwrap();
+        assert_eq!((address.host_name(), address.origin().as_str()), ("[::1]", "https://[::1]"));
     }
 
     #[test]

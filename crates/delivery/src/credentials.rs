@@ -66,23 +66,70 @@ impl App {
     }
 }
 
+/// A value of a Secret cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the key {key} of the Secret cannot be used: it {is}; write one line of text there (one line end at its very end is \
+     taken off)"
+)]
+pub struct CredentialsError {
+    key: &'static str,
+    is: &'static str,
+}
+
+impl CredentialsError {
+    /// One word for the condition, the event and the metric alike.
+    pub fn reason(&self) -> &'static str {
+        "SecretInvalid"
+    }
+}
+
+/// The keys whose values are one line of text: they go into headers, addresses and arguments.
+const LINES: [&str; 9] = [
+    "username",
+    "password",
+    "token",
+    "bearerToken",
+    "signingPassphrase",
+    "address",
+    "githubAppID",
+    "githubAppInstallationID",
+    "githubAppBaseURL",
+];
+
+/// A value as one line of text; empty for one that is not there.
+fn line(key: &'static str, value: &[u8]) -> Result<String, CredentialsError> {
+    let error = |is| CredentialsError { key, is };
+    let text = std::str::from_utf8(value).map_err(|_| error("is not UTF-8"))?;
+    let text = text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text));
+    match text.chars().find(|c| c.is_control()) {
+        None => Ok(text.into()),
+        Some('\r' | '\n') => Err(error("has more than one line")),
+        Some(_) => Err(error("has a control character")),
+    }
+}
+
 impl Credentials {
     /// Reads the data of a Secret with the keys that Flux and the predecessor use. Text values lose
-    /// the line end that `kubectl create secret --from-file` brings along.
-    pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Self {
+    /// the one line end that `kubectl create secret --from-file` brings along.
+    ///
+    /// # Errors
+    /// When a value that is to be one line of text is not: another line would be a header of its own.
+    pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, CredentialsError> {
+        let mut lines = BTreeMap::new();
+        for key in LINES {
+            let value = data.get(key).map(Vec::as_slice).unwrap_or_default();
+            lines.insert(key, line(key, value)?);
+        }
         let bytes = |key: &str| data.get(key).filter(|v| !v.is_empty()).cloned();
-        let text = |key: &str| {
-            let text = String::from_utf8(bytes(key)?).ok()?;
-            let text = text.trim_end_matches(['\r', '\n']);
-            (!text.is_empty()).then(|| text.to_string())
-        };
+        let text = |key: &str| lines.get(key).filter(|text| !text.is_empty()).cloned();
         let app = text("githubAppID").zip(bytes("githubAppPrivateKey")).map(|(id, key)| App {
             id,
             installation: text("githubAppInstallationID"),
             key,
             base: text("githubAppBaseURL"),
         });
-        Credentials {
+        Ok(Credentials {
             username: text("username"),
             password: text("password"),
             token: text("token").or_else(|| text("bearerToken")),
@@ -97,7 +144,7 @@ impl Credentials {
             callback: None,
             proxy: bytes("proxy").is_some(),
             app,
-        }
+        })
     }
 
     /// The same where a repository is asked with the same: what one was told is for the other. An App is the
@@ -227,7 +274,7 @@ mod tests {
     fn secrets_are_read_and_never_shown() {
         let data = [("username", "flux\n"), ("password", "hunter2\n"), ("token", "t0ken"), ("caFile", "")];
         let data = data.map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())).into();
-        let credentials = Credentials::from_secret(&data);
+        let credentials = Credentials::from_secret(&data).unwrap();
         assert_eq!(credentials.basic(), Some(("flux", "hunter2")));
         assert_eq!(credentials.ca_file, None);
         let shown = format!("{credentials:?} {credentials:#?}");
@@ -250,6 +297,36 @@ mod tests {
         }
         let encoded = STANDARD.encode("x-access-token:p");
         assert!(!with("p").redact(&format!("Basic {encoded}")).contains(&encoded));
+    }
+
+    #[test]
+    fn a_value_of_more_than_one_line_is_refused_and_not_shown() {
+        let of =
+            |key: &str, value: &[u8]| Credentials::from_secret(&[(key.to_string(), value.to_vec())].into());
+        for key in LINES {
+            for value in [
+                &b"hunter2\nX-Injected: 1"[..],
+                b"hunter2\r\nX-Injected: 1",
+                b"hunter2\n\n",
+                b"hunter2\r",
+                b"\nhunter2",
+                b"hunter2\0",
+                b"hunter2\x1b[31m",
+                b"\xff\xfehunter2",
+            ] {
+                let error = of(key, value).unwrap_err();
+                let text = error.to_string();
+                assert!(text.starts_with(&format!("the key {key} of the Secret")), "{text}");
+                assert!(!text.contains("hunter2"), "{text}");
+            }
+            for value in [&b"hunter2"[..], b"hunter2\n", b"hunter2\r\n", b""] {
+                of(key, value).unwrap();
+            }
+        }
+        let key = b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
+        for name in ["identity", "caFile", "known_hosts", "signingKey", "githubAppPrivateKey", "headers"] {
+            of(name, key).unwrap();
+        }
     }
 
     #[test]

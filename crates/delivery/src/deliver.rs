@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::address::Address;
+use crate::address::{Address, AddressError, AllowedHosts};
 use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
@@ -47,6 +47,8 @@ pub struct Options {
     pub allow_file: bool,
     /// Whether credentials are sent over plain http, to git servers and to forges.
     pub insecure_http: bool,
+    /// Where repositories and forges may be.
+    pub allowed_hosts: AllowedHosts,
     /// Where webhooks may go.
     pub webhooks: Allowed,
     /// Where notifications are sent to, beside the cluster's own events.
@@ -64,6 +66,7 @@ impl Options {
             cache_bytes: DEFAULT_CACHE_BYTES,
             allow_file: false,
             insecure_http: false,
+            allowed_hosts: AllowedHosts::default(),
             webhooks: Allowed::default(),
             events_addr: None,
         }
@@ -105,7 +108,7 @@ impl Delivery {
         let largest = options.cache_bytes / 2;
         let processes = options.processes.max(1);
         let git = Git::new(private.home(), processes, options.deadline, largest, options.allow_file);
-        let forges = Arc::new(Shared::new(counters.clone(), options.deadline));
+        let forges = Arc::new(Shared::new(counters.clone(), options.deadline, options.allowed_hosts.clone()));
         let outward = Outward::new(options.deadline);
         let shelf = Shelf::new(options.cache_dir.clone(), options.cache_bytes);
         let branches = Default::default();
@@ -165,11 +168,21 @@ impl Delivery {
 }
 
 impl Inner {
+    /// Where a repository is. Every address that people write passes through here: git and forges get no other.
+    fn address(&self, url: &str) -> Result<Address, AddressError> {
+        self.options.allowed_hosts.repository(url, self.git.allow_file)
+    }
+
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
-        let address = Address::parse(url, self.git.allow_file)?;
+        let address = self.address(url)?;
         self.check_plain(&address, &order.credentials)?;
-        Ok(AnyForge::new(kind, &address, &order.credentials, &self.forges)?.under(order))
+        let api = match &order.strategy {
+            Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
+            _ => None,
+        };
+        self.check_plain_api(api, &order.credentials)?;
+        Ok(AnyForge::new(kind, &address, api, &order.credentials, &self.forges)?.under(order))
     }
 
     /// Refuses an address that credentials are not sent to.
@@ -177,13 +190,17 @@ impl Inner {
         plain_http::check(self.options.insecure_http, &address.scheme, &address.text, credentials)
     }
 
+    /// The same of the address of an API that people write.
+    fn check_plain_api(&self, api: Option<&str>, credentials: &Credentials) -> Result<(), GitError> {
+        let scheme = if api.is_some_and(|api| !api.starts_with("https:")) { "http" } else { "https" };
+        plain_http::check(self.options.insecure_http, scheme, api.unwrap_or_default(), credentials)
+    }
+
     /// The order, with a token where its Secret has a GitHub App in place of one.
     async fn lent<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
         let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
         self.check_plain(&address, &order.credentials)?;
-        if let Some(base) = app.base.as_deref().filter(|base| base.starts_with("http:")) {
-            plain_http::check(self.options.insecure_http, "http", base, &order.credentials)?;
-        }
+        self.check_plain_api(app.base.as_deref(), &order.credentials)?;
         let credentials = github_app::lend(app, &address, order, &self.forges).await?;
         Ok(Cow::Owned(Order { credentials, ..order.clone() }))
     }
@@ -205,7 +222,7 @@ impl Inner {
             _ => return Ok(None),
         };
         let Some(app) = &order.credentials.app else { return Ok(None) };
-        Ok(Some((app, Address::parse(url, self.git.allow_file)?)))
+        Ok(Some((app, self.address(url)?)))
     }
 
     /// The forge that an order's change request is at, and the branch that it goes to.
@@ -227,7 +244,7 @@ impl Inner {
         order: &Order,
         url: &str,
     ) -> Result<(Access, Arc<Repository>), DeliveryError> {
-        let address = Address::parse(url, self.git.allow_file)?;
+        let address = self.address(url)?;
         self.check_plain(&address, &order.credentials)?;
         let failed =
             |source| DeliveryError::CacheFolder { path: self.private.path().display().to_string(), source };

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::address::AddressError;
+use crate::credentials::CredentialsError;
 use crate::edit::EditError;
 use crate::forge::ForgeError;
 use crate::git::GitError;
@@ -28,6 +29,9 @@ pub enum DeliveryError {
     /// The address of the repository cannot be used.
     #[error(transparent)]
     Address(#[from] AddressError),
+    /// The Secret holds a value that cannot be used.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
     /// The files cannot be set.
     #[error(transparent)]
     Edit(#[from] EditError),
@@ -75,6 +79,7 @@ impl DeliveryError {
     pub fn reason(&self) -> &'static str {
         match self {
             DeliveryError::Address(e) => e.reason(),
+            DeliveryError::Credentials(e) => e.reason(),
             DeliveryError::Edit(e) => e.reason(),
             DeliveryError::Git(e) => e.reason(),
             DeliveryError::Template(e) => e.reason(),
@@ -96,7 +101,9 @@ impl DeliveryError {
             DeliveryError::Forge(e) => e.retry(),
             DeliveryError::Notification(e) => e.retry(),
             DeliveryError::Webhook(e) => e.retry(),
-            DeliveryError::CacheFolder { .. } | DeliveryError::Revoked => Retry::Soon,
+            DeliveryError::Credentials(_) | DeliveryError::CacheFolder { .. } | DeliveryError::Revoked => {
+                Retry::Soon
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ mod fingerprint;
 mod forge;
 mod git;
 mod line;
+mod lru;
 mod mark;
 mod merge;
 mod merged;
@@ -32,8 +33,8 @@ mod stats;
 mod template;
 mod webhook;
 
-pub use address::AddressError;
-pub use credentials::Credentials;
+pub use address::{AddressError, AllowedHost, AllowedHosts};
+pub use credentials::{Credentials, CredentialsError};
 pub use deliver::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, Delivery, Options};
 pub use edit::EditError;
 pub use error::{DeliveryError, Retry};

@@ -121,6 +121,8 @@ pub struct Settings {
     pub merge: Merge,
     /// Its branch is deleted once it is merged.
     pub delete_branch: bool,
+    /// The address of the forge's API, where it does not follow from the repository's.
+    pub api_url: Option<String>,
 }
 
 /// Whether Sluice merges a change request.
@@ -344,6 +346,9 @@ impl Order {
             Strategy::PullRequest { settings, .. } => settings.branch.as_deref(),
             _ => None,
         };
+        if branch == Some(template::OF_PREDECESSOR) {
+            return format!("promotion-{}-{}-{last}", component(&self.namespace), component(&self.pipeline));
+        }
         let prefix = branch.and_then(template::prefix).unwrap_or("sluice/");
         format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
     }

@@ -1,7 +1,6 @@
 //! Calls of others than forges: one POST, its answer bounded in time and size, nothing followed, no
 //! connection kept and nothing sent a second time by the client itself.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,31 +10,32 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, Url};
 
 use crate::clock;
-use crate::forge::{retry_after, tls};
+use crate::forge::{clean, message, retry_after, tls};
 use crate::git::hex_hash;
+use crate::lru::Lru;
 use crate::webhook::{PublicOnly, leads_inside};
 
 /// How long a call may take, where the deadline of deliveries leaves so much.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// How long the words of a refusal are waited for.
+/// How long the body of a refusal is waited for.
 const LISTENING: Duration = Duration::from_secs(2);
-/// So much of a refusal is read.
+/// The most bytes of a refusal that are read.
 const READ: usize = 4096;
-/// So much of it is told.
+/// The most characters of a cause that are shown.
 const TOLD: usize = 300;
-/// So many clients are kept: each has an authority of its own.
-const KEPT: usize = 256;
+/// The most clients that are kept: each has the roots of an authority of its own.
+const KEPT: usize = 64;
 
 /// How others are called.
 #[derive(Debug)]
 pub(crate) struct Outward {
     pub(crate) deadline: Duration,
-    clients: Mutex<HashMap<String, Client>>,
+    clients: Mutex<Lru<Client>>,
 }
 
-/// An answer: its status, when to call again if it says so, and what it says if it is no success.
+/// An answer: its status, when to call again if it says so, and its body if it is no success.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) until: Option<Timestamp>,
@@ -55,7 +55,7 @@ pub(crate) enum Silence {
 
 impl Outward {
     pub(crate) fn new(deadline: Duration) -> Self {
-        Outward { deadline: deadline.min(PATIENCE), clients: Mutex::default() }
+        Outward { deadline: deadline.min(PATIENCE), clients: Mutex::new(Lru::new(KEPT)) }
     }
 
     /// A client that trusts the certificates of a caFile too. A guarded one finds public addresses only.
@@ -82,10 +82,7 @@ impl Outward {
             builder = builder.dns_resolver(Arc::new(PublicOnly));
         }
         let client = builder.build().map_err(|e| e.to_string())?;
-        if clients.len() >= KEPT {
-            clients.clear();
-        }
-        clients.insert(key, client.clone());
+        clients.insert(key, client.clone(), 1);
         Ok(client)
     }
 }
@@ -109,11 +106,12 @@ pub(crate) async fn post(
 }
 
 impl Answer {
-    /// Its first line, without what must not be repeated.
+    /// The message field of its JSON, without what must not be repeated. Nothing else of it is shown: whoever
+    /// writes a Pipeline would read with the controller what only the controller reaches.
     pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {
-        let line = self.body.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        let line: String = without(line).chars().filter(|c| !c.is_control()).take(TOLD).collect();
-        if line.is_empty() { "it says nothing".into() } else { line }
+        let says = serde_json::from_str(&self.body).map(|json| message(&json)).unwrap_or_default();
+        let says = clean(&without(&says), TOLD);
+        if says.is_empty() { "it gives no reason".into() } else { says }
     }
 }
 
@@ -153,7 +151,7 @@ fn silence(error: reqwest::Error) -> Silence {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    let says: String = cause.to_string().chars().filter(|c| !c.is_control()).take(TOLD).collect();
+    let says = clean(&cause.to_string(), TOLD);
     match connecting {
         _ if says.contains("certificate") => Silence::Certificate(says),
         true => Silence::NoConnection(says),

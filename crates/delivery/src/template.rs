@@ -8,6 +8,10 @@ use crate::order::Settings;
 /// pipeline apart from all others.
 pub(crate) const APART: &str = "{namespace}/{pipeline}/{environment}";
 
+/// The branch of Weave's pipeline-controller, before Sluice: its open change requests are updated in place.
+/// Names with dashes can make it the same for two environments (`a-b` and `c`, `a` and `b-c`).
+pub(crate) const OF_PREDECESSOR: &str = "promotion-{namespace}-{pipeline}-{environment}";
+
 /// What is said of a promotion, in titles and bodies.
 const OF_PROMOTION: [&str; 7] =
     ["namespace", "pipeline", "environment", "target", "revision", "replaces", "promotion"];
@@ -90,6 +94,7 @@ fn check_branch(branch: &str) -> Result<(), TemplateError> {
             && !part.ends_with(".lock")
     };
     match prefix(branch) {
+        _ if branch == OF_PREDECESSOR => Ok(()),
         Some(before) if before.split_terminator('/').all(allowed) && branch.len() <= 128 => Ok(()),
         _ => Err(TemplateError::new("branch", what)),
     }
@@ -176,6 +181,8 @@ mod tests {
                 Some("x{namespace}/{pipeline}/{environment}"),
                 "write for example deploy/{namespace}",
             ),
+            (None, None, Some("promotion-{namespace}-{pipeline}"), "letters, digits"),
+            (None, None, Some("x/promotion-{namespace}-{pipeline}-{environment}"), "letters, digits"),
             (None, None, Some("a b/{namespace}/{pipeline}/{environment}"), "letters, digits"),
             (None, None, Some("../{namespace}/{pipeline}/{environment}"), "letters, digits"),
             (None, None, Some("a.lock/{namespace}/{pipeline}/{environment}"), "letters, digits"),
@@ -187,7 +194,12 @@ mod tests {
             let told = of(title, body, branch).unwrap_err();
             assert!(told.contains(words), "{told}");
         }
-        for branch in [APART.to_string(), format!("deploy/{APART}"), format!("a/b_c.d-e/{APART}")] {
+        for branch in [
+            OF_PREDECESSOR.to_string(),
+            APART.to_string(),
+            format!("deploy/{APART}"),
+            format!("a/b_c.d-e/{APART}"),
+        ] {
             of(Some("{revision} {target}"), Some("{changes}"), Some(&branch)).unwrap();
         }
     }

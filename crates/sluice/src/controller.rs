@@ -10,7 +10,7 @@ use clap::{ArgAction, Args};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
-use sluice_controller::{Allowed, Election, Options, Pace};
+use sluice_controller::{Allowed, AllowedHost, AllowedHosts, Election, Options, Pace};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::log;
@@ -88,6 +88,10 @@ pub struct Flags {
     /// as http://notification-controller.flux-system.svc.cluster.local./
     #[arg(long, value_name = "URL", value_parser = web_address)]
     events_addr: Option<String>,
+    /// Hosts that repositories and forges may be at: git.example.com, *.example.com for all below it, with :8443 or :* for
+    /// other ports than the usual one of https, http and ssh. Default is any host
+    #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',')]
+    allowed_hosts: Vec<AllowedHost>,
     /// Let the webhook strategy call http addresses; what it says, and its headers, can be read on the way
     #[arg(long)]
     insecure_webhook_http: bool,
@@ -207,6 +211,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         git_author: flags.git_author,
         events_addr: flags.events_addr,
         election,
+        allowed_hosts: AllowedHosts::new(flags.allowed_hosts),
         webhooks: Allowed {
             http: flags.insecure_webhook_http,
             private: flags.insecure_webhook_private_addresses,

@@ -47,7 +47,7 @@ impl Strategy {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.merge) || self.merge == 'Never' || !has(self.draft) || !self.draft").message("a draft is not merged: take draft out, or write merge: Never"),
-    validation = Rule::new("!has(self.merge) || self.merge != 'Queue' || self.type in ['github', 'gitlab']").message("only GitHub and GitLab have a merge queue: write merge: WhenGreen"),
+    validation = Rule::new("!has(self.merge) || self.merge != 'Queue' || self.type in ['github', 'gitlab', 'bitbucket']").message("only GitHub, GitLab and Bitbucket Cloud have a merge queue: write merge: WhenGreen"),
     validation = Rule::new("!has(self.labels) || !(self.type in ['bitbucket', 'bitbucket-server'])").message("Bitbucket has no labels on pull requests: take labels out"),
     validation = Rule::new("!has(self.assignees) || !(self.type in ['bitbucket', 'bitbucket-server', 'azure-devops'])").message("Bitbucket and Azure DevOps have no assignees on pull requests: take assignees out, and name reviewers"),
     validation = Rule::new("!has(self.reviewers) || self.type != 'bitbucket' || self.reviewers.all(r, r.matches('^([{][0-9a-fA-F-]{36}[}]|[0-9a-fA-F]+:[0-9a-fA-F-]+|[0-9a-f]{24})$'))").message("Bitbucket Cloud knows reviewers by uuid or account id: write '{504c3b62-8120-4f0c-a7bc-87800b9d6f70}' or 557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"),
@@ -63,6 +63,13 @@ pub struct PullRequestStrategy {
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
+    /// The address of the forge's API, where it does not follow from `url`: for SSH, another port or path than https
+    /// at the same host. Such as `https://git.example.com:8443/api/v1`; docs/forges/README.md says how that of each forge
+    /// ends.
+    #[serde(default, rename = "apiURL", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$')").message("apiURL is the address of the forge's API, without user, query and fragment: write for example https://git.example.com:8443/api/v1"))]
+    pub api_url: Option<String>,
     /// The branch that change requests are opened against. Default `main`.
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
@@ -108,14 +115,16 @@ pub struct PullRequestStrategy {
     #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}', '{evidence}', '{changes}', '{usual}'])").message("body knows {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}, {evidence}, {changes}, {usual}; write {{ and }} for braces"))]
     pub body: Option<String>,
     /// The branch that it comes from: ends with `{namespace}/{pipeline}/{environment}`, which keeps one
-    /// environment apart from all others. Default `sluice/{namespace}/{pipeline}/{environment}`.
+    /// environment apart from all others; or `promotion-{namespace}-{pipeline}-{environment}`, the branch of Weave's
+    /// pipeline-controller, whose open change requests are then updated in place. Default
+    /// `sluice/{namespace}/{pipeline}/{environment}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
-    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[{]namespace[}]/[{]pipeline[}]/[{]environment[}]$') && !self.contains('..') && !self.contains('./') && !self.contains('.lock/')").message("branch has to end with {namespace}/{pipeline}/{environment}, which keeps one environment apart from all others: write for example deploy/{namespace}/{pipeline}/{environment}"))]
+    #[x_kube(validation = Rule::new("self == 'promotion-{namespace}-{pipeline}-{environment}' || self.matches('^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[{]namespace[}]/[{]pipeline[}]/[{]environment[}]$') && !self.contains('..') && !self.contains('./') && !self.contains('.lock/')").message("branch has to end with {namespace}/{pipeline}/{environment}, which keeps one environment apart from all others: write for example deploy/{namespace}/{pipeline}/{environment}"))]
     pub branch: Option<String>,
     /// Whether Sluice merges it: `Never`; `WhenGreen`, as soon as the checks and approvals that its forge
-    /// requires are there; or `Queue`, by the merge queue of GitHub or the merge train of GitLab, as soon
-    /// as they are. Only the commit that Sluice pushed is ever merged. Default `Never`.
+    /// requires are there; or `Queue`, by the merge queue of GitHub or Bitbucket Cloud or the merge
+    /// train of GitLab, as soon as they are. Only the commit that Sluice pushed is ever merged. Default `Never`.
     #[serde(default, skip_serializing_if = "Merge::is_never")]
     pub merge: Merge,
     /// Delete its branch once it is merged, unless somebody has pushed to it.

@@ -86,6 +86,7 @@ async fn texts_have_placeholders_that_are_known() {
         ("github", json!({"body": "{% for %}"}), "body knows {namespace}, {pipeline}"),
         ("github", json!({"branch": "{namespace}/{pipeline}/{environment}"}), ""),
         ("github", json!({"branch": "a/b-c/{namespace}/{pipeline}/{environment}"}), ""),
+        ("github", json!({"branch": "promotion-{namespace}-{pipeline}-{environment}"}), ""),
         ("github", json!({"branch": "deploy/{environment}"}), apart),
         ("github", json!({"branch": "a/{namespace}/{pipeline}/{environment}/b"}), apart),
         ("github", json!({"branch": "../{namespace}/{pipeline}/{environment}"}), apart),
@@ -95,8 +96,29 @@ async fn texts_have_placeholders_that_are_known() {
 }
 
 #[tokio::test]
+async fn an_api_is_named_by_a_plain_web_address() {
+    let wrong = "apiURL is the address of the forge's API, without user, query and fragment";
+    let mut rows = vec![
+        ("gitea", json!({"apiURL": "https://git.example.com:8443/api/v1"}), ""),
+        ("github", json!({"apiURL": "http://[::1]:3000/api/v3/"}), ""),
+    ];
+    for text in [
+        "ssh://git.example.com/api",
+        "git.example.com/api",
+        "https://",
+        "https://me:secret@git.example.com/api",
+        "https://git.example.com/api?x=1",
+        "https://git.example.com/api#x",
+        "https://git.example.com/a b",
+    ] {
+        rows.push(("gitea", json!({"apiURL": text}), wrong));
+    }
+    judged(&rows).await;
+}
+
+#[tokio::test]
 async fn what_is_merged_is_no_draft_and_a_queue_is_where_there_is_one() {
-    let no_queue = "only GitHub and GitLab have a merge queue: write merge: WhenGreen";
+    let no_queue = "only GitHub, GitLab and Bitbucket Cloud have a merge queue: write merge: WhenGreen";
     let mut rows = vec![
         ("github", json!({"merge": "Always"}), "supported values: \"Never\", \"WhenGreen\", \"Queue\""),
         ("github", json!({"merge": "WhenGreen", "draft": true}), "a draft is not merged: take draft out"),
@@ -104,7 +126,7 @@ async fn what_is_merged_is_no_draft_and_a_queue_is_where_there_is_one() {
         ("github", json!({"merge": "Never", "draft": true, "deleteBranch": true}), ""),
     ];
     for forge in ["github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server", "azure-devops"] {
-        let queue = if matches!(forge, "github" | "gitlab") { "" } else { no_queue };
+        let queue = if matches!(forge, "github" | "gitlab" | "bitbucket") { "" } else { no_queue };
         rows.push((forge, json!({"merge": "Queue"}), queue));
         rows.push((forge, json!({"merge": "WhenGreen", "draft": false, "deleteBranch": true}), ""));
     }

@@ -12,7 +12,8 @@ use sluice_core::model::Repository;
 use sluice_core::setters::{Place, Update};
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
-    About, ChangeRequest, Credentials, ForgeKind, Merge, Order, Permit, Settings, Strategy, Target, Values,
+    About, ChangeRequest, Credentials, DeliveryError, ForgeKind, Merge, Order, Permit, Settings, Strategy,
+    Target, Values,
 };
 
 use super::ActError;
@@ -68,6 +69,7 @@ pub fn settings(asked: &PullRequestStrategy) -> Settings {
             ApiMerge::Queue => Merge::Queue,
         },
         delete_branch: asked.delete_branch,
+        api_url: asked.api_url.clone(),
     }
 }
 
@@ -228,7 +230,10 @@ pub async fn credentials(
     let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match within(PATIENCE, secrets.get(&name)).await {
-        Ok(secret) => Ok(Credentials::from_secret(&secret::data(secret, wanted)?)),
+        Ok(secret) => {
+            let data = secret::data(secret, wanted)?;
+            Ok(Credentials::from_secret(&data).map_err(DeliveryError::from)?)
+        }
         Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
             "there is no Secret {name} in namespace {namespace}: create it with the keys that the strategy needs, \
              such as username, password and token"

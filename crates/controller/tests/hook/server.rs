@@ -148,6 +148,7 @@ async fn begin(
         delivery_timeout: Duration::from_secs(60),
         git_author: sluice_controller::DEFAULT_AUTHOR.into(),
         events_addr: None,
+        allowed_hosts: sluice_controller::AllowedHosts::default(),
         webhooks: sluice_controller::Allowed { http: true, private: true },
     };
     let client = cluster.client().await?;

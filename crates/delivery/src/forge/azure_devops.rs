@@ -40,6 +40,51 @@ const STRATEGIES: [(&str, &str); 5] = [
 /// Where lists cut descriptions off ("will be truncated up to 400 symbols": "Get Pull Requests").
 const CUT: usize = 400;
 
+/// The fields that are read of answers.
+const FIELDS: &[&str] = &[
+    "allowNoFastForward",
+    "allowRebase",
+    "allowRebaseMerge",
+    "allowSquash",
+    "comment",
+    "commitId",
+    "configuration",
+    "context",
+    "creationDate",
+    "description",
+    "displayName",
+    "forkSource",
+    "genre",
+    "id",
+    "isBlocking",
+    "isDeleted",
+    "isDraft",
+    "isEnabled",
+    "iterationId",
+    "labels",
+    "lastMergeCommit",
+    "lastMergeSourceCommit",
+    "mergeStatus",
+    "minimumApproverCount",
+    "name",
+    "parents",
+    "project",
+    "pullRequestId",
+    "repository",
+    "reviewers",
+    "settings",
+    "sourceRefCommit",
+    "sourceRefName",
+    "state",
+    "status",
+    "statusName",
+    "targetRefName",
+    "title",
+    "useSquashMerge",
+    "value",
+    "vote",
+];
+
 pub(crate) struct AzureDevOps {
     pub(super) http: ForgeHttp,
     place: Place,
@@ -60,12 +105,15 @@ impl AzureDevOps {
         credentials: &Credentials,
         shared: &Arc<Shared>,
     ) -> Result<Self, DeliveryError> {
-        let place = place(address)?;
+        let mut place = place(address)?;
+        if let Some(api) = &address.api {
+            place.collection = api.clone();
+        }
         // A personal access token is the password of nobody (learn.microsoft.com, "Use personal access
         // tokens").
         let (kind, scheme) = (ForgeKind::AzureDevOps, Scheme::Nameless);
         let http = ForgeHttp::new(kind, &place.collection, address, scheme, credentials, shared)?;
-        Ok(AzureDevOps { http, place })
+        Ok(AzureDevOps { http: http.with_fields(FIELDS), place })
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
@@ -93,17 +141,19 @@ impl AzureDevOps {
             // By the time of their creation, unless another is asked for.
             query.push(("searchCriteria.minTime", since));
         }
-        let answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
-        let list = answer["value"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
-        let next = (list.len() as u64 >= PAGE).then_some(at + PAGE);
-        Ok(Page { found: list.iter().filter_map(|value| self.parse(value)).collect(), next })
+        let reduce = |answer: Value| {
+            let list = answer["value"].as_array()?;
+            let next = (list.len() as u64 >= PAGE).then_some(at + PAGE);
+            Some(Page { found: list.iter().filter_map(|value| self.parse(value)).collect(), next })
+        };
+        self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
     /// Those from a branch, newest first, each with the whole of its description. In which order a list
     /// comes is not written anywhere, so it is read to its end.
     async fn all(&self, head: &str, status: &str, since: &str) -> Result<Vec<Found>, ForgeError> {
         let mut reading = Reading::all(head);
-        while let Some(at) = reading.at() {
+        while let Some(at) = reading.at(&self.http)? {
             reading.take(self.page(head, status, since, at).await?);
         }
         let mut all = reading.ours;
@@ -111,7 +161,7 @@ impl AzureDevOps {
         for found in &mut all {
             if found.body.encode_utf16().count() >= CUT
                 && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
-                && let Some(whole) = self.parse(&whole)
+                && let Some(whole) = self.parse(&whole).and_then(Found::checked)
             {
                 *found = whole;
             }

@@ -1,10 +1,12 @@
 //! Bitbucket Cloud. Paths, fields and states are those of developer.atlassian.com/cloud/bitbucket/rest,
-//! "Pullrequests" and "Commits". It shortens the ids of commits, and does not say what it does with a
-//! second change request from the same branch: both are taken care of here.
+//! "Pullrequests", "Merge queues" and "Commits". It shortens the ids of commits, returns the open pull request
+//! to who opens a second one, and merges by a task where that takes long.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use reqwest::header::LOCATION;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -23,6 +25,42 @@ use crate::order::{ChangeRequest, ForgeKind, Merge};
 /// The length of a whole id.
 const WHOLE: usize = 40;
 
+/// How long a merge that is under way is asked about, and the pauses between.
+const TASK_TIMEOUT: Duration = Duration::from_secs(15);
+const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// The fields that are read of answers.
+const FIELDS: &[&str] = &[
+    "account_id",
+    "branch",
+    "commit",
+    "created_on",
+    "default_merge_strategy",
+    "description",
+    "destination",
+    "draft",
+    "full_name",
+    "hash",
+    "href",
+    "html",
+    "id",
+    "key",
+    "links",
+    "merge_commit",
+    "name",
+    "next",
+    "parents",
+    "participants",
+    "queued",
+    "repository",
+    "reviewers",
+    "source",
+    "state",
+    "task_status",
+    "title",
+    "uuid",
+    "values",
+];
+
 pub(crate) struct Bitbucket {
     pub(super) http: ForgeHttp,
     workspace: String,
@@ -40,7 +78,7 @@ impl Bitbucket {
         // (developer.atlassian.com/cloud/bitbucket/rest, "Authentication methods").
         let scheme = Scheme::BearerOrUser;
         let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, address, scheme, credentials, shared)?;
-        Ok(Bitbucket { http, workspace, slug })
+        Ok(Bitbucket { http: http.with_fields(FIELDS), workspace, slug })
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
@@ -60,14 +98,16 @@ impl Bitbucket {
         let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
         let page = (at + 1).to_string();
         let query = [("q", filter.as_str()), ("sort", "-created_on"), ("pagelen", "50"), ("page", &page)];
-        let mut answer = self.http.call(Method::GET, self.url(&["pullrequests"], &query), None).await?;
-        let list = self.http.values(&mut answer)?;
-        let next = answer["next"].is_string().then_some(at + 1);
-        Ok(Page { found: list.iter().filter_map(parse).collect(), next })
+        let reduce = |answer: Value| {
+            let list = answer["values"].as_array()?;
+            let next = answer["next"].is_string().then_some(at + 1);
+            Some(Page { found: list.iter().filter_map(parse).collect(), next })
+        };
+        self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
     async fn list(&self, head: &str, states: &[&str], mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at() {
+        while let Some(at) = to.at(&self.http)? {
             to.take(self.page(head, states, at).await?);
         }
         Ok(to.ours)
@@ -105,6 +145,22 @@ impl Bitbucket {
         found.state == State::Open && self.http.aside(url, &found.request.head_commit, some).await
     }
 
+    /// Asks about a merge that is under way until it has ended, for a while ("Get the merge task status for a pull
+    /// request"). One that has not ended then is seen later, when the pull request is looked at.
+    async fn finish(&self, number: u64, task: &str) -> Result<(), ForgeError> {
+        let (began, mut pause) = (Instant::now(), TASK_PAUSES.0);
+        while began.elapsed() < TASK_TIMEOUT {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(TASK_PAUSES.1);
+            let url = self.one(number, &["merge", "task-status", task]);
+            let status = self.http.call(Method::GET, url, None).await?;
+            if status["task_status"] != "PENDING" {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// The open ones from a branch, the oldest first.
     async fn all_open(&self, head: &str) -> Result<Vec<Found>, ForgeError> {
         let mut open = self.list(head, &["OPEN"], Reading::all(head)).await?;
@@ -125,6 +181,7 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
         return Err(not("https://bitbucket.org/workspace/repository.git"));
     };
     let base = match address.host_name() {
+        _ if let Some(api) = &address.api => api.clone(),
         "bitbucket.org" | "www.bitbucket.org" | "altssh.bitbucket.org" => {
             "https://api.bitbucket.org/2.0".into()
         }
@@ -150,7 +207,7 @@ impl Forge for Bitbucket {
     }
 
     async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        // Nowhere is it written that a second one is refused, so nothing but a look keeps it out.
+        // A second one is answered with the first, whatever that says.
         if let Some(open) = self.find_open(&draft.head, &draft.base).await? {
             return self.update(open.request.number, draft).await;
         }
@@ -162,13 +219,9 @@ impl Forge for Bitbucket {
             body["draft"] = true.into();
         }
         let opened = self.http.change(Method::POST, self.url(&["pullrequests"], &[]), &body, parse).await?;
-        // Of two that were opened at once the older stays; whoever opened the younger sees both.
-        match self.find_open(&draft.head, &draft.base).await? {
-            Some(older) if older.request.number < opened.request.number => {
-                self.close(opened.request.number).await?;
-                self.update(older.request.number, draft).await
-            }
-            _ => Ok(opened),
+        match draft.is_said_by(&opened) {
+            true => Ok(opened),
+            false => self.update(opened.request.number, draft).await,
         }
     }
 
@@ -218,24 +271,18 @@ impl Forge for Bitbucket {
     // "List commit statuses for a commit". Which of them are required, and how many approvals, only
     // administrators may read; it refuses to merge where that is enforced.
     async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
-        let now = self.http.call(Method::GET, self.one(found.request.number, &[]), None).await?;
+        let mut url = self.one(found.request.number, &[]);
+        url.query_pairs_mut().append_pair("fields", STRATEGY);
+        let now = self.http.call(Method::GET, url, None).await?;
         let head = self.whole(text(&now["source"]["commit"]["hash"]).unwrap_or_default()).await?;
         let mut statuses = Entries::from(1);
-        while let Some(page) = statuses.at() {
+        while let Some(page) = statuses.at(&self.http)? {
             let query = [("pagelen", "100"), ("page", &page.to_string())];
             let url = self.url(&["commit", &head, "statuses"], &query);
             let mut answer = self.http.call(Method::GET, url, None).await?;
             let next = answer["next"].is_string().then_some(page + 1);
-            statuses.take(self.http.values(&mut answer)?, next);
+            statuses.take(self.http.values(&mut answer)?.iter().map(check), next);
         }
-        let check = |one: &Value| {
-            let state = match one["state"].as_str() {
-                Some("SUCCESSFUL") => CheckState::Green,
-                Some("INPROGRESS") => CheckState::Pending,
-                _ => CheckState::Failed,
-            };
-            Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
-        };
         let mut waits = Vec::new();
         let people = now["participants"].as_array().into_iter().flatten();
         if people.into_iter().any(|one| one["state"] == "changes_requested") {
@@ -243,29 +290,36 @@ impl Forge for Bitbucket {
         }
         Ok(Readiness {
             head,
-            checks: statuses.all.iter().map(check).collect(),
+            checks: statuses.all,
             waits,
+            // In the merge queue of its base.
+            queued: now["queued"] == true,
             how: now["destination"]["branch"]["default_merge_strategy"].clone(),
             ..Readiness::default()
         })
     }
 
-    // It takes no head to be held to: what is merged is what was looked at a moment before.
+    // It takes no head to be held to: what is merged is what was looked at a moment before. Where the base has an
+    // active merge queue, the same call puts it into that ("Merge queues").
     async fn merge(
         &self,
         found: &Found,
         at: &Readiness,
-        merge: Merge,
+        _merge: Merge,
         message: &MergeMessage,
     ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
-            return Err(self.http.lacks("merge queue"));
-        }
         let mut body = json!({"type": "pullrequest_merge_parameters", "message": message.whole()});
         if at.how.is_string() {
             body["merge_strategy"] = at.how.clone();
         }
-        self.http.call(Method::POST, self.one(found.request.number, &["merge"]), Some(&body)).await.map(drop)
+        let url = self.one(found.request.number, &["merge"]);
+        let reply = self.http.reply(Method::POST, url, &body).await?;
+        if reply.status != 202 {
+            return self.http.success(reply).map(drop);
+        }
+        let task = reply.headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(task);
+        let task = task.ok_or_else(|| self.http.unreadable("a task in the header Location"))?;
+        self.finish(found.request.number, &task).await
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -280,6 +334,30 @@ impl Forge for Bitbucket {
         let found = self.http.read(self.url(&["commit", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "hash")))
     }
+}
+
+/// The parameter that has an answer say how its base is merged into: a partial response adds what is left out by
+/// default (developer.atlassian.com/cloud/bitbucket/rest/intro, "Partial responses").
+const STRATEGY: &str = "+destination.branch.default_merge_strategy";
+
+/// The id of a merge's task, out of the address to ask it at: `…/merge/task-status/{task_id}`.
+fn task(location: &str) -> Option<String> {
+    let (_, id) = location.split_once("/merge/task-status/")?;
+    let id = id.split(['?', '#']).next()?.trim_end_matches('/');
+    let is_id = !id.is_empty()
+        && id.len() <= 256
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    is_id.then(|| id.to_string())
+}
+
+/// A build status of a commit ("Commit statuses": SUCCESSFUL, FAILED, INPROGRESS, STOPPED).
+fn check(one: &Value) -> Check {
+    let state = match one["state"].as_str() {
+        Some("SUCCESSFUL") => CheckState::Green,
+        Some("INPROGRESS") => CheckState::Pending,
+        _ => CheckState::Failed,
+    };
+    Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
 }
 
 /// Who somebody is: an account's id, or its uuid in braces. Names are nobody's since 2019
@@ -328,6 +406,16 @@ fn parse(value: &Value) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_task_of_a_merge_is_one_of_this_repository() {
+        let base = "https://api.bitbucket.org/2.0/repositories/a/b/pullrequests/1/merge/task-status/";
+        assert_eq!(task(&format!("{base}7f3c-1_A")).as_deref(), Some("7f3c-1_A"));
+        for odd in ["", "..", "a/b", "a%2Fb", &"a".repeat(300)] {
+            assert_eq!(task(&format!("{base}{odd}")), None, "{odd}");
+        }
+        assert_eq!(task("https://elsewhere/"), None);
+    }
 
     #[test]
     fn addresses() {

@@ -22,6 +22,45 @@ const BRANCH: &str = "refs/heads/";
 /// How often a change is tried where others change the same.
 const TRIES: u32 = 3;
 
+/// The fields that are read of answers.
+const FIELDS: &[&str] = &[
+    "canMerge",
+    "conflicted",
+    "createdDate",
+    "description",
+    "detailedMessage",
+    "draft",
+    "fromRef",
+    "href",
+    "id",
+    "isLastPage",
+    "key",
+    "lastReviewedCommit",
+    "latestCommit",
+    "links",
+    "mergeCommit",
+    "mergeResult",
+    "name",
+    "nextPageStart",
+    "outcome",
+    "parents",
+    "project",
+    "properties",
+    "repository",
+    "reviewers",
+    "self",
+    "slug",
+    "state",
+    "status",
+    "summaryMessage",
+    "title",
+    "toRef",
+    "user",
+    "values",
+    "version",
+    "vetoes",
+];
+
 pub(crate) struct BitbucketServer {
     pub(super) http: ForgeHttp,
     /// The key of the project, `~user` for that of a user.
@@ -36,10 +75,11 @@ impl BitbucketServer {
         shared: &Arc<Shared>,
     ) -> Result<Self, DeliveryError> {
         let (server, project, slug) = place(address)?;
-        let base = format!("{server}/rest/api/1.0");
+        let base = address.api.clone().unwrap_or_else(|| format!("{server}/rest/api/1.0"));
         // HTTP access tokens go as Bearer (confluence.atlassian.com/bitbucketserver, "HTTP access tokens").
         let (kind, scheme) = (ForgeKind::BitbucketServer, Scheme::BearerOrUser);
         let http = ForgeHttp::new(kind, &base, address, scheme, credentials, shared)?
+            .with_fields(FIELDS)
             // Without it a change is taken for one that a foreign page had a browser make.
             .with_header("x-atlassian-token", "no-check");
         Ok(BitbucketServer { http, project, slug })
@@ -63,9 +103,11 @@ impl BitbucketServer {
             ("limit", "100"),
             ("start", start.as_str()),
         ];
-        let mut answer = self.http.call(Method::GET, self.url(&["pull-requests"], &query), None).await?;
-        let list = self.http.values(&mut answer)?;
-        Ok(Page { found: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
+        let reduce = |answer: Value| {
+            let list = answer["values"].as_array()?;
+            Some(Page { found: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
+        };
+        self.http.page(self.url(&["pull-requests"], &query), reduce).await
     }
 
     fn branch(&self, name: &str) -> Value {
@@ -102,7 +144,7 @@ impl BitbucketServer {
     }
 
     async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at() {
+        while let Some(at) = to.at(&self.http)? {
             to.take(self.page(head, state, at).await?);
         }
         Ok(to.ours)
@@ -160,7 +202,7 @@ impl Forge for BitbucketServer {
 
     async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
         let answer = self.change(number, Change::Say(draft)).await?;
-        parse(&answer).ok_or_else(|| self.http.unreadable("a change request"))
+        parse(&answer).and_then(Found::checked).ok_or_else(|| self.http.unreadable("a change request"))
     }
 
     async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
@@ -193,24 +235,16 @@ impl Forge for BitbucketServer {
         let head = text(&now["fromRef"]["latestCommit"]).unwrap_or_default();
         let merge = self.http.call(Method::GET, self.one(number, &["merge"], &[]), None).await?;
         let mut builds = Entries::from(0);
-        while let Some(start) = builds.at() {
+        while let Some(start) = builds.at(&self.http)? {
             let (path, start) = (["build-status", "1.0", "commits", &head], start.to_string());
             let url = self.http.beside(2, &path, &[("limit", "100"), ("start", &start)]);
             let mut answer = self.http.call(Method::GET, url, None).await?;
             let next = next_page(&answer);
-            builds.take(self.http.values(&mut answer)?, next);
+            builds.take(self.http.values(&mut answer)?.iter().map(check), next);
         }
-        let check = |one: &Value| {
-            let state = match one["state"].as_str() {
-                Some("SUCCESSFUL") => CheckState::Green,
-                Some("INPROGRESS" | "UNKNOWN") => CheckState::Pending,
-                _ => CheckState::Failed,
-            };
-            Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
-        };
         Ok(Readiness {
             head,
-            checks: builds.all.iter().map(check).collect(),
+            checks: builds.all,
             waits: waits(&now, &merge),
             how: now["version"].clone(),
             ..Readiness::default()
@@ -246,6 +280,16 @@ impl Forge for BitbucketServer {
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "id")))
     }
+}
+
+/// A build of a commit.
+fn check(one: &Value) -> Check {
+    let state = match one["state"].as_str() {
+        Some("SUCCESSFUL") => CheckState::Green,
+        Some("INPROGRESS" | "UNKNOWN") => CheckState::Pending,
+        _ => CheckState::Failed,
+    };
+    Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
 }
 
 /// Where the next page of a list begins, if there is one.

@@ -1,7 +1,6 @@
 //! What a forge grants to one credential. Whoever calls with it shares this: so many calls at once, of each
 //! pipeline in turn; and when the forge says that it has had enough, nobody calls before its time. The pause is counted by this process' own clock; setting the wall clock does not change it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::clock;
 use crate::line::{Line, Place};
+use crate::lru::Lru;
 use crate::stats::Purse;
 
 /// So many calls with one credential are on their way at once. GitHub takes a hundred, all others more
@@ -31,9 +31,18 @@ pub(super) enum Purpose {
     Step,
 }
 
-/// The budgets of all credentials.
-#[derive(Debug, Default)]
-pub(crate) struct Budgets(Mutex<HashMap<(String, String), Arc<Budget>>>);
+/// The most budgets that are kept: beyond, the one that was used longest ago is dropped, with what it knows.
+const KEPT: usize = 10_000;
+
+/// The budgets of all credentials, by host and fingerprint.
+#[derive(Debug)]
+pub(crate) struct Budgets(Mutex<Lru<Arc<Budget>>>);
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Budgets(Mutex::new(Lru::new(KEPT)))
+    }
+}
 
 impl Budgets {
     /// The budget of a credential, known by its fingerprint, at a host.
@@ -41,20 +50,28 @@ impl Budgets {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Some tokens live for an hour: nobody calls with an old one again.
-        all.retain(|_, budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
-        all.entry((host.into(), credential.into())).or_default().clone()
+        all.retain(|budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
+        let name = format!("{host} {credential}");
+        if let Some(budget) = all.get(&name) {
+            return budget.clone();
+        }
+        let budget = Arc::new(Budget::default());
+        all.insert(name, budget.clone(), 1);
+        budget
     }
 
     /// What each has left.
     pub(crate) fn purses(&self) -> Vec<Purse> {
         let now = Instant::now();
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let purse = |((host, credential), budget): (&(String, String), &Arc<Budget>)| {
+        let purse = |(name, budget): (&String, &Arc<Budget>)| {
+            // A fingerprint has no blanks.
+            let (host, credential) = name.rsplit_once(' ').unwrap_or((name, ""));
             let known = budget.known();
             let until = known.closed(Purpose::Step, now);
             Purse {
-                host: host.clone(),
-                credential: credential.clone(),
+                host: host.into(),
+                credential: credential.into(),
                 left: known.left,
                 pause: until.map(|until| until.at.duration_since(now)).unwrap_or_default(),
                 waiting: budget.waiting.load(Ordering::Relaxed),
@@ -225,6 +242,7 @@ impl Drop for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
 
     const CLOCK: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -295,6 +313,17 @@ mod tests {
         kept.sort();
         assert_eq!(kept, ["a", "b"]);
         assert!(Arc::ptr_eq(&held, &again));
+    }
+
+    #[test]
+    fn budgets_have_a_quota() {
+        let budgets = Budgets::default();
+        for n in 0..KEPT + 10 {
+            budgets.of("forge", &n.to_string()).hear(Told::default());
+        }
+        let kept = budgets.purses();
+        assert_eq!(kept.len(), KEPT);
+        assert!(!kept.iter().any(|purse| purse.credential == "0"));
     }
 
     #[tokio::test]

@@ -63,6 +63,11 @@ pub enum ForgeError {
     #[error("{forge}: sends on to {location}; write the repository's new address into the pipeline")]
     Redirected { forge: String, location: String },
 
+    #[error(
+        "{forge}: sent too large an answer ({what}); check that url and type in the pipeline are those of the forge"
+    )]
+    TooLarge { forge: String, what: String },
+
     #[error("{forge}: merges only what is on top of the base branch as it is now")]
     Behind { forge: String },
 
@@ -91,6 +96,7 @@ impl ForgeError {
             ForgeError::Timeout { .. } => "Timeout",
             ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",
             ForgeError::Redirected { .. } => "Redirected",
+            ForgeError::TooLarge { .. } => "AnswerTooLarge",
             ForgeError::Behind { .. } | ForgeError::Refused { .. } | ForgeError::BadAnswer { .. } => {
                 "ForgeRefused"
             }
@@ -138,9 +144,10 @@ impl ForgeError {
     /// Whether the call may have taken effect although no answer came.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
-            ForgeError::Unreachable { .. } | ForgeError::Timeout { .. } | ForgeError::BadAnswer { .. } => {
-                true
-            }
+            ForgeError::Unreachable { .. }
+            | ForgeError::Timeout { .. }
+            | ForgeError::BadAnswer { .. }
+            | ForgeError::TooLarge { .. } => true,
             ForgeError::Refused { status, .. } => *status >= 500,
             _ => false,
         }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::glob::Pattern;
 use super::http::{ForgeHttp, Shared};
 use super::pages::{Entries, Page, Reading};
 use super::pulls::Pulls;
@@ -23,6 +24,47 @@ use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
 const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
+/// The most patterns of required checks that are read.
+const PATTERNS: usize = 500;
+/// The fields that are read of answers.
+const FIELDS: &[&str] = &[
+    "assignees",
+    "base",
+    "body",
+    "commit",
+    "commit_id",
+    "context",
+    "created_at",
+    "default_merge_style",
+    "dismissed",
+    "draft",
+    "enable_status_check",
+    "head",
+    "html_url",
+    "id",
+    "label",
+    "labels",
+    "login",
+    "merge_commit_sha",
+    "mergeable",
+    "merged",
+    "name",
+    "number",
+    "object",
+    "official",
+    "parents",
+    "ref",
+    "repo_id",
+    "requested_reviewers",
+    "required_approvals",
+    "sha",
+    "stale",
+    "state",
+    "status",
+    "status_check_contexts",
+    "statuses",
+    "title",
+];
 /// A page with fewer is the last one: no server is set to give so few at once (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
 
@@ -38,7 +80,9 @@ impl Gitea {
         let (prefix, owner, name) = address.repository()?;
         let base = format!("{}/{prefix}", address.origin());
         let base = format!("{}/api/v1", base.trim_end_matches('/'));
+        let base = address.api.clone().unwrap_or(base);
         let http = ForgeHttp::new(kind, &base, address, Scheme::Token, credentials, shared)?;
+        let http = http.with_fields(FIELDS);
         Ok(Gitea(Pulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
@@ -50,10 +94,15 @@ impl Gitea {
         Ok(Page { next: (listed > 0).then_some(at + 1), found })
     }
 
-    /// All entries of a list, which its answer has under a key or is itself.
-    async fn entries(&self, path: &[&str], key: &str) -> Result<Vec<Value>, ForgeError> {
+    /// All entries of a list, which its answer has under a key or is itself, reduced to what is needed of each.
+    async fn entries<T>(
+        &self,
+        path: &[&str],
+        key: &str,
+        reduce: impl Fn(&Value) -> T,
+    ) -> Result<Vec<T>, ForgeError> {
         let mut entries = Entries::from(1);
-        while let Some(page) = entries.at() {
+        while let Some(page) = entries.at(&self.0.http)? {
             let url = self.0.url(path, &[("limit", "50"), ("page", &page.to_string())]);
             let mut answer = self.0.http.call(Method::GET, url, None).await?;
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
@@ -64,7 +113,7 @@ impl Gitea {
                 _ => return Err(self.0.http.unreadable("a list")),
             };
             let next = (list.len() >= FEW).then_some(page + 1);
-            entries.take(list, next);
+            entries.take(list.iter().map(&reduce), next);
         }
         Ok(entries.all)
     }
@@ -72,9 +121,9 @@ impl Gitea {
     /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by
     /// themselves. Names in their place are understood only since Gitea 1.22.
     async fn label_ids(&self, names: &[String]) -> Result<Vec<u64>, ForgeError> {
-        let labels = self.entries(&["labels"], "").await?;
-        let known = labels.iter().filter_map(|l| Some((text(&l["name"])?, l["id"].as_u64()?)));
-        let known: Vec<(String, u64)> = known.collect();
+        let label = |l: &Value| Some((text(&l["name"])?, l["id"].as_u64()?));
+        let labels = self.entries(&["labels"], "", label).await?;
+        let known: Vec<(String, u64)> = labels.into_iter().flatten().collect();
         let mut ids = Vec::new();
         for name in names {
             let id = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, id)| *id);
@@ -104,7 +153,7 @@ impl Gitea {
     }
 
     async fn list(&self, state: &str, mut reading: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = reading.at() {
+        while let Some(at) = reading.at(&self.0.http)? {
             reading.take(self.page(state, at).await?);
         }
         Ok(reading.ours)
@@ -115,8 +164,11 @@ impl Forge for Gitea {
     async fn find_open(&self, head: &str, base: &str) -> Result<Option<Found>, ForgeError> {
         // Gives any one of them; there is only one where a branch has been used once.
         let any = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
-        if let Some(found) =
-            any.as_ref().and_then(parse).filter(|f| f.state == State::Open && f.request.branch == head)
+        if let Some(found) = any
+            .as_ref()
+            .and_then(parse)
+            .and_then(Found::checked)
+            .filter(|f| f.state == State::Open && f.request.branch == head)
         {
             return Ok(Some(found));
         }
@@ -171,24 +223,25 @@ impl Forge for Gitea {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
         let branch = http.call(Method::GET, self.0.url(&["branches", &found.base], &[]), None).await?;
-        let statuses = self.entries(&["commits", head, "status"], "statuses").await?;
-        let reviews = self.entries(&["pulls", &number, "reviews"], "").await?;
+        let kind = self.0.http.kind;
+        let statuses = self.entries(&["commits", head, "status"], "statuses", |one| check(one, kind)).await?;
+        let reviews = self.entries(&["pulls", &number, "reviews"], "", Review::read).await?;
         // Only the last one of each reviewer whose word counts is official.
-        let counts = |review: &&Value, state: &str| {
-            review["state"] == state && review["official"] == true && review["dismissed"] != true
-        };
-        let of_head = |r: &&Value| r["stale"].as_bool() != Some(true) && r["commit_id"] == head;
-        let given = reviews.iter().filter(|r| counts(r, "APPROVED") && of_head(r)).count() as u64;
+        let of_head = |r: &&Review| !r.stale && r.commit == head;
+        let given = reviews.iter().filter(|r| r.approves && of_head(r)).count() as u64;
         let missing = branch["required_approvals"].as_u64().unwrap_or(0).saturating_sub(given);
         let mut waits = Vec::new();
         if missing > 0 {
             waits.push(approvals(missing));
         }
         // Of whichever head, as everywhere else: until whoever said so says otherwise.
-        if reviews.iter().any(|r| counts(&r, "REQUEST_CHANGES")) {
+        if reviews.iter().any(|r| r.asks_for_changes) {
             waits.push("the changes that a reviewer asks for".into());
         }
-        let checks = checks(&branch, &statuses);
+        let required = required(&branch).ok_or_else(|| {
+            self.0.http.too_large(format!("{} requires more than {PATTERNS} checks", found.base))
+        })?;
+        let checks = checks(required, statuses);
         Ok(Readiness { head: head.into(), checks, waits, ..Readiness::default() })
     }
 
@@ -227,37 +280,63 @@ impl Forge for Gitea {
     }
 }
 
-/// The checks of a commit: what the branch requires, by patterns, and what has reported.
-fn checks(branch: &Value, statuses: &[Value]) -> Vec<Check> {
-    let wants = branch["enable_status_check"].as_bool() == Some(true);
-    let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
-    let mut checks = Vec::new();
-    for one in statuses {
-        let name = text(&one["context"]).unwrap_or_default();
-        let state = match one["status"].as_str() {
-            Some("success" | "skipped") => CheckState::Green,
-            Some("pending") => CheckState::Pending,
-            _ => CheckState::Failed,
-        };
-        let required = required.iter().any(|pattern| fits(pattern, &name));
-        checks.push(Check::new(name, state, required));
-    }
-    for pattern in required {
-        if !checks.iter().any(|check| fits(&pattern, &check.name)) {
-            checks.push(Check::new(pattern, CheckState::Pending, true));
-        }
-    }
-    checks
+/// A review that counts, of whichever commit.
+struct Review {
+    approves: bool,
+    asks_for_changes: bool,
+    stale: bool,
+    commit: String,
 }
 
-/// Whether a name is of a pattern, in which `*` is anything.
-fn fits(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
-            (0..=rest.len()).filter_map(|at| rest.get(at..)).any(|rest| fits(after, rest))
-        }),
+impl Review {
+    fn read(review: &Value) -> Self {
+        let counts = |state: &str| {
+            review["state"] == state && review["official"] == true && review["dismissed"] != true
+        };
+        Review {
+            approves: counts("APPROVED"),
+            asks_for_changes: counts("REQUEST_CHANGES"),
+            stale: review["stale"].as_bool() == Some(true),
+            commit: text(&review["commit_id"]).unwrap_or_default(),
+        }
     }
+}
+
+/// The patterns of the checks that a branch requires; `None` where there are too many.
+fn required(branch: &Value) -> Option<Vec<String>> {
+    let wants = branch["enable_status_check"].as_bool() == Some(true);
+    let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
+    (required.len() <= PATTERNS).then_some(required)
+}
+
+/// A status of a commit. Gitea merges with `warning` and `skipped` as with `success`
+/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); Forgejo takes a `warning` for worse than
+/// pending (`commitStatusPriorities` in modules/structs).
+fn check(one: &Value, kind: ForgeKind) -> Check {
+    let state = match one["status"].as_str() {
+        Some("success" | "skipped") => CheckState::Green,
+        Some("warning") if kind == ForgeKind::Gitea => CheckState::Green,
+        Some("pending") => CheckState::Pending,
+        _ => CheckState::Failed,
+    };
+    Check::new(text(&one["context"]).unwrap_or_default(), state, false)
+}
+
+/// The checks of a commit: what the branch requires, by patterns, and what has reported.
+fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
+    let mut missing = Vec::new();
+    for pattern in required {
+        let pattern = Pattern::new(pattern);
+        let mut reported = false;
+        for check in checks.iter_mut().filter(|check| pattern.fits(&check.name)) {
+            (check.required, reported) = (true, true);
+        }
+        if !reported {
+            missing.push(Check::new(pattern.text, CheckState::Pending, true));
+        }
+    }
+    checks.extend(missing);
+    checks
 }
 
 /// The title as it is to be written.
@@ -303,4 +382,43 @@ fn parse(value: &Value) -> Option<Found> {
         },
         created: value["created_at"].as_str()?.parse().ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_count_as_each_forge_counts_them() {
+        let state = |kind, status: &str| check(&json!({"context": "ci", "status": status}), kind).state;
+        let cases = [
+            ("success", CheckState::Green, CheckState::Green),
+            ("skipped", CheckState::Green, CheckState::Green),
+            ("warning", CheckState::Green, CheckState::Failed),
+            ("pending", CheckState::Pending, CheckState::Pending),
+            ("failure", CheckState::Failed, CheckState::Failed),
+            ("error", CheckState::Failed, CheckState::Failed),
+            ("running_with_failure", CheckState::Failed, CheckState::Failed),
+        ];
+        for (status, gitea, forgejo) in cases {
+            assert_eq!(state(ForgeKind::Gitea, status), gitea, "{status}");
+            assert_eq!(state(ForgeKind::Forgejo, status), forgejo, "{status}");
+        }
+    }
+
+    #[test]
+    fn required_checks_are_patterns() {
+        let branch =
+            |patterns: Vec<String>| json!({"enable_status_check": true, "status_check_contexts": patterns});
+        let green = || vec![Check::new("ci/build", CheckState::Green, false)];
+        let of = |patterns: &[&str]| {
+            let patterns = patterns.iter().map(|p| p.to_string()).collect();
+            let checks = checks(required(&branch(patterns)).unwrap(), green());
+            checks.into_iter().map(|c| (c.name, c.required)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["ci/*"]), [("ci/build".to_string(), true)]);
+        assert_eq!(of(&["cd/*"]), [("ci/build".to_string(), false), ("cd/*".to_string(), true)]);
+        assert!(required(&branch(vec!["a".into(); PATTERNS + 1])).is_none());
+        assert_eq!(required(&json!({"status_check_contexts": ["a"]})).unwrap().len(), 0);
+    }
 }

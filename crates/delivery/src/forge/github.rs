@@ -1,6 +1,7 @@
 //! GitHub, and GitHub Enterprise Server at other hosts.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -20,6 +21,67 @@ use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
 
+/// The fields that are read of answers.
+pub(super) const FIELDS: &[&str] = &[
+    "assignees",
+    "base",
+    "baseRef",
+    "body",
+    "commit",
+    "commits",
+    "conclusion",
+    "context",
+    "contexts",
+    "created_at",
+    "data",
+    "draft",
+    "endCursor",
+    "expires_at",
+    "hasNextPage",
+    "head",
+    "headRefOid",
+    "html_url",
+    "id",
+    "isRequired",
+    "labels",
+    "latestOpinionatedReviews",
+    "login",
+    "mergeCommitAllowed",
+    "mergeQueueEntry",
+    "mergeStateStatus",
+    "merge_commit_sha",
+    "mergeable",
+    "merged",
+    "merged_at",
+    "name",
+    "nodes",
+    "number",
+    "oid",
+    "owner",
+    "pageInfo",
+    "parents",
+    "pullRequest",
+    "rebaseMergeAllowed",
+    "ref",
+    "refUpdateRule",
+    "repo",
+    "repository",
+    "requested_reviewers",
+    "requested_teams",
+    "requiredApprovingReviewCount",
+    "requiredStatusCheckContexts",
+    "requiresLinearHistory",
+    "reviewDecision",
+    "sha",
+    "slug",
+    "squashMergeAllowed",
+    "state",
+    "status",
+    "statusCheckRollup",
+    "title",
+    "token",
+];
+
 pub(crate) struct GitHub(pub(super) Pulls);
 
 impl GitHub {
@@ -32,8 +94,9 @@ impl GitHub {
         if !prefix.is_empty() {
             return Err(AddressError::Invalid(address.text.clone()).into());
         }
-        let base = api(address);
+        let base = address.api.clone().unwrap_or_else(|| api(address));
         let http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, credentials, shared)?
+            .with_fields(FIELDS)
             .with_header("accept", "application/vnd.github+json")
             .with_header("x-github-api-version", "2022-11-28");
         Ok(GitHub(Pulls { http, owner: owner.into(), name: name.into(), parse }))
@@ -41,7 +104,7 @@ impl GitHub {
 
     async fn list(&self, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
         let filter = format!("{}:{}", self.0.owner, to.head);
-        while let Some(at) = to.at() {
+        while let Some(at) = to.at(&self.0.http)? {
             let page = (at + 1).to_string();
             let query = [
                 ("state", state),
@@ -94,10 +157,11 @@ impl GitHub {
 const PREVIEW: &str = "application/vnd.github.merge-info-preview+json";
 
 const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $after: String) { \
-    repository(owner: $owner, name: $name) { viewerDefaultMergeMethod pullRequest(number: $number) { \
+    repository(owner: $owner, name: $name) { mergeCommitAllowed squashMergeAllowed rebaseMergeAllowed \
+    pullRequest(number: $number) { \
     id headRefOid STATE reviewDecision QUEUE \
     latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state commit { oid } } } \
-    baseRef { refUpdateRule { requiredApprovingReviewCount REQUIRED } } \
+    baseRef { refUpdateRule { requiredApprovingReviewCount requiresLinearHistory REQUIRED } } \
     commits(last: 1) { nodes { commit { oid statusCheckRollup { contexts(first: 100, after: $after) { pageInfo { hasNextPage endCursor } nodes { \
     ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
     ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
@@ -106,8 +170,35 @@ const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $
 /// first one even so (github.com/getstackit/stackit/issues/1143), with the checks that are required.
 const STATES: [(&str, &str); 2] = [("mergeStateStatus", ""), ("mergeable", "requiredStatusCheckContexts")];
 
-/// So many checks of a commit are read at most.
+/// The most checks of a commit that are read.
 const CHECKS: usize = 4000;
+
+/// The ways to merge that a repository and a branch allow, in the order in which they are tried: "Merge commit,
+/// squash, rebase" (docs.github.com/graphql/reference, Repository: `mergeCommitAllowed`, `squashMergeAllowed`,
+/// `rebaseMergeAllowed`; RefUpdateRule: `requiresLinearHistory`). Not `viewerDefaultMergeMethod`, which is the
+/// method that the viewer used last. Rulesets can forbid more, which only a refusal tells.
+fn methods(repository: &Value) -> Vec<&'static str> {
+    let rule = &repository["pullRequest"]["baseRef"]["refUpdateRule"];
+    let all = [
+        ("merge", repository["mergeCommitAllowed"] == true && rule["requiresLinearHistory"] != true),
+        ("squash", repository["squashMergeAllowed"] == true),
+        ("rebase", repository["rebaseMergeAllowed"] == true),
+    ];
+    let allowed: Vec<&str> = all.iter().filter(|(_, allowed)| *allowed).map(|(method, _)| *method).collect();
+    if allowed.is_empty() { vec!["merge"] } else { allowed }
+}
+
+/// Whether a merge was refused for its method alone: "Merge commits are not allowed on this repository.",
+/// "Squash merges are not allowed on this repository." and the same of a ruleset.
+fn is_about_the_method(error: &ForgeError) -> bool {
+    match error {
+        ForgeError::Refused { status: 405, says, .. } => {
+            let says = says.to_ascii_lowercase();
+            says.contains("not allowed") && (says.contains("merge") || says.contains("rebase"))
+        }
+        _ => false,
+    }
+}
 
 /// The commit at the head of a pull request.
 fn commit(pull: &Value) -> &Value {
@@ -115,15 +206,16 @@ fn commit(pull: &Value) -> &Value {
 }
 
 /// What a pull request waits for. Of approvals only those of this very head count.
-fn readiness(pull: &Value, contexts: Option<&[Value]>, merge: Merge) -> Readiness {
+fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readiness {
     let head = text(&pull["headRefOid"]).unwrap_or_default();
-    let checks = contexts.into_iter().flatten().filter(|_| commit(pull)["oid"] == head.as_str()).map(check);
+    let hidden = contexts.is_none();
+    let of_head = commit(pull)["oid"] == head.as_str();
+    let mut checks = contexts.filter(|_| of_head).unwrap_or_default();
     let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |review: &&Value, state: &str| review["state"] == state;
     let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
     // Where no review is required there is no decision either, whatever people say.
     let objects = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
-    let mut checks: Vec<Check> = checks.collect();
     for name in names(&pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"], "") {
         if !checks.iter().any(|check| check.name == name) {
             checks.push(Check::new(name, CheckState::Pending, true));
@@ -155,7 +247,7 @@ fn readiness(pull: &Value, contexts: Option<&[Value]>, merge: Merge) -> Readines
         // A queue brings it up to date itself.
         Some("BEHIND") => readiness.behind = merge != Merge::Queue,
         // Something has not reported, or has failed.
-        Some("UNSTABLE") if contexts.is_none() => {
+        Some("UNSTABLE") if hidden => {
             readiness.waits.push("its checks, which this token may not read".into());
         }
         Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
@@ -200,6 +292,26 @@ pub(super) fn api(address: &Address) -> String {
         "github.com" | "www.github.com" | "ssh.github.com" => "https://api.github.com".into(),
         host if host.ends_with(".ghe.com") => format!("https://api.{host}"),
         _ => format!("{}/api/v3", address.origin()),
+    }
+}
+
+impl GitHub {
+    async fn merge_by(
+        &self,
+        found: &Found,
+        at: &Readiness,
+        method: &str,
+        message: &MergeMessage,
+    ) -> Result<(), ForgeError> {
+        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
+        let mut body = json!({"sha": at.head, "merge_method": method});
+        match method {
+            "rebase" => {}
+            // Below the title of the pull request.
+            "squash" => body["commit_message"] = message.trailers.as_str().into(),
+            _ => body["commit_message"] = message.whole().into(),
+        }
+        self.0.http.call(Method::PUT, url, Some(&body)).await.map(drop)
     }
 }
 
@@ -261,6 +373,7 @@ impl Forge for GitHub {
         // Servers before 3.12 do not know the queue.
         let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
         let (mut contexts, mut after, mut head) = (Vec::new(), Value::Null, None);
+        let (began, mut pages) = (Instant::now(), 0);
         let mut states = STATES.into_iter();
         let (mut state, mut required) = states.next().unwrap_or_default();
         loop {
@@ -287,14 +400,18 @@ impl Forge for GitHub {
                 return Err(self.0.http.unreadable("a pull request"));
             }
             let page = &commit(pull)["statusCheckRollup"]["contexts"];
-            contexts.extend(page["nodes"].as_array().into_iter().flatten().cloned());
-            if page["pageInfo"]["hasNextPage"] == true && contexts.len() < CHECKS {
+            contexts.extend(page["nodes"].as_array().into_iter().flatten().map(check));
+            if page["pageInfo"]["hasNextPage"] == true {
+                pages += 1;
+                let too_slow = began.elapsed() >= self.0.http.list_timeout();
+                if contexts.len() >= CHECKS || pages >= CHECKS / 100 || too_slow {
+                    return Err(self.0.http.too_large(format!("a commit with more than {CHECKS} checks")));
+                }
                 after = page["pageInfo"]["endCursor"].clone();
                 continue;
             }
-            let checks = (!hidden).then_some(&contexts[..]);
-            let mut readiness = readiness(pull, checks, merge);
-            readiness.how = json!({"id": pull["id"], "method": repository["viewerDefaultMergeMethod"]});
+            let mut readiness = readiness(pull, (!hidden).then_some(contexts), merge);
+            readiness.how = json!({"id": pull["id"], "methods": methods(repository)});
             return Ok(readiness);
         }
     }
@@ -314,16 +431,15 @@ impl Forge for GitHub {
             let variables = json!({"id": at.how["id"], "head": at.head});
             return self.graphql(mutation, variables).await.map(drop);
         }
-        let method = at.how["method"].as_str().unwrap_or("MERGE").to_ascii_lowercase();
-        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
-        let mut body = json!({"sha": at.head, "merge_method": method});
-        match method.as_str() {
-            "rebase" => {}
-            // Below the title of the pull request.
-            "squash" => body["commit_message"] = message.trailers.as_str().into(),
-            _ => body["commit_message"] = message.whole().into(),
+        let mut methods =
+            at.how["methods"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
+        while let Some(method) = methods.next() {
+            match self.merge_by(found, at, method, message).await {
+                Err(error) if is_about_the_method(&error) && methods.peek().is_some() => {}
+                done => return done,
+            }
         }
-        self.0.http.call(Method::PUT, url, Some(&body)).await.map(drop)
+        Err(self.0.http.unreadable("the ways to merge"))
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -379,13 +495,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_way_to_merge_is_one_that_is_allowed() {
+        let of = |merge: bool, squash: bool, rebase: bool, linear: bool| {
+            methods(&json!({
+                "viewerDefaultMergeMethod": "REBASE", "mergeCommitAllowed": merge,
+                "squashMergeAllowed": squash, "rebaseMergeAllowed": rebase,
+                "pullRequest": {"baseRef": {"refUpdateRule": {"requiresLinearHistory": linear}}},
+            }))
+        };
+        assert_eq!(of(true, true, true, false), ["merge", "squash", "rebase"]);
+        assert_eq!(of(true, true, true, true), ["squash", "rebase"]);
+        assert_eq!(of(false, false, true, false), ["rebase"]);
+        assert_eq!(methods(&json!({})), ["merge"]);
+    }
+
+    #[test]
     fn who_asks_for_changes_holds_it_up_also_where_no_review_is_required() {
         let waits = |decision: Value, state: &str| {
             let pull = json!({
                 "headRefOid": "a", "mergeStateStatus": "CLEAN", "reviewDecision": decision,
                 "latestOpinionatedReviews": {"nodes": [{"state": state, "commit": {"oid": "a"}}]},
             });
-            readiness(&pull, Some(&[]), Merge::WhenGreen).waits
+            readiness(&pull, Some(Vec::new()), Merge::WhenGreen).waits
         };
         let asked = ["the changes that a reviewer asks for"];
         assert_eq!(waits(json!("CHANGES_REQUESTED"), "CHANGES_REQUESTED"), asked);

@@ -3,7 +3,6 @@
 //! docs.github.com, "Generating a JSON Web Token (JWT) for a GitHub App" and "Generating an installation
 //! access token for a GitHub App".
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use crate::address::Address;
 use crate::clock;
 use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
+use crate::lru::Lru;
 use crate::order::{ForgeKind, Order};
 
 /// A token is not used any more when it has less than this left: a delivery may take that long.
@@ -33,9 +33,24 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// What a question of ours is good for; GitHub allows ten minutes, and clocks differ.
 const QUESTION: (i64, i64) = (-60, 9 * 60);
 
+/// The most tokens that are kept.
+const KEPT: usize = 4_096;
+
+/// The most bytes of a token. GitHub's are below 300.
+const TOKEN: usize = 4_096;
+
 /// The tokens that are lent, by the App and the repository.
-#[derive(Debug, Default)]
-pub(crate) struct Lent(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<Token>>>>>);
+#[derive(Debug)]
+pub(crate) struct Lent(Mutex<Lru<Slot>>);
+
+/// One token, or the place for it while it is asked for.
+type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
+
+impl Default for Lent {
+    fn default() -> Self {
+        Lent(Mutex::new(Lru::new(KEPT)))
+    }
+}
 
 struct Token {
     text: String,
@@ -58,8 +73,13 @@ pub(crate) async fn lend(
 ) -> Result<Credentials, DeliveryError> {
     let slot = {
         let mut lent = shared.lent.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lent.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|t| t.is_some()));
-        lent.entry(format!("{} {}", app.fingerprint(), address.text)).or_default().clone()
+        let name = format!("{} {}", app.fingerprint(), address.text);
+        let known = lent.get(&name).map(|slot| slot.clone());
+        known.unwrap_or_else(|| {
+            let slot = Slot::default();
+            lent.insert(name, slot.clone(), 1);
+            slot
+        })
     };
     // Who comes second waits for the token that the first one asks for.
     let mut kept = slot.lock().await;
@@ -92,6 +112,10 @@ async fn ask(
     shared: &Arc<Shared>,
 ) -> Result<Token, DeliveryError> {
     let (_, owner, name) = address.repository()?;
+    let base = match &app.base {
+        Some(base) => shared.hosts.api(base)?,
+        None => github::api(address),
+    };
     let forge = address.host.clone();
     let bad = |says: String| ForgeError::AppKey { forge: forge.clone(), says };
     let question = Credentials {
@@ -100,8 +124,8 @@ async fn ask(
         ca_file: order.credentials.ca_file.clone(),
         ..Credentials::default()
     };
-    let base = app.base.clone().unwrap_or_else(|| github::api(address));
     let mut http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, &question, shared)?
+        .with_fields(github::FIELDS)
         .with_header("accept", "application/vnd.github+json")
         .with_header("x-github-api-version", "2022-11-28");
     http.owner = order.owner();
@@ -122,7 +146,7 @@ async fn ask(
         ForgeError::NoRepository { .. } | ForgeError::Refused { status: 422, .. } => none(),
         error => error,
     })?;
-    let token = text(&answer["token"]).filter(|token| !token.is_empty());
+    let token = text(&answer["token"]).filter(|token| (1..=TOKEN).contains(&token.len()));
     let token = token.ok_or_else(|| http.unreadable("a token"))?;
     let ends: Option<Timestamp> = answer["expires_at"].as_str().and_then(|at| at.parse().ok());
     let life = ends.and_then(|ends| Duration::try_from(ends.duration_since(clock::now())).ok());

@@ -25,6 +25,39 @@ const PAGE: usize = 100;
 /// What drafts are known by (docs.gitlab.com/user/project/merge_requests/drafts).
 const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
 
+/// The fields that are read of answers.
+const FIELDS: &[&str] = &[
+    "allow_failure",
+    "approvals_left",
+    "assignees",
+    "created_at",
+    "description",
+    "detailed_merge_status",
+    "draft",
+    "has_conflicts",
+    "head_pipeline",
+    "id",
+    "iid",
+    "labels",
+    "merge_commit_sha",
+    "merge_status",
+    "merged_at",
+    "name",
+    "parent_ids",
+    "reviewers",
+    "sha",
+    "source_branch",
+    "source_project_id",
+    "squash_commit_sha",
+    "state",
+    "status",
+    "target_branch",
+    "target_project_id",
+    "title",
+    "username",
+    "web_url",
+];
+
 pub(crate) struct GitLab {
     pub(super) http: ForgeHttp,
     /// Groups, subgroups and name: one part of a path, with its slashes escaped
@@ -44,11 +77,11 @@ impl GitLab {
             "altssh.gitlab.com" => "https://gitlab.com".into(),
             _ => address.origin(),
         };
-        let base = format!("{origin}/api/v4");
+        let base = address.api.clone().unwrap_or_else(|| format!("{origin}/api/v4"));
         // Personal, project and group tokens are taken as Bearer, like those of OAuth
         // (docs.gitlab.com/api/rest/authentication).
         let http = ForgeHttp::new(ForgeKind::GitLab, &base, address, Scheme::Bearer, credentials, shared)?;
-        Ok(GitLab { http, project })
+        Ok(GitLab { http: http.with_fields(FIELDS), project })
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
@@ -69,10 +102,12 @@ impl GitLab {
             ("per_page", size.as_str()),
             ("page", page.as_str()),
         ];
-        let answer = self.http.call(Method::GET, self.url(&["merge_requests"], &query), None).await?;
-        let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
-        let next = (list.len() >= PAGE).then_some(at + 1);
-        Ok(Page { found: list.iter().filter_map(parse).collect(), next })
+        let reduce = |answer: Value| {
+            let list = answer.as_array()?;
+            let next = (list.len() >= PAGE).then_some(at + 1);
+            Some(Page { found: list.iter().filter_map(parse).collect(), next })
+        };
+        self.http.page(self.url(&["merge_requests"], &query), reduce).await
     }
 
     /// The number of a user (docs.gitlab.com/api/users).
@@ -86,7 +121,7 @@ impl GitLab {
     }
 
     async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at() {
+        while let Some(at) = to.at(&self.http)? {
             to.take(self.page(head, state, at).await?);
         }
         Ok(to.ours)

@@ -1,55 +1,75 @@
 //! How every forge is called: with the token in one header, a deadline, a bound on what is read, and
 //! respect for what the forge says about calling less. Counts each call and remembers ETags.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION};
 use reqwest::{Client, Method, Url};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::budget::{Budget, Budgets, Purpose, Told};
+use super::answer::{self, Body, Large, Size, Unread};
+use super::budget::{Budget, Budgets, Purpose};
 use super::github_app::Lent;
 use super::scheme::Scheme;
-use super::{ForgeError, Found, tls};
-use crate::address::Address;
+use super::{ForgeError, Found, headers, tls, words};
+use crate::address::{Address, AllowedHosts};
 use crate::clock;
 use crate::credentials::{App, Credentials};
 use crate::fingerprint::fingerprint;
 use crate::git::hex_hash;
+use crate::line::Place;
+use crate::lru::Lru;
 use crate::order::ForgeKind;
 use crate::permit::Permit;
 use crate::stats::Counters;
 
-/// So many answers are remembered for conditional calls.
-const REMEMBERED: usize = 20_000;
 /// How long a call may take, where the deadline of git leaves so much.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No answer that matters is longer.
-const LONGEST: usize = 16 << 20;
-
-/// How long what is told aside is believed.
+/// How long a cached answer about conflicts is valid.
 const ASIDE: Duration = Duration::from_secs(300);
+/// The most clients that are kept: each has the roots of an authority of its own.
+const CLIENTS: usize = 64;
+/// The most bytes of change requests that are kept for conditional calls, and of one of them.
+const SEEN_BYTES: usize = 16 << 20;
+const SEEN_ONE: usize = 8 << 10;
+/// The most commit ids that are kept, and answers about conflicts.
+const IDS: usize = 20_000;
+const ASIDES: usize = 4_096;
+
+/// The most characters of a foreign address or cause that are shown.
+const SHOWN: usize = 200;
 
 /// What all forges of this process share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) deadline: Duration,
-    clients: Mutex<HashMap<String, Client>>,
+    clients: Mutex<Lru<Client>>,
     pub(crate) budgets: Budgets,
     pub(super) lent: Lent,
-    seen: Mutex<HashMap<String, (HeaderValue, Found)>>,
-    ids: Mutex<HashMap<String, String>>,
-    aside: Mutex<HashMap<String, (Instant, bool)>>,
+    seen: Mutex<Lru<(HeaderValue, Found)>>,
+    ids: Mutex<Lru<String>>,
+    aside: Mutex<Lru<(Instant, bool)>>,
+    large: Large,
+    /// Where addresses that people write may lead.
+    pub(super) hosts: AllowedHosts,
 }
 
 impl Shared {
-    pub(crate) fn new(counters: Arc<Counters>, deadline: Duration) -> Self {
-        let (clients, budgets, lent, seen, ids, aside) = Default::default();
-        Shared { counters, deadline: deadline.min(PATIENCE), clients, budgets, lent, seen, ids, aside }
+    pub(crate) fn new(counters: Arc<Counters>, deadline: Duration, hosts: AllowedHosts) -> Self {
+        Shared {
+            counters,
+            deadline: deadline.min(PATIENCE),
+            clients: Mutex::new(Lru::new(CLIENTS)),
+            budgets: Budgets::default(),
+            lent: Lent::default(),
+            seen: Mutex::new(Lru::new(SEEN_BYTES)),
+            ids: Mutex::new(Lru::new(IDS)),
+            aside: Mutex::new(Lru::new(ASIDES)),
+            large: Large::default(),
+            hosts,
+        }
     }
 }
 
@@ -59,13 +79,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// One forge with one credential.
 pub(super) struct ForgeHttp {
-    kind: ForgeKind,
+    pub(super) kind: ForgeKind,
     /// As messages name it.
     pub(super) name: String,
     repository: String,
     base: Url,
     client: Client,
     headers: HeaderMap,
+    /// The fields of answers that the adapter reads.
+    fields: &'static [&'static str],
     credentials: Credentials,
     /// The budget that calls come out of: one for each credential.
     budget: Arc<Budget>,
@@ -80,8 +102,11 @@ pub(super) struct ForgeHttp {
 /// An answer.
 pub(super) struct Reply {
     pub(super) status: u16,
-    pub(super) json: Value,
-    headers: HeaderMap,
+    /// `None` where it is no JSON.
+    json: Option<Value>,
+    pub(super) headers: HeaderMap,
+    /// The turn that a large one is parsed in, until it is reduced.
+    place: Option<Place>,
 }
 
 impl ForgeHttp {
@@ -116,6 +141,7 @@ impl ForgeHttp {
             base,
             client,
             headers,
+            fields: &[],
             credentials,
             budget,
             fingerprint,
@@ -123,6 +149,12 @@ impl ForgeHttp {
             owner: String::new(),
             shared: shared.clone(),
         })
+    }
+
+    /// The same, which keeps these fields of answers and skips all others.
+    pub(super) fn with_fields(mut self, fields: &'static [&'static str]) -> Self {
+        self.fields = fields;
+        self
     }
 
     /// A header that goes with every call.
@@ -182,22 +214,50 @@ impl ForgeHttp {
         body: Option<&Value>,
         header: Option<(HeaderName, HeaderValue)>,
     ) -> Result<Value, ForgeError> {
-        let reply = self.send(method, url, body, header, Purpose::Step).await?;
+        let reply = self.send(method, url, body, header, (Purpose::Step, Size::Object)).await?;
         self.success(reply)
     }
 
-    fn success(&self, reply: Reply) -> Result<Value, ForgeError> {
-        match reply.status {
+    /// Calls, and returns the whole answer, whatever its status.
+    pub(super) async fn reply(&self, method: Method, url: Url, body: &Value) -> Result<Reply, ForgeError> {
+        self.send(method, url, Some(body), None, (Purpose::Step, Size::Object)).await
+    }
+
+    /// Returns what an answer of success says.
+    pub(super) fn success(&self, reply: Reply) -> Result<Value, ForgeError> {
+        match (reply.status, reply.json) {
             // Half of an answer, or somebody's page: what it does not say is not what is not there.
-            200..300 if reply.json.is_string() => Err(self.unreadable("JSON")),
-            200..300 => Ok(reply.json),
-            _ => Err(self.refusal(&reply)),
+            (200..300, None | Some(Value::String(_))) => Err(self.unreadable("JSON")),
+            (200..300, Some(json)) => Ok(json),
+            (_, json) => Err(self.refusal(&Reply { json, ..reply })),
         }
+    }
+
+    /// Reads a page of change requests, and reduces it before anything else is waited for.
+    pub(super) async fn page<T>(
+        &self,
+        url: Url,
+        reduce: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<T, ForgeError> {
+        let mut reply = self.send(Method::GET, url, None, None, (Purpose::Step, Size::Page)).await?;
+        let _place = reply.place.take();
+        let json = self.success(reply)?;
+        reduce(json).ok_or_else(|| self.unreadable("a list"))
+    }
+
+    /// The forge sends more than Sluice reads.
+    pub(super) fn too_large(&self, what: impl Into<String>) -> ForgeError {
+        ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }
+    }
+
+    /// How long all pages of a list may take together.
+    pub(super) fn list_timeout(&self) -> Duration {
+        self.shared.deadline * 2
     }
 
     /// Reads one thing; `None` where there is no such thing.
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
-        let reply = self.send(Method::GET, url, None, None, Purpose::Step).await?;
+        let reply = self.send(Method::GET, url, None, None, (Purpose::Step, Size::Object)).await?;
         match reply.status {
             404 | 410 | 422 => Ok(None),
             _ => self.success(reply).map(Some),
@@ -213,22 +273,21 @@ impl ForgeHttp {
             return so;
         }
         let so = self.look_on(url).await.is_ok_and(|told| told.is_some_and(|told| is(&told)));
-        let mut aside = lock(&self.shared.aside);
-        aside.retain(|_, (asked, _)| asked.elapsed() < ASIDE);
-        aside.insert(key, (Instant::now(), so));
+        lock(&self.shared.aside).insert(key, (Instant::now(), so), 1);
         so
     }
 
     /// Looks at something that the forge may have elsewhere; `None` where it does not show it. Only the same
     /// server is followed: nobody else is given the credentials.
     async fn look_on(&self, url: Url) -> Result<Option<Value>, ForgeError> {
-        let mut reply = self.send(Method::GET, url.clone(), None, None, Purpose::Look).await?;
+        let look = (Purpose::Look, Size::Object);
+        let mut reply = self.send(Method::GET, url.clone(), None, None, look).await?;
         let elsewhere = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&reply.status));
         let elsewhere = elsewhere.and_then(|to| url.join(to.to_str().ok()?).ok());
         if let Some(to) = elsewhere.filter(|to| to.origin() == url.origin()) {
-            reply = self.send(Method::GET, to, None, None, Purpose::Look).await?;
+            reply = self.send(Method::GET, to, None, None, look).await?;
         }
-        Ok((200..300).contains(&reply.status).then_some(reply.json))
+        Ok(reply.json.filter(|_| (200..300).contains(&reply.status)))
     }
 
     /// Changes something, and reads the change request that comes back.
@@ -240,7 +299,7 @@ impl ForgeHttp {
         parse: impl Fn(&Value) -> Option<Found>,
     ) -> Result<Found, ForgeError> {
         let answer = self.call(method, url, Some(body)).await?;
-        parse(&answer).ok_or_else(|| self.unreadable("a change request"))
+        parse(&answer).and_then(Found::checked).ok_or_else(|| self.unreadable("a change request"))
     }
 
     /// Reads one change request. It is gone only if its repository is still there to say so.
@@ -264,11 +323,12 @@ impl ForgeHttp {
 
     /// Remembers the whole of an id.
     pub(super) fn learn_id(&self, short: &str, id: &str) {
-        let mut ids = lock(&self.shared.ids);
-        if ids.len() >= REMEMBERED {
-            ids.clear();
+        // No hash of a commit is longer.
+        if short.len().max(id.len()) > 64 {
+            return;
         }
-        ids.insert(format!("{} {} {short}", self.fingerprint, self.repository), id.into());
+        let key = format!("{} {} {short}", self.fingerprint, self.repository);
+        lock(&self.shared.ids).insert(key, id.into(), 1);
     }
 
     /// Reads one change request, and only if it has changed since the last time.
@@ -280,19 +340,21 @@ impl ForgeHttp {
         let key = format!("{} {url}", self.fingerprint);
         let known = lock(&self.shared.seen).get(&key).cloned();
         let etag = known.as_ref().map(|(etag, _)| (IF_NONE_MATCH, etag.clone()));
-        let reply = self.send(Method::GET, url, None, etag, Purpose::Look).await?;
+        let reply = self.send(Method::GET, url, None, etag, (Purpose::Look, Size::Object)).await?;
         match (reply.status, known) {
             (304, Some((_, found))) => Ok(Some(found)),
             (200..300, _) => {
-                let mut found = parse(&reply.json).ok_or_else(|| self.unreadable("a change request"))?;
+                let found = reply.json.as_ref().and_then(parse).and_then(Found::checked);
+                let mut found = found.ok_or_else(|| self.unreadable("a change request"))?;
                 // Only its state is asked for this way; many are remembered.
                 found.body = String::new();
                 if let Some(etag) = reply.headers.get(ETAG) {
-                    let mut seen = lock(&self.shared.seen);
-                    if seen.len() >= REMEMBERED {
-                        seen.clear();
+                    let weight = key.len() + etag.len() + found.weight();
+                    if weight <= SEEN_ONE {
+                        // Headers of one answer share their memory.
+                        let etag = HeaderValue::from_bytes(etag.as_bytes()).unwrap_or(etag.clone());
+                        lock(&self.shared.seen).insert(key, (etag, found.clone()), weight);
                     }
-                    seen.insert(key, (etag.clone(), found.clone()));
                 }
                 Ok(Some(found))
             }
@@ -318,7 +380,7 @@ impl ForgeHttp {
         url: Url,
         body: Option<&Value>,
         header: Option<(HeaderName, HeaderValue)>,
-        purpose: Purpose,
+        (purpose, size): (Purpose, Size),
     ) -> Result<Reply, ForgeError> {
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
         let _turn = self.budget.turn(purpose, &self.owner).await.map_err(limited)?;
@@ -332,48 +394,45 @@ impl ForgeHttp {
         if let Some(body) = body {
             request = request.json(body);
         }
-        match self.exchange(request).await {
+        match self.exchange(request, size).await {
             Ok(reply) => {
                 self.shared.counters.forge_call(self.kind.name(), label, reply.status);
                 self.obey(&reply)?;
                 Ok(reply)
             }
-            Err(error) => {
+            Err(unread) => {
                 self.shared.counters.forge_call(self.kind.name(), label, 0);
-                Err(self.failure(error))
+                Err(self.failure(unread))
             }
         }
     }
 
-    async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<Reply, reqwest::Error> {
-        let mut response = request.send().await?;
+    async fn exchange(&self, request: reqwest::RequestBuilder, size: Size) -> Result<Reply, Unread> {
+        let response = request.send().await.map_err(Unread::Http)?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            if bytes.len() + chunk.len() > LONGEST {
-                break;
-            }
-            bytes.extend_from_slice(&chunk);
-        }
         // Azure DevOps shows its sign-in page in place of refusing a token: with 203, or on the way to it.
         let to = headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or_default();
         let signs_in = status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin"));
         if signs_in && self.kind == ForgeKind::AzureDevOps {
-            let json = Value::String("it shows the sign-in page".into());
-            return Ok(Reply { status: 401, json, headers });
+            let json = Some(json!({"message": "it shows the sign-in page"}));
+            return Ok(Reply { status: 401, json, headers, place: None });
         }
-        let text = || Value::String(String::from_utf8_lossy(&bytes).chars().take(300).collect());
+        let Body { bytes, place } = self.shared.large.read(response, &self.owner).await?;
         let json = match bytes.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+            true => Some(Value::Null),
+            false => match answer::parse(&bytes, self.fields, size) {
+                // That it is refused is clear without the words.
+                Err(_) if !(200..300).contains(&status) => None,
+                parsed => parsed?,
+            },
         };
-        Ok(Reply { status, json, headers })
+        Ok(Reply { status, json, headers, place })
     }
 
     /// Takes down what the forge says about its budget, and stops where it says so.
     fn obey(&self, reply: &Reply) -> Result<(), ForgeError> {
-        let mut told = budget(&reply.headers, clock::now());
-        let words = || self.says(&reply.json).to_ascii_lowercase().contains("rate limit");
+        let mut told = headers::budget(&reply.headers, clock::now());
+        let words = || self.says(reply).to_ascii_lowercase().contains("rate limit");
         told.refused = matches!(reply.status, 403 | 429 | 503)
             && (told.after.is_some() || told.left == Some(0) || reply.status == 429 || words());
         if !told.refused && !(200..300).contains(&reply.status) {
@@ -388,13 +447,9 @@ impl ForgeHttp {
 
     /// What an answer that is not success means.
     pub(super) fn refusal(&self, reply: &Reply) -> ForgeError {
-        let (forge, says) = (self.name.clone(), self.says(&reply.json));
+        let (forge, says) = (self.name.clone(), self.says(reply));
         match reply.status {
-            300..=399 => {
-                let location =
-                    reply.headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or("elsewhere");
-                ForgeError::Redirected { forge, location: self.credentials.redact(location) }
-            }
+            300..=399 => ForgeError::Redirected { forge, location: self.location(reply) },
             401 => ForgeError::Authentication { forge, says },
             403 => ForgeError::Forbidden { forge, says },
             404 => ForgeError::NoRepository { forge, repository: self.repository.clone() },
@@ -403,16 +458,31 @@ impl ForgeHttp {
         }
     }
 
-    /// The forge's own words, in a line.
-    fn says(&self, json: &Value) -> String {
-        let mut words = Vec::new();
-        told(json, &mut words);
-        let text = self.credentials.redact(&words.join("; "));
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+    /// Where an answer sends on to, without what may be secret in it.
+    fn location(&self, reply: &Reply) -> String {
+        let to = reply.headers.get(LOCATION).and_then(|to| self.base.join(to.to_str().ok()?).ok());
+        let shown = to.map(|mut to| {
+            to.set_query(None);
+            to.set_fragment(None);
+            let _ = (to.set_username(""), to.set_password(None));
+            words::clean(&self.credentials.redact(to.as_str()), SHOWN)
+        });
+        shown.unwrap_or_else(|| "another address".into())
     }
 
-    fn failure(&self, error: reqwest::Error) -> ForgeError {
+    /// The forge's own words, in a line.
+    fn says(&self, reply: &Reply) -> String {
+        let says = reply.json.as_ref().map(words::message).unwrap_or_default();
+        if says.is_empty() { "it gives no reason".into() } else { self.credentials.redact(&says) }
+    }
+
+    fn failure(&self, unread: Unread) -> ForgeError {
         let forge = self.name.clone();
+        let error = match unread {
+            Unread::Http(error) => error,
+            Unread::TooLarge(what) => return self.too_large(what),
+            Unread::TooSlow(after) => return ForgeError::Timeout { forge, after },
+        };
         if error.is_timeout() {
             return ForgeError::Timeout { forge, after: self.shared.deadline };
         }
@@ -422,43 +492,11 @@ impl ForgeHttp {
         while let Some(next) = cause.source() {
             cause = next;
         }
-        let says = self.credentials.redact(&cause.to_string());
+        let says = words::clean(&self.credentials.redact(&cause.to_string()), SHOWN);
         if says.contains("certificate") {
             return ForgeError::Certificate { forge, says };
         }
         ForgeError::Unreachable { forge, says }
-    }
-}
-
-/// The sentences of an answer, wherever it has them: `message` and `errors` at GitHub and Bitbucket Data
-/// Center, `message` as a list or by field and `error_description` at GitLab, `error` at Bitbucket.
-fn told(json: &Value, words: &mut Vec<String>) {
-    match json {
-        Value::String(text) => words.push(text.clone()),
-        Value::Array(list) => list.iter().for_each(|part| told(part, words)),
-        Value::Object(fields) => {
-            let before = words.len();
-            for key in ["message", "error", "error_description", "detail", "errors"] {
-                match fields.get(key) {
-                    Some(Value::Object(of)) if key == "message" || key == "errors" => {
-                        for (field, what) in of {
-                            let mut said = Vec::new();
-                            told(what, &mut said);
-                            words.push(format!("{field} {}", said.join(", ")));
-                        }
-                    }
-                    Some(part) => told(part, words),
-                    None => {}
-                }
-            }
-            if words.len() == before {
-                words.extend(fields.get("field").and_then(Value::as_str).map(|f| {
-                    let code = fields.get("code").unwrap_or(&Value::Null);
-                    format!("{f} {code}")
-                }));
-            }
-        }
-        _ => {}
     }
 }
 
@@ -469,7 +507,7 @@ fn client(name: &str, credentials: &Credentials, shared: &Shared) -> Result<Clie
     }
     let made = tls::client(credentials.ca_file.as_deref(), shared.deadline)
         .map_err(|says| ForgeError::BadCaFile { forge: name.into(), says })?;
-    lock(&shared.clients).insert(key, made.clone());
+    lock(&shared.clients).insert(key, made.clone(), 1);
     Ok(made)
 }
 
@@ -484,111 +522,14 @@ fn label(method: &Method) -> &'static str {
     }
 }
 
-/// What the head of an answer says about the budget.
-fn budget(headers: &HeaderMap, now: Timestamp) -> Told {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
-    let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
-    let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
-    // A time by the forge's clock, which need not be ours.
-    let there = date(headers).unwrap_or(now);
-    let ours = |at: Timestamp| now.checked_add(at.duration_since(there)).ok();
-    let told = Told {
-        left: count("ratelimit-remaining"),
-        limit: count("ratelimit-limit"),
-        reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()).and_then(ours),
-        after: retry_after(headers, now),
-        refused: false,
-    };
-    // GitHub counts the calls of its other API by themselves. That all of those are spent is told with a
-    // success, and only there; what is left of them says nothing of all other calls.
-    let other = headers.get("x-ratelimit-resource").is_some_and(|resource| resource != "core");
-    match told.left {
-        Some(1..) if other => Told { after: told.after, ..Told::default() },
-        _ => told,
-    }
-}
-
-/// When the answer was given, by the clock of who gave it.
-fn date(headers: &HeaderMap) -> Option<Timestamp> {
-    let text = headers.get("date")?.to_str().ok()?;
-    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
-}
-
-/// `Retry-After`, in seconds or as a date.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
-    let text = headers.get("retry-after")?.to_str().ok()?.trim();
-    match text.parse::<i64>() {
-        Ok(seconds) => now.saturating_add(SignedDuration::from_secs(seconds)).ok(),
-        // What is written in Go often says UTC, where the rule is GMT.
-        Err(_) => jiff::fmt::rfc2822::parse(&text.replace(" UTC", " GMT")).ok().map(|date| date.timestamp()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_call_that_takes_too_long_is_told_its_own_deadline() {
-        let of = |git| Shared::new(Arc::default(), Duration::from_secs(git)).deadline;
+        let of =
+            |git| Shared::new(Arc::default(), Duration::from_secs(git), AllowedHosts::default()).deadline;
         assert_eq!((of(120), of(5)), (PATIENCE, Duration::from_secs(5)));
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        let read = |text: &'static str| {
-            let headers =
-                HeaderMap::from_iter([(reqwest::header::RETRY_AFTER, HeaderValue::from_static(text))]);
-            retry_after(&headers, now).map(|t| t.to_string())
-        };
-        assert_eq!(read("60").as_deref(), Some("2026-01-02T03:05:05Z"));
-        assert_eq!(read("Wed, 21 Oct 2026 07:28:00 GMT").as_deref(), Some("2026-10-21T07:28:00Z"));
-        assert_eq!(read("Wed, 21 Oct 2026 07:28:00 UTC").as_deref(), Some("2026-10-21T07:28:00Z"));
-        assert_eq!(read("soon"), None);
-    }
-
-    #[test]
-    fn what_is_left_of_another_budget_is_not_what_is_left_of_this() {
-        let now = Timestamp::constant(1_800_000_000, 0);
-        let told = |left: &'static str, resource: &'static str| {
-            let headers = [("remaining", left), ("resource", resource), ("limit", "5000")];
-            let name = |name| reqwest::header::HeaderName::try_from(format!("x-ratelimit-{name}")).unwrap();
-            let headers = headers.map(|(key, value)| (name(key), HeaderValue::from_static(value)));
-            let told = budget(&HeaderMap::from_iter(headers), now);
-            (told.left, told.limit)
-        };
-        assert_eq!(told("17", "core"), (Some(17), Some(5000)));
-        assert_eq!(told("17", "graphql"), (None, None));
-        assert_eq!(told("0", "graphql"), (Some(0), Some(5000)));
-    }
-
-    #[test]
-    fn what_a_forge_says_is_found_wherever_it_says_it() {
-        let says = |text: &str| {
-            let mut words = Vec::new();
-            told(&serde_json::from_str(text).unwrap(), &mut words);
-            words.join("; ")
-        };
-        let cases = [
-            (r#"{"message": "Not Found"}"#, "Not Found"),
-            (
-                r#"{"message": "Validation Failed", "errors": [{"message": "No commits between"}]}"#,
-                "Validation Failed; No commits between",
-            ),
-            (r#"{"errors": [{"field": "head", "code": "invalid"}]}"#, r#"head "invalid""#),
-            (r#"{"message": ["Another open merge request"]}"#, "Another open merge request"),
-            (r#"{"message": {"title": ["is too long"]}}"#, "title is too long"),
-            (
-                r#"{"error": "insufficient_scope", "error_description": "needs api"}"#,
-                "insufficient_scope; needs api",
-            ),
-            (r#"{"type": "error", "error": {"message": "No.", "detail": "Why."}}"#, "No.; Why."),
-            (r#"{"$id": "1", "message": "TF401179: An active", "errorCode": 0}"#, "TF401179: An active"),
-            (r#""plain""#, "plain"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(says(text), expected, "{text}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of a forge, whichever it is: a few calls about change requests. Each adapter is
 //! one file; how calls are made, counted and slowed down is the same for all.
 
+mod answer;
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
@@ -10,12 +11,15 @@ mod gitea;
 mod github;
 pub(crate) mod github_app;
 mod gitlab;
+mod glob;
+mod headers;
 mod http;
 mod pages;
 mod pulls;
 mod readiness;
 mod scheme;
 pub(crate) mod tls;
+mod words;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -25,8 +29,10 @@ use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge, Order};
 pub use error::ForgeError;
-pub(crate) use http::{Shared, retry_after};
+pub(crate) use headers::retry_after;
+pub(crate) use http::Shared;
 pub(crate) use readiness::Readiness;
+pub(crate) use words::{clean, message};
 
 /// A change request as a forge shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +49,31 @@ pub(crate) struct Found {
     /// What it has beside its text. Bitbucket Cloud's lists go without.
     pub(crate) has: Extras,
     pub(crate) created: Timestamp,
+}
+
+impl Found {
+    /// Roughly the bytes of memory that it takes.
+    fn weight(&self) -> usize {
+        let lists = [&self.has.labels, &self.has.reviewers, &self.has.assignees];
+        let extras: usize = lists.into_iter().flatten().map(|name| name.len() + 24).sum();
+        let texts = [&self.request.url, &self.request.branch, &self.request.head_commit, &self.base];
+        let texts: usize = texts.into_iter().chain([&self.title, &self.body]).map(String::len).sum();
+        512 + extras + texts
+    }
+
+    /// The same, if its ids are those of commits and its page is one that can be shown and opened.
+    fn checked(self) -> Option<Self> {
+        let is_id = |id: &str| id.len() <= 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        let merged = match &self.state {
+            State::Merged { commit } => is_id(commit),
+            State::Open | State::Closed => true,
+        };
+        let url = &self.request.url;
+        let is_page = url.len() <= 2048
+            && (url.starts_with("https://") || url.starts_with("http://"))
+            && !url.chars().any(|c| c.is_control() || c.is_whitespace());
+        (merged && is_page && is_id(&self.request.head_commit)).then_some(self)
+    }
 }
 
 /// The names of what a change request has beside its text.
@@ -191,12 +222,17 @@ pub(crate) enum AnyForge {
 
 impl AnyForge {
     /// The repository at its forge. Fails here, before anything is pushed, when there are no rights.
+    ///
+    /// `api` is the address of its API, where that does not follow from the repository's.
     pub(crate) fn new(
         kind: ForgeKind,
         address: &Address,
+        api: Option<&str>,
         credentials: &Credentials,
         shared: &std::sync::Arc<Shared>,
     ) -> Result<Self, DeliveryError> {
+        let api = api.map(|api| shared.hosts.api(api)).transpose()?;
+        let address = &address.clone().with_api(api);
         let (a, c, s) = (address, credentials, shared);
         Ok(match kind {
             ForgeKind::GitHub => AnyForge::GitHub(github::GitHub::new(a, c, s)?),
@@ -281,4 +317,63 @@ hand_on! {
     async fn merge(&self, found: &Found, at: &Readiness, merge: Merge, message: &MergeMessage) -> Result<(), ForgeError>;
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
+}
+
+#[cfg(test)]
+mod tests {
+    /// What an adapter reads by name, out of its own source.
+    fn read_by_name(source: &str) -> Vec<&str> {
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let parts = source.split("[\"").skip(1).filter_map(|rest| rest.split_once("\"]"));
+        let names = parts.filter(|(name, after)| {
+            // A path of an address is not, nor what is written into a body.
+            let written = after.trim_start().starts_with("= ");
+            !written && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        });
+        names.map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn what_an_adapter_reads_is_among_its_fields() {
+        let adapters = [
+            include_str!("github.rs"),
+            include_str!("gitlab.rs"),
+            include_str!("gitea.rs"),
+            include_str!("bitbucket.rs"),
+            include_str!("bitbucket_server.rs"),
+            include_str!("azure_devops.rs"),
+        ];
+        for source in adapters {
+            let (_, fields) = source.split_once("const FIELDS: &[&str] = &[").unwrap();
+            let (fields, _) = fields.split_once("];").unwrap();
+            let read = read_by_name(source);
+            assert!(read.len() > 15, "{read:?}");
+            for name in read {
+                let known = fields.contains(&format!("\"{name}\""));
+                let beside = ["message", "errors", "type", "path"].contains(&name) || PATHS.contains(&name);
+                assert!(known || beside, "{name} is read and not among the fields");
+            }
+        }
+    }
+
+    /// Parts of addresses that stand alone in a list, as fields do, and fields of what adapters make themselves.
+    const PATHS: [&str; 17] = [
+        "completionOptions",
+        "graphql",
+        "OPEN",
+        "comments",
+        "conflicts",
+        "decline",
+        "merge",
+        "pullrequests",
+        "merge_requests",
+        "users",
+        "participants",
+        "threads",
+        "iterations",
+        "pulls",
+        "methods",
+        "labels",
+        "pull-requests",
+    ];
 }

@@ -26,9 +26,11 @@ impl Pulls {
 
     /// One page of a list: the ones on it that can be read, and how many there are.
     pub(super) async fn page(&self, query: &[(&str, &str)]) -> Result<(Vec<Found>, usize), ForgeError> {
-        let answer = self.http.call(Method::GET, self.url(&["pulls"], query), None).await?;
-        let list = answer.as_array().ok_or_else(|| self.http.unreadable("a list"))?;
-        Ok((list.iter().filter_map(self.parse).collect(), list.len()))
+        let reduce = |answer: Value| {
+            let list = answer.as_array()?;
+            Some((list.iter().filter_map(self.parse).collect(), list.len()))
+        };
+        self.http.page(self.url(&["pulls"], query), reduce).await
     }
 
     /// Opens one with further fields.

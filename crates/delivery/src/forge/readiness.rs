@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::words::clean;
+
 /// What stands between a change request and its merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Readiness {
@@ -18,6 +20,10 @@ pub(crate) struct Readiness {
     /// What the adapter needs to know when it merges.
     pub(crate) how: Value,
 }
+
+/// The most characters of a check's name that are kept, and of what a forge says that are shown.
+const NAME: usize = 512;
+const SHOWN: usize = 120;
 
 /// A check of a commit, by whatever name its forge has for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +44,8 @@ pub(crate) enum CheckState {
 
 impl Check {
     pub(crate) fn new(name: impl Into<String>, state: CheckState, required: bool) -> Self {
-        Check { name: name.into(), state, required }
+        let name: String = name.into().chars().take(NAME).collect();
+        Check { name, state, required }
     }
 }
 
@@ -74,18 +81,22 @@ impl Readiness {
             all.push(format!("waits for checks: {} pending", listed(&pending)));
         }
         if !self.waits.is_empty() {
-            all.push(format!("waits for {}", self.waits.join(" and ")));
+            let waits: Vec<String> = self.waits.iter().take(LISTED).map(|wait| clean(wait, SHOWN)).collect();
+            all.push(format!("waits for {}", waits.join(" and ")));
         }
         (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
+/// The most names, or things that are waited for, in one message.
+const LISTED: usize = 5;
+
 /// Some names, and how many more there are.
 fn listed(names: &[&str]) -> String {
-    const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    let shown: Vec<String> = names.iter().take(LISTED).map(|name| clean(name, SHOWN)).collect();
+    let mut text = shown.join(", ");
+    if names.len() > LISTED {
+        text.push_str(&format!(" and {} more", names.len() - LISTED));
     }
     text
 }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn with(key: &str, value: &[u8]) -> Credentials {
-        Credentials::from_secret(&BTreeMap::from([(key.to_string(), value.to_vec())]))
+        Credentials::from_secret(&BTreeMap::from([(key.to_string(), value.to_vec())])).unwrap()
     }
 
     #[test]

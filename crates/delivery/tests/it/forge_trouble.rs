@@ -74,7 +74,7 @@ async fn following_costs_nothing_while_nothing_changes() {
         // Where a forge does not remember what it has answered, a look is one call. Bitbucket Cloud asks
         // for the whole id of a commit once and for conflicts once, and looked when one was opened.
         let (read, unchanged) = match forge {
-            ForgeKind::Bitbucket => (9, None),
+            ForgeKind::Bitbucket => (8, None),
             ForgeKind::BitbucketServer | ForgeKind::AzureDevOps => (5, None),
             _ => (1, Some(&4)),
         };
@@ -106,7 +106,7 @@ async fn refusals_are_told_in_the_forges_words() {
             "No commits",
         ),
         (301, "", "Redirected", "new address"),
-        (500, "oops t0ken", "Unreachable", "oops ***"),
+        (500, "oops t0ken", "Unreachable", "status 500"),
         (200, "<html>", "ForgeRefused", "cannot be read"),
     ];
     for (status, text, reason, words) in cases {

@@ -9,7 +9,7 @@ use sluice_delivery::{Credentials, Delivered, Followed, ForgeKind, Retry, Stale}
 use tokio::net::TcpListener;
 
 use crate::contract::proposed;
-use crate::fixture::{again, bench};
+use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
 use crate::standin::{Call, Pull, TOKEN, Trouble};
 use crate::world::World;
@@ -41,7 +41,7 @@ fn refusals(forge: ForgeKind) -> [Refusal; 5] {
                 "ForgeRefused",
                 "No commits",
             ),
-            (502, "bad gateway", "Unreachable", "bad gateway"),
+            (502, "bad gateway", "Unreachable", "status 502"),
         ],
         ForgeKind::GitLab => [
             (401, r#"{"message":"401 Unauthorized"}"#, "AuthenticationFailed", "401 Unauthorized"),
@@ -107,7 +107,7 @@ fn refusals(forge: ForgeKind) -> [Refusal; 5] {
                 "ForgeRefused",
                 "no changes to be pulled",
             ),
-            (503, "<html>down</html>", "Unreachable", "down"),
+            (503, "<html>down</html>", "Unreachable", "status 503"),
         ],
         ForgeKind::BitbucketServer => [
             (
@@ -457,19 +457,20 @@ async fn a_version_that_somebody_else_has_passed_is_read_again() {
     assert!(error.to_string().contains("out-of-date"), "{error}");
 }
 
+/// Bitbucket Cloud returns the one that is open in place of refusing a second one.
 #[tokio::test]
-async fn of_two_that_were_opened_at_once_the_older_stays() {
+async fn where_a_second_one_is_answered_with_the_first_that_one_is_updated() {
     let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
     let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
-    // Both looked before either was there: once for the branch, once more before it is opened.
+    // As where somebody opens it in the moment after the looks: for the branch, and before it is opened.
     for _ in 0..2 {
         world.standin().trouble(Call::List, Trouble::Answer(200, vec![], r#"{"values": []}"#));
     }
     let second = proposed(&bench.delivery, &world.order("6.2.0")).await;
     assert_eq!(first.number, second.number);
-    let open: Vec<_> = world.pulls().await.into_iter().filter(|p| p.open).collect();
-    assert_eq!((open.len(), open[0].number), (1, first.number));
-    assert_eq!(open[0].title, "Promote apps/podinfo to 6.2.0 in prod");
+    let all = world.pulls().await;
+    assert_eq!((all.len(), all[0].open), (1, true));
+    assert_eq!(all[0].title, "Promote apps/podinfo to 6.2.0 in prod");
 }
 
 #[tokio::test]
@@ -482,4 +483,29 @@ async fn a_fast_forward_tells_whose_it_is() {
     let end = bench.delivery.follow(&order, &request).await.unwrap();
     let (commit, head) = (request.head_commit.clone(), request.head_commit.clone());
     assert_eq!(end, Followed::Merged { commit, head, ours: true });
+}
+
+/// Weave's pipeline-controller, before Sluice, had a branch of its own name with a commit of its own.
+#[tokio::test]
+async fn the_open_request_of_the_predecessor_is_updated_in_place() {
+    everywhere(async |world| {
+        let (bench, branch) = (bench(), "promotion-apps-podinfo-prod");
+        let theirs = world.repo().commit(branch, "promoting version", &[(FILE, &yaml("6.1.7"))]).unwrap();
+        world.standin().open_by_hand(branch, &theirs);
+        let named = |version: &str| {
+            world.order_with(version, |settings| {
+                settings.branch = Some("promotion-{namespace}-{pipeline}-{environment}".into());
+            })
+        };
+        let request = proposed(&bench.delivery, &named("6.1.8")).await;
+        assert_eq!((request.number, request.branch.as_str()), (1, branch));
+        assert_ne!(request.head_commit, theirs);
+        let pulls = world.pulls().await;
+        assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.1.8 in prod"));
+        assert_eq!(world.repo().read(branch, FILE).unwrap(), yaml("6.1.8"));
+        // What is proposed is one commit of Sluice, on top of the base: nothing of theirs is merged.
+        assert_eq!(world.repo().log(branch).unwrap()[1].sha, world.repo().head("main").unwrap());
+        assert_eq!(proposed(&bench.delivery, &named("6.2.0")).await.number, 1);
+    })
+    .await;
 }

@@ -65,7 +65,7 @@ impl Desk {
             ("githubAppBaseURL".to_string(), self.url.clone().into_bytes()),
         ]);
         data.extend(more.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())));
-        Order { credentials: Credentials::from_secret(&data), ..world.order(version) }
+        Order { credentials: Credentials::from_secret(&data).unwrap(), ..world.order(version) }
     }
 
     fn book<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {

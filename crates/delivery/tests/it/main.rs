@@ -22,6 +22,7 @@ mod forged;
 mod git_trouble;
 mod github_app;
 mod hostile;
+mod hostile_forge;
 mod landing;
 mod merging;
 mod merging_at;

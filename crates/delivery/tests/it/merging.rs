@@ -351,7 +351,7 @@ async fn a_token_that_may_not_read_checks_merges_what_github_calls_clean() {
         let path = json!(["repository", "pullRequest", "commits", "nodes", 0, "commit", field, "contexts"]);
         let error = json!({"type": "FORBIDDEN", "path": path,
             "message": "Resource not accessible by personal access token"});
-        let data = json!({"repository": {"viewerDefaultMergeMethod": "SQUASH", "pullRequest": pull}});
+        let data = json!({"repository": {"squashMergeAllowed": true, "pullRequest": pull}});
         Trouble::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
     };
     world.standin().trouble(Call::Tell, answer("UNSTABLE", "statusCheckRollup"));
@@ -417,8 +417,9 @@ async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there
         let bench = bench();
         let order = world.order_with("6.1.8", |settings| settings.merge = Merge::Queue);
         let mut request = proposed(&bench.delivery, &order).await;
+        world.standin().book(|book| book.has_queue = world.kind() == ForgeKind::Bitbucket);
         let (why, _) = waits_for_queue(&bench.delivery, &order, &request).await;
-        if !matches!(world.kind(), ForgeKind::GitHub | ForgeKind::GitLab) {
+        if !matches!(world.kind(), ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Bitbucket) {
             assert!(why.ends_with("has no merge queue"), "{why}");
             return;
         }
@@ -430,6 +431,10 @@ async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there
         let (why, queued) = waits_for_queue(&bench.delivery, &order, &request).await;
         assert!(why.contains("has put it out") && queued, "{why}");
         assert!(!world.standin().pulls()[0].queued);
+        // Bitbucket Cloud takes nothing that would hold it to a head.
+        if world.kind() == ForgeKind::Bitbucket {
+            return;
+        }
         // Another head may be put in, if it is the one that was pushed.
         let newer = world.order_with("6.2.0", |settings| settings.merge = Merge::Queue);
         let request = proposed(&bench.delivery, &newer).await;
@@ -439,6 +444,40 @@ async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there
         assert!(!queued && !world.standin().pulls()[0].queued, "{why}");
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_merge_that_takes_long_is_asked_about_until_it_is_done() {
+    let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
+    let order = merging(&world, "6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    world.standin().book(|book| book.merge_takes = 3);
+    match bench.delivery.tend(&order, &request).await.unwrap() {
+        Followed::Merged { ours: true, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(bench.delivery.stats().calls("POST"), 2, "opened once, merged once");
+    // A task that fails says why.
+    let order = merging(&world, "6.2.0");
+    let request = proposed(&bench.delivery, &order).await;
+    world.standin().book(|book| book.merge_takes = 3);
+    let failed = r#"{"type": "error", "error": {"message": "a merge check failed"}}"#;
+    world.standin().trouble(Call::Look, Trouble::Answer(400, vec![], failed));
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(why, "its forge does not merge it: a merge check failed");
+}
+
+#[tokio::test]
+async fn where_the_base_has_a_queue_a_merge_waits_in_it() {
+    let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
+    let order = merging(&world, "6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    world.standin().book(|book| book.has_queue = true);
+    assert_eq!(waits(&bench.delivery, &order, &request).await.0, "its forge merges it");
+    for _ in 0..2 {
+        assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await.0, "it is in the merge queue");
+    }
+    assert_eq!(bench.delivery.stats().calls("POST"), 2, "opened once, put in once");
 }
 
 async fn waits_for_queue(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {

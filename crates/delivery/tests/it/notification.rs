@@ -106,7 +106,7 @@ async fn answers_mean_what_they_mean_to_flux() {
     let bench = sending_to(&receiver);
     let sure = about();
     let doubtful = About { in_doubt: true, ..about() };
-    let text = || String::from("no, says it\nmore");
+    let text = || String::from(r#"{"message": "no, says it", "debug": "more"}"#);
     let cases = [
         (200, &sure, None),
         (202, &sure, None),

@@ -1,11 +1,15 @@
 //! Deliveries over SSH, to a real sshd: one key is let in, one server is believed.
 
-use sluice_delivery::{Credentials, Delivered, Order, Retry};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::http::{StatusCode, Uri};
+use sluice_delivery::{AllowedHosts, Credentials, Delivered, ForgeKind, Order, Retry, Settings, Strategy};
 use sluice_testkit::{Repo, SshServer};
 
 use crate::commit::to_main;
 use crate::crash;
-use crate::fixture::{FILE, again, bench, yaml};
+use crate::fixture::{FILE, again, bench, bench_with, yaml};
 use crate::git_trouble::fails;
 
 async fn server() -> (SshServer, Repo, Order) {
@@ -34,6 +38,42 @@ async fn a_promotion_goes_over_ssh_and_is_found_again() {
     assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.1.8"));
     assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
     assert_eq!(repo.log("main").unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_api_is_where_the_pipeline_says_although_git_goes_over_ssh() {
+    let (_server, repo, order) = server().await;
+    let paths = Arc::new(Mutex::new(Vec::new()));
+    let seen = paths.clone();
+    let refuse = move |uri: Uri| {
+        seen.lock().unwrap().push(uri.path().to_string());
+        async { (StatusCode::UNAUTHORIZED, r#"{"message": "invalid token"}"#) }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = format!("http://{}/forge/api/v1/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(refuse)).await.unwrap() });
+    let strategy = |api_url: Option<String>| Strategy::PullRequest {
+        forge: ForgeKind::Gitea,
+        url: repo.url().into(),
+        base: "main".into(),
+        settings: Box::new(Settings { api_url, ..Settings::default() }),
+    };
+    let mut order = with(&order, |c| c.token = Some("t0ken".into()));
+    order.strategy = strategy(Some(api));
+    fails(&bench(), &order, "AuthenticationFailed").await;
+    assert!(repo.branches().unwrap().contains(&"sluice/apps/podinfo/prod".to_string()));
+    let paths = paths.lock().unwrap().clone();
+    assert!(
+        !paths.is_empty() && paths.iter().all(|path| path.starts_with("/forge/api/v1/repos/")),
+        "{paths:?}"
+    );
+    // It is checked as an address of its own.
+    order.strategy = strategy(Some("https://user@elsewhere.example/api".into()));
+    fails(&bench(), &order, "InvalidAddress").await;
+    let here = vec!["127.0.0.1:*".parse().unwrap()];
+    let limited = bench_with(|options| options.allowed_hosts = AllowedHosts::new(here));
+    order.strategy = strategy(Some("https://elsewhere.example/api".into()));
+    fails(&limited, &order, "AddressRefused").await;
 }
 
 #[tokio::test]

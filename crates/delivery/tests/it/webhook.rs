@@ -47,7 +47,7 @@ fn to(url: &str, about: About) -> Order {
 
 fn secret(data: &[(&str, &str)]) -> Credentials {
     let data: BTreeMap<_, _> = data.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())).collect();
-    Credentials::from_secret(&data)
+    Credentials::from_secret(&data).unwrap()
 }
 
 /// A delivery that may call what is on this machine.
@@ -192,7 +192,11 @@ async fn every_status_has_its_meaning() {
             408 | 425 | 500.. => Some(soon),
             _ => Some(refused),
         };
-        receiver.reply(Reply::With(status, vec![], format!("\n  no, says {status}\r\nand more")));
+        receiver.reply(Reply::With(
+            status,
+            vec![],
+            format!(r#"{{"message": "\n  no, says {status}\r\n", "debug": "and more"}}"#),
+        ));
         let order = to(&receiver.url(), about());
         match (bench.delivery.deliver(&order).await, expected) {
             (Ok(done), None) => {
@@ -403,7 +407,11 @@ async fn no_secret_is_in_any_error() {
     let secrets = [TOKEN, "hunter2-and-more", "api-key-1234567890", "other-key-1234567890", basic];
     for secret in secrets {
         for status in [400, 404, 408, 500, 503] {
-            receiver.reply(Reply::With(status, vec![], format!("you said {secret}, which is wrong")));
+            receiver.reply(Reply::With(
+                status,
+                vec![],
+                serde_json::json!({"message": format!("you said {secret}, which is wrong")}).to_string(),
+            ));
             let mut order = to(&receiver.url(), about());
             order.credentials = credentials.clone();
             let error = bench.delivery.deliver(&order).await.unwrap_err();

@@ -115,7 +115,7 @@ impl World {
     /// So many calls look, before and after one is opened, whether it is the only one: where the forge
     /// does not promise it.
     pub fn reads_to_open(&self) -> u64 {
-        if matches!(self, World::StandIn(s) if s.kind == ForgeKind::Bitbucket) { 2 } else { 0 }
+        if matches!(self, World::StandIn(s) if s.kind == ForgeKind::Bitbucket) { 1 } else { 0 }
     }
 
     pub fn order(&self, version: &str) -> Order {

@@ -65,6 +65,7 @@ impl Served {
             }
             Ask::Merge { number, head, version, style, message, queue } => {
                 let meddle = std::mem::take(&mut book.meddle);
+                let (takes, has_queue) = (book.merge_takes, book.has_queue);
                 let pull = pull(&mut book, number)?;
                 if meddle {
                     pull.sha =
@@ -79,9 +80,26 @@ impl Served {
                 if style.is_some_and(|style| style != pull.style) {
                     return Err(Why::NotMergeable("It may not be merged in this way.".into()));
                 }
+                if takes > 0 {
+                    pull.merging = Some((pull.style, message));
+                    return Ok((202, shape.tell("slow merge", pull, 0).unwrap()));
+                }
+                if has_queue {
+                    pull.queued = true;
+                    return Ok((200, shape.tell("queued", pull, 0).unwrap()));
+                }
                 pull.land(self.kind, &self.repo, pull.style, message);
                 pull.version += 1;
                 shape.pull(pull, false)
+            }
+            Ask::Task(number) => {
+                book.merge_takes = book.merge_takes.saturating_sub(1);
+                let done = book.merge_takes == 0;
+                let pull = pull(&mut book, number)?;
+                if done && let Some((style, message)) = pull.merging.take() {
+                    pull.land(self.kind, &self.repo, style, message);
+                }
+                shape.tell("task", pull, 0).unwrap()
             }
             Ask::List(wanted) => self.list(&book, &wanted),
             Ask::Between { base, head } => {
@@ -90,8 +108,10 @@ impl Served {
             }
             Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
             Ask::Open { title, body, head, base, draft } => {
+                let before = book.pulls.len();
                 let answer = self.open(&mut book, title, body, head, base)?;
-                let Some(pull) = book.pulls.last_mut().filter(|_| answer.0 < 300) else { return Ok(answer) };
+                let opened = book.pulls.len() > before;
+                let Some(pull) = book.pulls.last_mut().filter(|_| opened) else { return Ok(answer) };
                 pull.draft = draft;
                 return Ok((answer.0, shape.pull(pull, false)));
             }
@@ -212,8 +232,11 @@ impl Served {
     ) -> Result<Answer, Why<'static>> {
         let shape = &self.shape;
         let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
-        if let Some(there) = book.pulls.iter().find(same).filter(|_| shape.refuses_a_second()) {
-            return Ok(shape.refuse(Why::Exists(there)));
+        if let Some(there) = book.pulls.iter().find(same) {
+            return Ok(match shape.returns_the_first() {
+                true => (200, shape.pull(there, false)),
+                false => shape.refuse(Why::Exists(there)),
+            });
         }
         if body.chars().count() > shape.longest() || title.chars().count() > 255 {
             return Err(Why::Bad("the title or the description is too long"));

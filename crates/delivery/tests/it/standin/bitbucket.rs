@@ -1,5 +1,8 @@
-//! Bitbucket Cloud, as developer.atlassian.com/cloud/bitbucket/rest has it. What it does not say, it does in
-//! the way that is worst for us: a second change request from the same branch is opened.
+//! Bitbucket Cloud, as its published description has it (api.bitbucket.org/swagger.json, shown at
+//! developer.atlassian.com/cloud/bitbucket/rest: "Pullrequests", "Merge queues", "Commit statuses"):
+//! a branch's merge strategies are left out unless `fields` asks for them, a merge that takes long is answered
+//! with 202 and a task, and where the base has a merge queue a merge puts the pull request into it.
+//! A second POST for the same branches returns the pull request that is open.
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
@@ -8,6 +11,9 @@ use super::github::{message, parents};
 use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
+
+/// Where the task of a slow merge is asked about.
+const TASK: &str = "/2.0/repositories/acme/fleet/pullrequests/1/merge/task-status/7f3c";
 
 impl super::Shape for Shape {
     fn clone_path(&self) -> &'static str {
@@ -34,8 +40,8 @@ impl super::Shape for Shape {
         false
     }
 
-    fn refuses_a_second(&self) -> bool {
-        false
+    fn returns_the_first(&self) -> bool {
+        true
     }
 
     fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
@@ -55,7 +61,14 @@ impl super::Shape for Shape {
                     draft: request.body["draft"] == true,
                 })
             }
-            ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
+            ("GET", ["pullrequests", n]) => match request.query("fields") {
+                Some("+destination.branch.default_merge_strategy") => {
+                    Ok(Ask::Tell { what: "with strategy", from: 0, of: Of::Number(number(n)?) })
+                }
+                Some(_) => Err(Why::Bad("fields: not one that this stand-in knows")),
+                None => Ok(Ask::Read(number(n)?)),
+            },
+            ("GET", ["pullrequests", n, "merge", "task-status", "7f3c"]) => Ok(Ask::Task(number(n)?)),
             ("PUT", ["pullrequests", n]) => {
                 request.only(&["title", "description", "destination", "reviewers"])?;
                 // Those that are not named are taken off it.
@@ -107,7 +120,6 @@ impl super::Shape for Shape {
             _ => "DECLINED",
         };
         let short = |id: &str| json!({"hash": &id[..12], "type": "commit"});
-        let style = pull.style.word("merge_commit", "squash", "fast_forward");
         let owner = if pull.fork { "stranger/fleet" } else { "acme/fleet" };
         let mut value = json!({
             "type": "pullrequest", "id": pull.number, "title": pull.title, "description": pull.body,
@@ -116,8 +128,8 @@ impl super::Shape for Shape {
             "source": {
                 "branch": {"name": pull.head}, "commit": short(&pull.sha), "repository": {"full_name": owner},
             },
-            "destination": {"branch": {"name": pull.base, "default_merge_strategy": style}, "repository": {"full_name": "acme/fleet"}},
-            "merge_commit": pull.merged.as_deref().map(short), "draft": pull.draft,
+            "destination": {"branch": {"name": pull.base}, "repository": {"full_name": "acme/fleet"}},
+            "merge_commit": pull.merged.as_deref().map(short), "draft": pull.draft, "queued": pull.queued,
         });
         if !listed {
             // Lists go without them, "for performance reasons".
@@ -137,6 +149,23 @@ impl super::Shape for Shape {
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         let file = json!({"path": "apps/prod.yaml", "scenario": "content"});
         match what {
+            "with strategy" => {
+                let mut value = self.pull(pull, false);
+                let style = pull.style.word("merge_commit", "squash", "fast_forward");
+                value["destination"]["branch"]["default_merge_strategy"] = style.into();
+                return Some(value);
+            }
+            "task" => {
+                let merged = pull.merged.is_some();
+                let status = if merged { "SUCCESS" } else { "PENDING" };
+                let mut task = json!({"task_status": status, "links": {"self": {"href": TASK}}});
+                if merged {
+                    task["merge_result"] = self.pull(pull, false);
+                }
+                return Some(task);
+            }
+            "slow merge" => return Some(json!({"location": TASK})),
+            "queued" => return Some(self.pull(pull, false)),
             "elsewhere" => {
                 let compared = format!("{}..{}", pull.sha, pull.base);
                 let to = format!("/2.0/repositories/acme/fleet/file-conflicts/{compared}?pagelen=1");

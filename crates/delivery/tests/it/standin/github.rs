@@ -133,7 +133,8 @@ impl super::Shape for Shape {
             true => "CLEAN",
             false => "BLOCKED",
         };
-        let style = pull.style.word("MERGE", "SQUASH", "REBASE");
+        let allows = |style: Style| pull.style == style;
+        let (merge, squash, rebase) = (allows(Style::Merge), allows(Style::Squash), allows(Style::Rebase));
         let requires: Value = pull.requires.clone().into();
         let pull = json!({
             "id": format!("PR_{}", pull.number), "headRefOid": pull.sha, "reviewDecision": decision,
@@ -148,7 +149,11 @@ impl super::Shape for Shape {
             pull["mergeable"] = "MERGEABLE".into();
             pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"] = requires;
         }
-        Some(json!({"data": {"repository": {"viewerDefaultMergeMethod": style, "pullRequest": pull}}}))
+        // What the viewer used last says nothing of what the repository allows.
+        Some(json!({"data": {"repository": {
+            "viewerDefaultMergeMethod": if merge { "SQUASH" } else { "MERGE" }, "mergeCommitAllowed": merge,
+            "squashMergeAllowed": squash, "rebaseMergeAllowed": rebase, "pullRequest": pull,
+        }}}))
     }
 
     fn list(&self, page: Vec<Value>, _from: usize, _next: Option<usize>) -> Value {

@@ -13,10 +13,12 @@ mod github;
 mod gitlab;
 mod people;
 mod reply;
+mod request;
 mod style;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -32,7 +34,8 @@ use sluice_testkit::{Commit, GitServer, Repo};
 pub use checks::Is;
 use people::{PEOPLE, number_of};
 pub use people::{author, joe};
-use reply::{broken, reply};
+use reply::{broken, dripping, reply};
+use request::Request;
 pub use style::Style;
 
 /// What is done to a call in place of answering it.
@@ -44,6 +47,10 @@ pub enum Trouble {
     Lose,
     /// Never answer.
     Hang,
+    /// Answer with this after a while.
+    Slow(Duration, &'static str),
+    /// Answer a byte at a time, without end.
+    Drip,
     /// Let it pass.
     None,
 }
@@ -87,6 +94,8 @@ pub struct Pull {
     pub statuses: Vec<(String, Is, Option<u64>)>,
     /// It is in the queue.
     pub queued: bool,
+    /// What a merge that is under way does at its end.
+    pub merging: Option<(Style, Option<String>)>,
     /// Whether its branch is in somebody's copy of the repository.
     pub fork: bool,
     /// Counts its changes.
@@ -166,6 +175,8 @@ enum Ask {
         queue: bool,
     },
     Read(u64),
+    /// How far the merge of one is.
+    Task(u64),
     Update {
         number: u64,
         change: Change,
@@ -192,6 +203,7 @@ impl Ask {
             Ask::Tell { .. } => Call::Tell,
             Ask::Merge { .. } => Call::Merge,
             Ask::Read(_) => Call::Read,
+            Ask::Task(_) => Call::Look,
             Ask::Update { .. } => Call::Update,
             Ask::Close { .. } => Call::Close,
             Ask::Comment { .. } => Call::Comment,
@@ -248,50 +260,6 @@ enum Why<'a> {
 
 type Answer = (u16, Value);
 
-/// A call as it came.
-struct Request {
-    method: Method,
-    /// What comes after the repository's place, part by part.
-    path: Vec<String>,
-    query: Vec<(String, String)>,
-    body: Value,
-    headers: HeaderMap,
-}
-
-impl Request {
-    fn parts(&self) -> (&str, Vec<&str>) {
-        (self.method.as_str(), self.path.iter().map(String::as_str).collect())
-    }
-
-    fn query(&self, key: &str) -> Option<&str> {
-        self.query.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
-    }
-
-    fn number(&self, key: &str, usual: usize) -> usize {
-        self.query(key).map_or(usual, |v| v.parse().unwrap())
-    }
-
-    /// A text of the body.
-    fn text(&self, path: &str) -> Option<String> {
-        self.body.pointer(path)?.as_str().map(String::from)
-    }
-
-    /// The texts of a list in the body.
-    fn list(&self, key: &str) -> Vec<String> {
-        let list = self.body[key].as_array().into_iter().flatten();
-        list.map(|one| one.as_str().unwrap().to_string()).collect()
-    }
-
-    /// Fails where the body has what a forge does not know.
-    fn only(&self, known: &[&str]) -> Result<(), Why<'static>> {
-        let fields = self.body.as_object().ok_or(Why::Bad("the body is no object"))?;
-        match fields.keys().all(|key| known.contains(&key.as_str())) {
-            true => Ok(()),
-            false => Err(Why::Bad("the body has a field that nobody knows")),
-        }
-    }
-}
-
 /// How one forge speaks.
 trait Shape: Send + Sync {
     /// The path in the repository's address, without `.git`.
@@ -310,9 +278,9 @@ trait Shape: Send + Sync {
     fn etags(&self) -> bool {
         true
     }
-    /// Whether it refuses a second one between the same branches.
-    fn refuses_a_second(&self) -> bool {
-        true
+    /// Whether it returns the open one in place of refusing a second one between the same branches.
+    fn returns_the_first(&self) -> bool {
+        false
     }
     /// Whether one that is not open can still be changed.
     fn changes_what_is_closed(&self) -> bool {
@@ -371,6 +339,10 @@ pub struct Book {
     pub torn: bool,
     pub calls: Vec<String>,
     pub trouble: VecDeque<(Call, Trouble)>,
+    /// So often the task of a merge is pending; merges take no task where this is 0.
+    pub merge_takes: usize,
+    /// The base has a merge queue, which merges go to.
+    pub has_queue: bool,
     /// The answer to this one is lost, counted from the next, of the calls that change something.
     pub loses: usize,
     /// Goes with every answer.
@@ -452,6 +424,15 @@ impl StandIn {
         self.change(number, |pull| pull.open = false);
     }
 
+    /// Somebody else opens one, from a branch of the repository.
+    pub fn open_by_hand(&self, head: &str, sha: &str) {
+        self.book(|b| {
+            let (number, text) = (b.pulls.len() as u64 + 1, String::from);
+            let (title, body) = (text("Promote apps/podinfo in prod to 6.1.7"), text("do not edit"));
+            b.pulls.push(Pull::new(number, title, body, head.into(), text("main"), sha.into()));
+        });
+    }
+
     /// Somebody opens one from a copy of the repository, out of a branch of this name.
     pub fn open_from_a_fork(&self, head: &str) {
         self.book(|b| {
@@ -493,6 +474,7 @@ impl Pull {
             optional: vec![],
             statuses: vec![],
             queued: false,
+            merging: None,
             fork: false,
             version: 0,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
@@ -562,6 +544,14 @@ async fn answer(
             answer = answer.header(*name, value);
         }
         return answer.body(Body::from(*text)).unwrap();
+    }
+    match &trouble {
+        Trouble::Slow(pause, text) => {
+            tokio::time::sleep(*pause).await;
+            return Response::new(Body::from(*text));
+        }
+        Trouble::Drip => return Response::new(dripping()),
+        _ => {}
     }
     if matches!(trouble, Trouble::Hang) {
         std::future::pending::<()>().await;

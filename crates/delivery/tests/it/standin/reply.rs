@@ -1,5 +1,7 @@
 //! How a stand-in answers, whichever forge it stands for.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Response};
 use serde_json::Value;
@@ -11,13 +13,21 @@ pub(super) fn broken() -> Body {
     Body::from_stream(futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]))
 }
 
+/// A body that goes on for ever, a byte at a time.
+pub(super) fn dripping() -> Body {
+    Body::from_stream(futures::stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Some((Ok::<_, std::io::Error>(Bytes::from_static(b"[")), ()))
+    }))
+}
+
 pub(super) fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Response<Body> {
     let text = value.to_string();
     let etag = format!("\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
     let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
     let elsewhere = value["location"].as_str();
-    let status = if same { 304 } else { elsewhere.map_or(status, |_| 302) };
-    let body = if same { Body::empty() } else { Body::from(text) };
+    let status = if same { 304 } else { elsewhere.map_or(status, |_| if status == 202 { 202 } else { 302 }) };
+    let body = if same || status == 202 { Body::empty() } else { Body::from(text) };
     let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
     if let Some(to) = elsewhere {
         answer = answer.header("location", to);

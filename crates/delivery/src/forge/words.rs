@@ -1,0 +1,144 @@
+//! The forge's own words in an answer that is no success, cleaned for statuses and logs.
+
+use serde_json::Value;
+
+/// The most characters of a forge's words that are shown.
+const SHOWN: usize = 300;
+
+/// Returns what a forge says in the message fields of its answer, in one line; empty where it has none.
+pub(crate) fn message(json: &Value) -> String {
+    let mut words = Vec::new();
+    if json.is_object() {
+        told(json, &mut words);
+    }
+    clean(&words.join("; "), SHOWN)
+}
+
+/// Returns foreign text as one line of at most so many characters, without escape sequences, control characters
+/// and characters that change the direction or the width of text.
+pub(crate) fn clean(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    let mut chars = text.chars();
+    let mut count = 0;
+    while let Some(c) = chars.next() {
+        if count >= most {
+            line.push('…');
+            break;
+        }
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' => {}
+            c if c.is_control() || c.is_whitespace() => {
+                if !line.is_empty() && !line.ends_with(' ') {
+                    line.push(' ');
+                    count += 1;
+                }
+            }
+            c => {
+                line.push(c);
+                count += 1;
+            }
+        }
+    }
+    line.trim_end().to_string()
+}
+
+/// Skips the rest of an escape sequence of a terminal (ECMA-48).
+fn skip_escape(chars: &mut std::str::Chars<'_>) {
+    match chars.next() {
+        Some('[') => {
+            let _ = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
+        }
+        // A string, such as a title or a link, which a bell or `ESC \` ends.
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            let end = chars.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
+            let _ = end.filter(|c| *c == '\u{1b}').and_then(|_| chars.next());
+        }
+        _ => {}
+    }
+}
+
+/// The sentences of an answer, wherever it has them: `message` and `errors` at GitHub and Bitbucket Data
+/// Center, `message` as a list or by field and `error_description` at GitLab, `error` at Bitbucket.
+fn told(json: &Value, words: &mut Vec<String>) {
+    match json {
+        Value::String(text) => words.push(text.clone()),
+        Value::Array(list) => list.iter().for_each(|part| told(part, words)),
+        Value::Object(fields) => {
+            let before = words.len();
+            for key in ["message", "error", "error_description", "detail", "errors"] {
+                match fields.get(key) {
+                    Some(Value::Object(of)) if key == "message" || key == "errors" => {
+                        for (field, what) in of {
+                            let mut said = Vec::new();
+                            told(what, &mut said);
+                            words.push(format!("{field} {}", said.join(", ")));
+                        }
+                    }
+                    Some(part) => told(part, words),
+                    None => {}
+                }
+            }
+            if words.len() == before {
+                words.extend(fields.get("field").and_then(Value::as_str).map(|f| {
+                    let code = fields.get("code").unwrap_or(&Value::Null);
+                    format!("{f} {code}")
+                }));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_one_short_line_without_escapes() {
+        let cases = [
+            ("plain ü", "plain ü"),
+            ("no\u{1b}[31m red\u{7}\r\n\u{202e}x", "no red x"),
+            ("a\u{1b}]8;;http://x\u{7}link\u{1b}]8;;\u{1b}\\b", "alinkb"),
+            ("a\u{1b}[", "a"),
+            ("a\u{1b}", "a"),
+            ("\t a \u{9b}31m", "a 31m"),
+            ("zero\u{200b}width", "zerowidth"),
+            ("0123456789abcdef", "0123456789…"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(clean(text, 10), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_forge_says_is_found_wherever_it_says_it() {
+        let says = |text: &str| message(&serde_json::from_str(text).unwrap());
+        let cases = [
+            (r#"{"message": "Not Found"}"#, "Not Found"),
+            (
+                r#"{"message": "Validation Failed", "errors": [{"message": "No commits between"}]}"#,
+                "Validation Failed; No commits between",
+            ),
+            (r#"{"errors": [{"field": "head", "code": "invalid"}]}"#, r#"head "invalid""#),
+            (r#"{"message": ["Another open merge request"]}"#, "Another open merge request"),
+            (r#"{"message": {"title": ["is too long"]}}"#, "title is too long"),
+            (
+                r#"{"error": "insufficient_scope", "error_description": "needs api"}"#,
+                "insufficient_scope; needs api",
+            ),
+            (r#"{"type": "error", "error": {"message": "No.", "detail": "Why."}}"#, "No.; Why."),
+            (r#"{"$id": "1", "message": "TF401179: An active", "errorCode": 0}"#, "TF401179: An active"),
+            (r#""plain""#, ""),
+            (r#"["plain"]"#, ""),
+            (r#"{"debug": "plain"}"#, ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(says(text), expected, "{text}");
+        }
+    }
+}

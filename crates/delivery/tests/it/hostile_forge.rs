@@ -1,0 +1,265 @@
+//! Forges that attack whoever calls them: too much, too deep, too slow, without end, or elsewhere.
+//! Memory is measured in a process of its own, which may have 512 MiB.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::join_all;
+use serde_json::json;
+use sluice_delivery::{
+    AllowedHosts, ChangeRequest, Credentials, Followed, ForgeKind, Order, Retry, Settings, Strategy,
+};
+use tokio::net::TcpListener;
+
+use crate::contract::proposed;
+use crate::fixture::{self, again, bench, bench_with};
+use crate::merging::merging;
+use crate::standin::{Call, Trouble};
+use crate::world::World;
+
+const MIB: usize = 1 << 20;
+/// The most that the process under attack may have.
+const LIMIT_KIB: usize = 512 * 1024;
+/// How long another promotion may take meanwhile.
+const OTHERS: Duration = Duration::from_secs(30);
+
+/// Answers of 16 MiB that would take a multiple of it once they are parsed, each with its status.
+fn large_answers() -> Vec<(u16, &'static str)> {
+    let fill = |begin: &str, part: &str, end: &str| -> &'static str {
+        let parts = (16 * MIB - begin.len() - end.len()) / part.len();
+        format!("{begin}{}{end}", part.repeat(parts).trim_end_matches(',')).leak()
+    };
+    vec![
+        (200, fill("[", "[],", "]")),
+        (200, fill("[", r#"{"id":{"id":{}}},"#, "]")),
+        (201, fill("", "[", "")),
+        (200, fill(r#"{"title":""#, "a", r#""}"#)),
+        (422, fill(r#"{"message":""#, "a", r#""}"#)),
+        (422, fill(r#"{"errors":["#, r#"{"message":{"a":[]}},"#, "]}")),
+        (502, fill("", "<html>", "")),
+    ]
+}
+
+#[tokio::test]
+async fn large_answers_fail_only_the_promotion_that_gets_them() {
+    let program = std::env::current_exe().unwrap();
+    let limited = format!("ulimit -v {LIMIT_KIB}; exec \"$0\" \"$@\"");
+    let mut child = Command::new("sh");
+    child
+        .args(["-c", &limited])
+        .arg(program)
+        .args(["hostile_forge::attacked_with_512_mib", "--exact", "--ignored", "--nocapture"])
+        // Each would reserve address space that it does not use.
+        .env("MALLOC_ARENA_MAX", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = tokio::task::spawn_blocking(move || child.output()).await.unwrap().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(4000).collect::<String>();
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[tokio::test]
+#[ignore = "large_answers_fail_only_the_promotion_that_gets_them runs it in a process with a memory limit"]
+async fn attacked_with_512_mib() {
+    let answers = large_answers();
+    let (forge, other) = (World::github().await, World::of(ForgeKind::Gitea).await);
+    let bench = bench();
+    let attack = async {
+        for (status, text) in answers {
+            // Each from another pipeline, with a token of its own.
+            let orders = (0..6).map(|n| {
+                let mut order = again(&forge.order("6.1.8"));
+                order.pipeline = format!("podinfo-{n}");
+                order.credentials.token = Some(format!("t0ken-{n}"));
+                order
+            });
+            let orders: Vec<Order> = orders.collect();
+            orders.iter().for_each(|_| {
+                forge.standin().trouble(Call::List, Trouble::Answer(status, vec![], text));
+            });
+            for failed in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
+                let error = failed.unwrap_err().to_string();
+                assert!(error.len() < 700, "{}", error.len());
+            }
+        }
+    };
+    let others = async {
+        for version in ["6.1.8", "6.2.0", "6.3.0"] {
+            let began = Instant::now();
+            proposed(&bench.delivery, &other.order(version)).await;
+            assert!(began.elapsed() < OTHERS, "{:?}", began.elapsed());
+        }
+    };
+    tokio::join!(attack, others);
+    large_headers_are_not_kept(&forge).await;
+}
+
+/// What is remembered of many change requests stays small, whatever the forge sends as their version.
+async fn large_headers_are_not_kept(forge: &World) {
+    let (bench, order) = (bench(), forge.order("6.1.8"));
+    let version: &'static str = format!("\"{}\"", "v".repeat(380_000)).leak();
+    for number in 1..=1500 {
+        let pull = json!({
+            "number": number, "html_url": "https://forge/1", "state": "open", "title": "t",
+            "head": {"ref": "other", "sha": "1".repeat(40)}, "base": {"ref": "main"},
+            "created_at": "2026-01-02T03:04:05Z",
+        });
+        let answer = Trouble::Answer(200, vec![("etag", version.into())], pull.to_string().leak());
+        forge.standin().trouble(Call::Read, answer);
+        let request = ChangeRequest {
+            number,
+            url: "https://forge/1".into(),
+            branch: "other".into(),
+            head_commit: "1".repeat(40),
+            notes: vec![],
+            queued: false,
+        };
+        assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), Followed::Elsewhere);
+    }
+}
+
+#[tokio::test]
+async fn a_list_without_an_end_is_given_up_and_nothing_is_opened() {
+    for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::GitHub, ForgeKind::BitbucketServer] {
+        let (world, bench) = (World::of(kind).await, bench());
+        let stranger = json!({
+            "number": 7, "html_url": "https://forge/7", "state": "open", "title": "t", "merged": false,
+            "head": {"ref": "other", "label": "other", "sha": "1".repeat(40), "repo_id": 1},
+            "base": {"ref": "main", "label": "main", "repo_id": 1}, "created_at": "2199-01-02T03:04:05Z",
+        });
+        let page = match kind {
+            ForgeKind::Bitbucket => json!({"values": [], "next": "http://forge/next"}),
+            ForgeKind::BitbucketServer => json!({"values": [], "isLastPage": false, "nextPageStart": 7}),
+            _ => vec![stranger; 100].into(),
+        };
+        let page: &'static str = page.to_string().leak();
+        for _ in 0..2000 {
+            world.standin().trouble(Call::List, Trouble::Answer(200, vec![], page));
+        }
+        let error = bench.delivery.deliver(&again(&world.order("6.1.8"))).await.unwrap_err();
+        assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
+        assert!(world.standin().calls().len() < 60, "{kind:?}");
+        assert!(world.standin().pulls().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn checks_without_an_end_let_nothing_be_merged() {
+    for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::BitbucketServer, ForgeKind::GitHub] {
+        let (world, bench) = (World::of(kind).await, bench());
+        let order = merging(&world, "6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.standin().change(request.number, |pull| {
+            let green = |n| (format!("ci/{n}"), crate::standin::Is::Green, request.head_commit.clone());
+            pull.checks.extend((0..6000).map(green));
+            pull.checks.push(("ci/last".into(), crate::standin::Is::Failed, request.head_commit.clone()));
+        });
+        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
+        assert!(world.pulls().await[0].open, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn slow_pages_and_bodies_without_an_end_are_given_up_in_time() {
+    let pages: &'static str = json!({"values": [], "next": "http://forge/next"}).to_string().leak();
+    let slow = Trouble::Slow(Duration::from_millis(500), pages);
+    for (trouble, times) in [(slow, 200), (Trouble::Drip, 1)] {
+        let world = World::of(ForgeKind::Bitbucket).await;
+        let bench = bench_with(|o| o.deadline = Duration::from_secs(2));
+        for _ in 0..times {
+            world.standin().trouble(Call::List, trouble.clone());
+        }
+        let began = Instant::now();
+        let error = bench.delivery.deliver(&again(&world.order("6.1.8"))).await.unwrap_err();
+        assert_eq!(error.reason(), "Timeout", "{error}");
+        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_gets_no_credentials_and_its_text_is_short() {
+    let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = format!("http://{}/elsewhere", stranger.local_addr().unwrap());
+    let long = format!("{there}/{}?token=abc", "a".repeat(100_000));
+    let strange = "\u{7}not an address".to_string();
+    for location in [there.clone(), long, "//127.0.0.1:1/x".into(), strange] {
+        for status in [301, 302, 307, 308] {
+            let world = World::github().await;
+            let location = location.replace('\u{7}', "\t");
+            world.standin().trouble(Call::Open, Trouble::Answer(status, vec![("location", location)], ""));
+            let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+            assert_eq!(error.reason(), "Redirected", "{error}");
+            let text = error.to_string();
+            assert!(text.len() < 500 && !text.contains("token="), "{text}");
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+        }
+    }
+    assert!(stranger.accept().now_or_never().is_none(), "the redirect was followed");
+}
+
+#[tokio::test]
+async fn only_the_message_of_a_foreign_error_is_shown() {
+    let cases = [
+        (500, "secret page t0ken".to_string(), "status 500"),
+        (403, "secret page".into(), "may not do this"),
+        (400, r#"["secret", "page"]"#.into(), "status 400"),
+        (400, r#"{"debug": "secret", "trace": ["page"]}"#.into(), "status 400"),
+        (400, r#""secret page""#.into(), "status 400"),
+        (400, r#"{"message": "no\u001b[31m red\u0007\r\n\u202e"}"#.into(), "no red"),
+        (400, format!(r#"{{"message": "no {}"}}"#, "a".repeat(5000)), "no aaa"),
+    ];
+    for (status, text, words) in cases {
+        let world = World::github().await;
+        world.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text.leak()));
+        let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{error:?}");
+        assert!(!error.contains("secret") && !error.contains("page") && error.len() < 600, "{error:?}");
+        let escapes = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!error.chars().any(escapes) && !error.contains("[31m"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_allowed_gets_neither_git_nor_a_call() {
+    let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = stranger.local_addr().unwrap().port();
+    let allowed = || AllowedHosts::new(vec!["git.example.com:*".parse().unwrap()]);
+    let bench = bench_with(|options| options.allowed_hosts = allowed());
+    let base = fixture::order(Strategy::Commit { url: String::new(), branch: "main".into() }, "6.1.8");
+    let request = |url: String, api_url: Option<String>| Strategy::PullRequest {
+        forge: ForgeKind::GitHub,
+        url,
+        base: "main".into(),
+        settings: Box::new(Settings { api_url, ..Settings::default() }),
+    };
+    let here = format!("http://127.0.0.1:{port}");
+    let commit = |url: String| Strategy::Commit { url, branch: "main".into() };
+    let refused = [
+        commit(format!("{here}/acme/fleet")),
+        commit(format!("http://git.example.com@127.0.0.1:{port}/acme/fleet")),
+        commit(format!("ssh://git@127.0.0.1:{port}/acme/fleet")),
+        commit("git@evil.example:acme/fleet".into()),
+        request(format!("{here}/acme/fleet"), None),
+        request("https://git.example.com/acme/fleet".into(), Some(format!("{here}/api/v3"))),
+    ];
+    for strategy in refused {
+        let error = bench.delivery.deliver(&Order { strategy, ..base.clone() }).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), ("AddressRefused", Retry::OnChange), "{error}");
+        assert!(error.to_string().contains("--allowed-hosts"), "{error}");
+    }
+    // A GitHub App is lent its tokens where its Secret says.
+    let data = [
+        ("githubAppID", "1".to_string()),
+        ("githubAppPrivateKey", "none".into()),
+        ("githubAppBaseURL", format!("{here}/api/v3")),
+    ];
+    let data = data.map(|(key, value)| (key.to_string(), value.into_bytes()));
+    let mut order =
+        Order { strategy: request("https://git.example.com/acme/fleet".into(), None), ..base.clone() };
+    order.credentials = Credentials::from_secret(&data.into()).unwrap();
+    let error = bench.delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "AddressRefused", "{error}");
+    assert!(stranger.accept().now_or_never().is_none(), "somebody has called");
+}
