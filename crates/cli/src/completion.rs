@@ -1,8 +1,11 @@
-//! `sluice completion`: the script that teaches a shell the commands and flags.
+//! `sluice completion`: the script by which a shell completes commands, flags and the names of live objects.
+
+use std::io;
 
 use clap::{Args, ValueEnum};
-use clap_complete::Shell;
+use clap_complete::env::{Bash, EnvCompleter, Fish, Powershell, Zsh};
 
+use crate::complete::VARIABLE;
 use crate::exit::Outcome;
 use crate::sign::Io;
 
@@ -13,11 +16,13 @@ use crate::sign::Io;
   source <(sluice completion bash)
   source <(sluice completion zsh)
 
-  # Fish
-  sluice completion fish > ~/.config/fish/completions/sluice.fish
+  # Fish, in ~/.config/fish/config.fish
+  sluice completion fish | source
 
   # PowerShell
-  sluice completion powershell | Out-String | Invoke-Expression")]
+  sluice completion powershell | Out-String | Invoke-Expression
+
+The script runs sluice for each completion: load it anew after an upgrade.")]
 pub struct Completion {
     /// The shell
     #[arg(value_enum)]
@@ -32,21 +37,22 @@ enum KnownShell {
     Powershell,
 }
 
-impl From<KnownShell> for Shell {
-    fn from(shell: KnownShell) -> Shell {
-        match shell {
-            KnownShell::Bash => Shell::Bash,
-            KnownShell::Zsh => Shell::Zsh,
-            KnownShell::Fish => Shell::Fish,
-            KnownShell::Powershell => Shell::PowerShell,
+impl KnownShell {
+    fn completer(self) -> &'static dyn EnvCompleter {
+        match self {
+            KnownShell::Bash => &Bash,
+            KnownShell::Zsh => &Zsh,
+            KnownShell::Fish => &Fish,
+            KnownShell::Powershell => &Powershell,
         }
     }
 }
 
-pub(crate) fn run(args: &Completion, mut program: clap::Command, io: &mut Io<'_>) -> Outcome {
-    let name = program.get_name().to_owned();
+pub(crate) fn run(args: &Completion, program: &clap::Command, io: &mut Io<'_>) -> Outcome {
+    let name = program.get_name();
     let mut script = Vec::new();
-    clap_complete::generate(Shell::from(args.shell), &mut program, name, &mut script);
+    let written = args.shell.completer().write_registration(VARIABLE, name, name, name, &mut script);
+    written.map_err(io::Error::other)?;
     io.out.write_all(&script)?;
     Ok(())
 }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use kube::config::{Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+use crate::complete::namespaces;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::proxy::direct_by_environment;
 use crate::server::sentence;
@@ -23,7 +25,7 @@ pub struct Connect {
     #[arg(long, value_name = "NAME", global = true)]
     pub context: Option<String>,
     /// Namespace; default is that of the context
-    #[arg(short, long, value_name = "NAME", global = true, value_parser = namespace)]
+    #[arg(short, long, value_name = "NAME", global = true, value_parser = namespace, add = ArgValueCompleter::new(namespaces))]
     pub namespace: Option<String>,
     /// Act as this user
     #[arg(long = "as", value_name = "USER", global = true)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap_complete::ArgValueCompleter;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::NamespaceScope;
 use kube::{Api, Resource, ResourceExt};
@@ -13,8 +13,10 @@ use serde::de::DeserializeOwned;
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion};
 
+use crate::complete::{environments, promotions_and_pipelines};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::reference;
 use crate::server::is_missing;
 use crate::suggest::instead;
 
@@ -22,10 +24,10 @@ use crate::suggest::instead;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Which {
     /// The promotion's name; or, together with --environment, the pipeline's
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
     name: String,
     /// The environment that the pipeline promotes into, or ENVIRONMENT/TARGET
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
     environment: Option<String>,
 }
 

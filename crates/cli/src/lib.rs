@@ -3,6 +3,7 @@
 
 mod age;
 mod approve;
+mod complete;
 mod completion;
 mod connect;
 mod crds;
@@ -13,6 +14,7 @@ mod get;
 mod output;
 pub mod plain;
 mod proxy;
+mod reference;
 mod retry;
 mod server;
 mod sign;
@@ -24,6 +26,7 @@ mod version;
 use std::io::BufWriter;
 use std::process::ExitCode;
 
+pub use complete::complete;
 pub use connect::Connect;
 pub use exit::{Exit, Failure, Outcome};
 pub use sign::{Io, Sign};
@@ -37,7 +40,7 @@ pub enum Command {
     Approve(approve::Approve),
     /// Try a promotion again that failed or was rejected
     Retry(retry::Retry),
-    /// Judge Pipelines without a cluster, and show what they would set in a checkout
+    /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
     /// Print what others need to work with Sluice, ready to commit
     Export(export::Export),
@@ -89,7 +92,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),
-        Command::Completion(args) => completion::run(args, (program.cli)(), io),
+        Command::Completion(args) => completion::run(args, &(program.cli)(), io),
         Command::Version(args) => version::run(args, program.version, io),
     };
     let outcome = outcome.and_then(|()| Ok(io.flush()?));

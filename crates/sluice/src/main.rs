@@ -30,6 +30,7 @@ enum Command {
 fn main() -> ExitCode {
     // One TLS provider for everything; a second call would be a mistake, and harmless.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    sluice_cli::complete(Arguments::command);
     match Arguments::parse().command {
         Command::Controller(flags) => controller::main(*flags),
         Command::Person(command) => {

@@ -62,6 +62,7 @@ pub struct PullRequestStrategy {
     pub forge: String,
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = Rule::new("self.matches('^(https?|ssh)://[^/[:space:]]+/[^[:space:]]') || self.matches('^[^-/:@?#[:space:]][^/:@?#[:space:]]*@[^/:?#[:space:]]+:[^:[:space:]][^[:space:]]*$')").message("write https://host/owner/repository.git, ssh://git@host/owner/repository.git or git@host:owner/repository.git"))]
     pub url: String,
     /// The address of the forge's API, where it does not follow from `url`: for SSH, another port or path than https
     /// at the same host. Such as `https://git.example.com:8443/api/v1`; docs/forges/README.md says how that of each forge
@@ -180,6 +181,7 @@ fn main_branch() -> String {
 pub struct CommitStrategy {
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = Rule::new("self.matches('^(https?|ssh)://[^/[:space:]]+/[^[:space:]]') || self.matches('^[^-/:@?#[:space:]][^/:@?#[:space:]]*@[^/:?#[:space:]]+:[^:[:space:]][^[:space:]]*$')").message("write https://host/owner/repository.git, ssh://git@host/owner/repository.git or git@host:owner/repository.git"))]
     pub url: String,
     /// The branch to commit to. Default `main`.
     #[serde(default = "main_branch")]
@@ -241,6 +243,7 @@ pub struct WebhookStrategy {
     /// The address that is called, by https. Addresses that are not public are refused unless the
     /// controller's flags allow them.
     #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://[^/?#[:space:]]')").message("write https:// and the address that is called"))]
     pub url: String,
     /// Secret in the Pipeline's namespace with the keys of a Flux generic Provider, each optional:
     /// `token` signs the body, `headers` is a YAML map of further headers, `address` replaces `url`;

@@ -18,12 +18,15 @@ use kube::core::NamespaceScope;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sluice_api::Pipeline;
 
 use self::read::{lean_metadata, objects, read, seen_in};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::find;
 use crate::output::{self, DataFormat, Format};
 use crate::sign::{Io, Sign};
+use crate::suggest::instead;
 use crate::table::{Row, Table};
 
 /// Arguments of `sluice get`.
@@ -136,6 +139,10 @@ pub(crate) trait Listing {
     fn name(&self) -> Option<&str>;
     /// What is shown, for sentences: `pipelines`.
     fn shows(&self) -> &'static str;
+    /// Which pipeline and environment it is narrowed to, if any.
+    fn narrowed(&self) -> Option<Narrowed<'_>> {
+        None
+    }
     /// Whether an object belongs here.
     fn wants(&self, _seen: &Self::Seen) -> bool {
         true
@@ -158,6 +165,44 @@ pub(crate) trait Listing {
     /// What is said at the end, to the person: what he should not miss.
     fn warning(&self, _seen: &[Self::Seen]) -> Option<String> {
         None
+    }
+}
+
+/// What a listing is narrowed to by flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Narrowed<'a> {
+    pipeline: Option<&'a str>,
+    environment: Option<&'a str>,
+}
+
+impl Narrowed<'_> {
+    /// Fails if there is no such pipeline, or if it has no such environment: a typing error is not "none found".
+    async fn check(&self, view: &View, connection: &Connection) -> Outcome {
+        let Some(name) = self.pipeline else { return Ok(()) };
+        let api = read::api::<Pipeline>(connection, view, &());
+        let params = ListParams::default().match_any().fields(&format!("metadata.name={name}"));
+        // A user who may not read pipelines still sees promotions.
+        let Ok(found) = api.list(&params).await else { return Ok(()) };
+        if found.items.is_empty() {
+            return Err(find::missing::<Pipeline>(connection, name, view.all_namespaces).await);
+        }
+        let known = found.items.into_iter().flat_map(|p| p.spec.environments).map(|e| e.name);
+        let known: Vec<String> = known.collect();
+        match self.environment {
+            // A promotion into one target is `prod/eu`.
+            Some(wanted) if !known.iter().any(|e| *e == wanted || wanted.starts_with(&format!("{e}/"))) => {
+                let end = instead(wanted, &known, "environments", &format!("pipeline {name}"));
+                let why = format!("pipeline {name} has no environment {wanted}{end}");
+                Err(Failure::new(Exit::NotFound, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let pipeline = self.pipeline.map(|name| format!(" of pipeline {name}")).unwrap_or_default();
+        let environment = self.environment.map(|name| format!(" into {name}")).unwrap_or_default();
+        pipeline + &environment
     }
 }
 
@@ -193,10 +238,16 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
     match view.output {
         Format::Table | Format::Wide => {
             let seen = see(listing, view, &connection).await?;
+            if let (Some(narrowed), []) = (listing.narrowed(), &seen[..]) {
+                narrowed.check(view, &connection).await?;
+            }
             table(listing, view, &seen, &connection, io)
         }
         Format::Name => {
             let seen = see(listing, view, &connection).await?;
+            if let (Some(narrowed), []) = (listing.narrowed(), &seen[..]) {
+                narrowed.check(view, &connection).await?;
+            }
             let mut names = seen.iter().flat_map(|s| listing.names(s));
             Ok(names.try_for_each(|name| io.line(name))?)
         }
@@ -266,6 +317,7 @@ async fn documents<L: Listing>(
 
 fn nothing<L: Listing>(listing: &L, view: &View, connection: &Connection) -> String {
     let labels = view.selector.as_ref().map(|labels| format!(" with labels {labels}")).unwrap_or_default();
+    let labels = listing.narrowed().map(|narrowed| narrowed.sentence()).unwrap_or_default() + &labels;
     match view.all_namespaces {
         true => format!("no {}{labels} found", listing.shows()),
         false => {

@@ -1,7 +1,7 @@
 //! `sluice get pipelines`: one line a pipeline, with what each environment runs.
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -11,6 +11,8 @@ use sluice_api::pipeline::Summary;
 
 use super::{Listing, NOT_SEEN, Shape, fields, lean_metadata};
 use crate::age;
+use crate::complete;
+use crate::reference;
 use crate::table::{Cell, Row, Tone};
 
 /// Show pipelines and what their environments run
@@ -28,7 +30,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get pipelines -A -w")]
 pub(crate) struct Pipelines {
     /// Only this one
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
     name: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! `sluice get promotions`: one line a promotion, the newest at the bottom, as in a log.
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -9,8 +9,10 @@ use serde::Deserialize;
 use sluice_api::Promotion;
 use sluice_api::promotion::{Approval, Phase, place};
 
-use super::{Listing, Shape, fields, lean_metadata, short};
+use super::{Listing, Narrowed, Shape, fields, lean_metadata, short};
 use crate::age;
+use crate::complete;
+use crate::reference;
 use crate::table::{Cell, Row, Tone};
 
 /// Show promotions, the newest last
@@ -27,13 +29,13 @@ use crate::table::{Cell, Row, Tone};
   sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
 pub(crate) struct Promotions {
     /// Only this one
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = reference::promotion, add = ArgValueCompleter::new(complete::promotions))]
     name: Option<String>,
     /// Only those of this pipeline
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = reference::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
     pipeline: Option<String>,
     /// Only those into this environment
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(complete::environments))]
     environment: Option<String>,
 }
 
@@ -111,6 +113,13 @@ impl Listing for Promotions {
 
     fn shows(&self) -> &'static str {
         "promotions"
+    }
+
+    fn narrowed(&self) -> Option<Narrowed<'_>> {
+        (self.pipeline.is_some() || self.environment.is_some()).then_some(Narrowed {
+            pipeline: self.pipeline.as_deref(),
+            environment: self.environment.as_deref(),
+        })
     }
 
     fn wants(&self, seen: &Seen) -> bool {

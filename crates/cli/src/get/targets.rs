@@ -1,7 +1,7 @@
 //! `sluice get targets`: what runs where, one line a workload, in words that need no other command.
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -10,6 +10,8 @@ use sluice_api::pipeline::Health;
 use super::lines::{Line, Seen, lines};
 use super::{Listing, Shape, short};
 use crate::age;
+use crate::complete;
+use crate::reference;
 use crate::table::{Cell, Row, Tone};
 
 /// Show what runs on each target of a pipeline
@@ -26,7 +28,7 @@ use crate::table::{Cell, Row, Tone};
   sluice get targets -A")]
 pub(crate) struct Targets {
     /// Only those of this pipeline
-    #[arg(value_name = "PIPELINE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "PIPELINE", value_parser = reference::pipeline, add = ArgValueCompleter::new(complete::pipelines))]
     pipeline: Option<String>,
 }
 

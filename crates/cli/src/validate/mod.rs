@@ -1,14 +1,16 @@
-//! `sluice validate`: judges Pipelines before they are applied, and what they would set in a checkout,
+//! `sluice validate`: validates Pipelines before they are applied, and shows what they would set in a checkout,
 //! without a cluster.
 
 mod lookup;
+mod metadata;
 mod read;
+mod rule;
 mod schema;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::json;
 use sluice_api::Pipeline;
@@ -19,8 +21,8 @@ use crate::output::{self, DataFormat};
 use crate::sign::{Io, Sign};
 use crate::suggest::instead;
 use lookup::Looked;
-use read::Document;
-use schema::{Problem, Verdict};
+use read::{Document, Found};
+use schema::Problem;
 
 /// Arguments of `sluice validate`.
 #[derive(Args, Clone, Debug)]
@@ -90,28 +92,29 @@ struct Judged {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Problem>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<Problem>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     environments: Vec<Looked>,
 }
 
 pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
-    let mut documents = Vec::new();
+    let mut found = Found::default();
     for source in sources(args)? {
-        documents.extend(read::pipelines(&source)?);
+        read::pipelines(&source, &mut found)?;
     }
+    let Found { documents, others } = found;
     let names: Vec<String> = documents.iter().map(name).collect();
-    let documents = chosen(args, documents, &names)?;
+    let documents = chosen(args, documents, &names, &others)?;
     let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
+    let api_version = Pipeline::api_version(&()).into_owned();
     let crd = sluice_api::all_crds().remove(0);
     let schema = crd.spec.versions.into_iter().find_map(|v| v.schema?.open_api_v3_schema);
     let mut judged = Vec::new();
     for mut document in documents {
-        let verdict = schema.as_ref().map(|schema| {
+        let mut problems = metadata::judge(&document.object, &api_version);
+        if let Some(schema) = &schema {
             schema::settle(schema, &mut document.object);
-            schema::judge(schema, &document.object)
-        });
-        judged.push(judge(args, document, verdict.unwrap_or_default(), files.as_deref())?);
+            problems.extend(schema::judge(schema, &document.object));
+        }
+        judged.push(judge(args, document, problems, files.as_deref())?);
     }
     match args.output {
         Shown::Text => judged.iter().try_for_each(|one| show(one, io))?,
@@ -134,10 +137,20 @@ fn name(document: &Document) -> String {
     document.object["metadata"]["name"].as_str().unwrap_or_default().into()
 }
 
-fn chosen(args: &Validate, documents: Vec<Document>, names: &[String]) -> Outcome<Vec<Document>> {
+fn chosen(
+    args: &Validate,
+    documents: Vec<Document>,
+    names: &[String],
+    others: &[String],
+) -> Outcome<Vec<Document>> {
     match &args.name {
         None if documents.is_empty() => {
-            Err(Failure::new(Exit::NotFound, "there is no Pipeline in what was read"))
+            let failure = Failure::new(Exit::NotFound, "there is no Pipeline in what was read");
+            Err(match others {
+                [] => failure,
+                [first] => failure.hinted(first),
+                [first, rest @ ..] => failure.hinted(format!("{first}; and {} more", rest.len())),
+            })
         }
         None => Ok(documents),
         Some(wanted) if names.contains(wanted) => {
@@ -153,17 +166,13 @@ fn chosen(args: &Validate, documents: Vec<Document>, names: &[String]) -> Outcom
 fn judge(
     args: &Validate,
     document: Document,
-    verdict: Verdict,
+    mut errors: Vec<Problem>,
     files: Option<&[read::File]>,
 ) -> Outcome<Judged> {
     let name = name(&document);
-    let Verdict { mut errors, warnings } = verdict;
     let mut environments = Vec::new();
     let metadata = &document.object["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or(&args.namespace).to_string();
-    if name.is_empty() && metadata["generateName"].as_str().is_none() {
-        errors.push(Problem { path: "metadata.name".into(), message: "is required".into() });
-    }
     match serde_json::from_value::<Pipeline>(document.object) {
         Ok(mut pipeline) if errors.is_empty() => {
             pipeline.metadata.namespace = Some(namespace.clone());
@@ -181,7 +190,7 @@ fn judge(
         Err(_) => {}
     }
     let valid = errors.is_empty();
-    Ok(Judged { source: document.source, namespace, name, valid, errors, warnings, environments })
+    Ok(Judged { source: document.source, namespace, name, valid, errors, environments })
 }
 
 fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
@@ -206,9 +215,6 @@ fn show(judged: &Judged, io: &mut Io<'_>) -> Outcome {
     }
     for Problem { path, message } in &judged.errors {
         io.line(format!("  {path}: {message}"))?;
-    }
-    for Problem { path, message } in &judged.warnings {
-        io.line(format!("  {path} {message}"))?;
     }
     for looked in &judged.environments {
         let environment = &looked.environment;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::suggest::nearest;
 
 /// A document that says that it is a Pipeline.
 #[derive(Debug)]
@@ -19,41 +20,83 @@ pub(super) struct Document {
 /// Larger files are nobody's values.
 const LARGEST: u64 = 4 << 20;
 
-/// The Pipelines of a file, a folder, or of stdin where it is called `-`.
-pub(super) fn pipelines(source: &str) -> Outcome<Vec<Document>> {
+/// What was found in files.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub documents: Vec<Document>,
+    /// What else could have been meant as a Pipeline: a sentence each.
+    pub others: Vec<String>,
+}
+
+/// Reads the Pipelines of a file, of a folder, or of stdin if the source is `-`.
+pub(super) fn pipelines(source: &str, found: &mut Found) -> Outcome {
     if source == "-" {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).map_err(|e| unread("stdin", &e))?;
-        return of_text("stdin", &text, true);
+        return of_text("stdin", &text, true, found);
     }
     let path = Path::new(source);
     if !path.is_dir() {
         let text = std::fs::read_to_string(path).map_err(|e| unread(source, &e))?;
-        return of_text(source, &text, true);
+        return of_text(source, &text, true, found);
     }
-    let mut found = Vec::new();
     for file in yaml_files(path)? {
         let text = String::from_utf8_lossy(&file.bytes).into_owned();
-        found.extend(of_text(&path.join(&file.path).display().to_string(), &text, false)?);
+        of_text(&path.join(&file.path).display().to_string(), &text, false, found)?;
     }
-    Ok(found)
+    Ok(())
 }
 
-/// The Pipelines of a text. `meant` says that it must be readable: in a folder there are templates, too.
-fn of_text(source: &str, text: &str, meant: bool) -> Outcome<Vec<Document>> {
-    let is_pipeline = |object: &Value| {
-        let group = object["apiVersion"].as_str().and_then(|v| v.split_once('/')).map(|(group, _)| group);
-        group == Some(sluice_api::GROUP) && object["kind"] == "Pipeline"
-    };
+/// Adds the Pipelines of a text. `meant` says that it must be readable: a folder also holds templates.
+fn of_text(source: &str, text: &str, meant: bool, found: &mut Found) -> Outcome {
     // As kubectl reads it.
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     match serde_saphyr::from_multiple_with_options::<Value>(text, options) {
         Ok(objects) => {
-            let objects = objects.into_iter().flat_map(items).filter(is_pipeline);
-            Ok(objects.map(|object| Document { source: source.into(), object }).collect())
+            for object in objects.into_iter().flat_map(items) {
+                match other(source, &object) {
+                    None => found.documents.push(Document { source: source.into(), object }),
+                    Some(Other::Ignored) => {}
+                    Some(Other::Told(sentence)) => found.others.push(sentence),
+                }
+            }
+            Ok(())
         }
-        Err(error) if meant => Err(Failure::new(Exit::Invalid, format!("{source} is not YAML: {error}"))),
-        Err(_) => Ok(Vec::new()),
+        Err(error) => {
+            let error = error.to_string();
+            let sentence = format!("{source} is not YAML: {}", error.lines().next().unwrap_or_default());
+            if meant {
+                return Err(Failure::new(Exit::Invalid, sentence));
+            }
+            if text.contains(sluice_api::GROUP) {
+                found.others.push(sentence);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// An object that is not validated.
+enum Other {
+    Ignored,
+    /// It was possibly meant as a Pipeline: what it is.
+    Told(String),
+}
+
+/// Returns what an object is that is no Pipeline of Sluice. An object that was plainly meant as one, with a slip in
+/// its `apiVersion` or `kind`, is validated.
+fn other(source: &str, object: &Value) -> Option<Other> {
+    let (version, kind) = (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str());
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let is_pipeline = kind.is_some_and(|kind| ["pipeline", "pipelines"].contains(&&*kind.to_lowercase()));
+    let is_near = nearest(group, [sluice_api::GROUP].into_iter()).is_some() || group.ends_with("weave.works");
+    match kind {
+        _ if is_pipeline && (is_near || version.is_empty()) => None,
+        None if group == sluice_api::GROUP => None,
+        Some(kind) if is_pipeline => {
+            Some(Other::Told(format!("{source} has a {kind} of {version}, not of {}", sluice_api::GROUP)))
+        }
+        _ => Some(Other::Ignored),
     }
 }
 

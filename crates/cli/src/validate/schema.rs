@@ -1,6 +1,5 @@
-//! Judges an object by the definitions in the binary, as far as that goes without an API server: its
-//! shape, and the rules whose sense is known here. What cannot be judged passes: nothing is refused
-//! that the server would take.
+//! Validates an object by the definitions in the binary: its shape, its fields and the rules, with the verdict and
+//! the words of an API server.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -8,6 +7,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
+
+use super::rule::holds;
+use crate::suggest::nearest;
 
 /// Something that is wrong with an object, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,20 +20,11 @@ pub(crate) struct Problem {
     pub message: String,
 }
 
-/// What was found.
-#[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    /// What the server refuses.
-    pub errors: Vec<Problem>,
-    /// What the server drops in silence, and kubectl refuses.
-    pub warnings: Vec<Problem>,
-}
-
-/// Judges a value by its schema.
-pub(crate) fn judge(schema: &JSONSchemaProps, value: &Value) -> Verdict {
-    let mut verdict = Verdict::default();
-    look(schema, value, "", &mut verdict);
-    verdict
+/// Returns what an API server refuses about a value.
+pub(crate) fn judge(schema: &JSONSchemaProps, value: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    look(schema, value, "", &mut problems);
+    problems
 }
 
 /// Makes of a value what kubectl reads, which knows an older YAML: `suspend: yes` is true.
@@ -61,44 +54,46 @@ pub(crate) fn settle(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
-fn look(schema: &JSONSchemaProps, value: &Value, path: &str, verdict: &mut Verdict) {
+fn look(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<Problem>) {
     // The server drops nulls where there is a default, and says the rest itself.
     if value.is_null() {
         return;
     }
     let shape = shape(schema, value);
     if let Some(message) = shape {
-        verdict.errors.push(Problem { path: path.into(), message });
+        problems.push(Problem { path: path.into(), message });
         return;
     }
     match value {
         Value::Object(fields) => {
-            for name in schema.required.iter().flatten().filter(|name| !fields.contains_key(*name)) {
+            let is_missing = |name: &&String| fields.get(*name).is_none_or(Value::is_null);
+            for name in schema.required.iter().flatten().filter(is_missing) {
                 let message = "is required".into();
-                verdict.errors.push(Problem { path: step(path, name), message });
+                problems.push(Problem { path: step(path, name), message });
             }
             for (name, field) in fields {
-                look_into(schema, name, field, path, verdict);
+                look_into(schema, name, field, path, problems);
             }
         }
         Value::Array(items) => {
             if let Some(JSONSchemaPropsOrArray::Schema(schema)) = &schema.items {
                 for (at, item) in items.iter().enumerate() {
-                    look(schema, item, &format!("{path}[{at}]"), verdict);
+                    look(schema, item, &format!("{path}[{at}]"), problems);
                 }
             }
         }
         _ => {}
     }
     for rule in schema.x_kubernetes_validations.iter().flatten() {
-        if holds(&rule.rule, value) == Some(false) {
+        // A rule that cannot be evaluated here is left to the server.
+        if holds(&rule.rule, value) == Ok(false) {
             let message = rule.message.clone().unwrap_or_else(|| format!("breaks the rule {}", rule.rule));
-            verdict.errors.push(Problem { path: path.into(), message });
+            problems.push(Problem { path: path.into(), message });
         }
     }
 }
 
-fn look_into(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, verdict: &mut Verdict) {
+fn look_into(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, problems: &mut Vec<Problem>) {
     // Every object has them, and no definition lists them.
     if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name) {
         return;
@@ -106,15 +101,23 @@ fn look_into(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, ve
     let path = step(path, name);
     let known = schema.properties.as_ref().and_then(|properties| properties.get(name));
     match (known, &schema.additional_properties) {
-        (Some(known), _) => look(known, field, &path, verdict),
-        (None, Some(JSONSchemaPropsOrBool::Schema(any))) => look(any, field, &path, verdict),
+        (Some(known), _) => look(known, field, &path, problems),
+        (None, Some(JSONSchemaPropsOrBool::Schema(any))) => look(any, field, &path, problems),
         (None, _)
             if schema.properties.is_some() && schema.x_kubernetes_preserve_unknown_fields != Some(true) =>
         {
-            let message = "is not known, and dropped".into();
-            verdict.warnings.push(Problem { path, message });
+            let known = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
+            problems.push(Problem { path, message: unknown(name, known) });
         }
         _ => {}
+    }
+}
+
+/// What is said of a field that no definition has. `kubectl apply` and Flux refuse it.
+pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    match nearest(name, known) {
+        Some(known) => format!("unknown field (did you mean {known}?)"),
+        None => "unknown field".into(),
     }
 }
 
@@ -132,7 +135,7 @@ fn shape(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
         Some("boolean") => value.is_boolean(),
-        Some("integer") => value.is_number() || value.is_string(),
+        Some("integer") => value.as_f64().is_some_and(|n| n.fract() == 0.0),
         _ => true,
     };
     if !fits {
@@ -173,101 +176,6 @@ fn shape(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     }
 }
 
-/// Whether a rule of the definitions holds; `None` where its sense is not known here.
-fn holds(rule: &str, value: &Value) -> Option<bool> {
-    let known = RULES.iter().find(|(text, _)| *text == rule);
-    known.map(|(_, holds)| holds(value)).or_else(|| matches(rule, value.as_str()?))
-}
-
-/// Rules that are made of nothing but `self.matches('...')`.
-fn matches(rule: &str, text: &str) -> Option<bool> {
-    let (first, rest) = rule.split_once(" && self.matches(").map_or((rule, None), |(a, b)| (a, Some(b)));
-    let pattern = |rest: &str| {
-        let literal = rest.strip_prefix('\'')?.strip_suffix("')")?;
-        Regex::new(&literal.replace("\\\\", "\\").replace("\\'", "'")).ok()
-    };
-    let one = pattern(first.strip_prefix("self.matches(")?)?.is_match(text);
-    match rest {
-        Some(rest) => Some(one && pattern(rest)?.is_match(text)),
-        None => Some(one),
-    }
-}
-
-/// A rule as it stands in the definitions, and what it says.
-type Rule = (&'static str, fn(&Value) -> bool);
-
-const RULES: &[Rule] = &[
-    (
-        "[has(self.pull__dash__request), has(self.commit), has(self.notification), has(self.webhook)].filter(x, x).size() == 1",
-        |v| count(v, &["pull-request", "commit", "notification", "webhook"]) == 1,
-    ),
-    ("self.all(e, self.exists_one(x, x.name == e.name))", |v| are_apart(v)),
-    ("self.all(t, !has(t.name) || self.exists_one(x, has(x.name) && x.name == t.name))", |v| are_apart(v)),
-    (
-        "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.size() || !has(self[i].after) || self[i].after.all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j < i && self[j].name == a)))",
-        come_before,
-    ),
-    (
-        "self.all(t, t in ['chart', 'app', 'images', 'tag', 'digest', 'source'] || (t.startsWith('image:') && t.size() > 6))",
-        |v| items(v).iter().all(|t| is_facet(t) || *t == "images"),
-    ),
-    (
-        "self in ['chart', 'app', 'tag', 'digest', 'source'] || (self.startsWith('image:') && self.size() > 6)",
-        is_facet,
-    ),
-    ("!has(self.pullRequest)", |v| count(v, &["pullRequest"]) == 0),
-    ("!has(self.pull__dash__request) && !has(self.notification)", |v| {
-        count(v, &["pull-request", "notification"]) == 0
-    }),
-    ("!has(self.webhook)", |v| count(v, &["webhook"]) == 0),
-    (
-        "has(self.strategy) || has(self.pullRequest) || has(self.pull__dash__request) || has(self.notification) || has(self.webhook)",
-        |v| count(v, &["strategy", "pullRequest", "pull-request", "notification", "webhook"]) > 0,
-    ),
-    ("type(self) == int ? self >= 1 && self <= 128 : self.matches('^(100|[1-9][0-9]?)%$')", |v| {
-        match v.as_str() {
-            Some(text) => text.strip_suffix('%').is_some_and(|n| {
-                !n.starts_with(['0', '+']) && n.parse::<u32>().is_ok_and(|n| (1..=100).contains(&n))
-            }),
-            None => v.as_i64().is_some_and(|n| (1..=128).contains(&n)),
-        }
-    }),
-    (
-        "!self.replace('{environment}', '').replace('{target}', '').replace('{cluster}', '').replace('{namespace}', '').matches('[{}]')",
-        |v| {
-            let known = ["{environment}", "{target}", "{cluster}", "{namespace}"];
-            let text = v.as_str().unwrap_or_default().to_string();
-            !known.iter().fold(text, |text, name| text.replace(name, "")).contains(['{', '}'])
-        },
-    ),
-];
-
-fn count(value: &Value, names: &[&str]) -> usize {
-    names.iter().filter(|name| value.get(**name).is_some_and(|field| !field.is_null())).count()
-}
-
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn is_facet(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.parse::<sluice_core::Facet>().is_ok())
-}
-
-/// Whether no two of them have the same name.
-fn are_apart(value: &Value) -> bool {
-    let names: Vec<&Value> = items(value).iter().filter_map(|item| item.get("name")).collect();
-    names.iter().enumerate().all(|(at, name)| !names[..at].contains(name))
-}
-
-fn come_before(value: &Value) -> bool {
-    let environments = items(value);
-    environments.iter().enumerate().all(|(at, environment)| {
-        let before = |name: &Value| environments[..at].iter().any(|e| e.get("name") == Some(name));
-        environment.get("after").is_none_or(|after| items(after).iter().all(before))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,32 +186,13 @@ mod tests {
         crd.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap()
     }
 
-    fn rules(schema: &JSONSchemaProps) -> Vec<String> {
-        let own = schema.x_kubernetes_validations.iter().flatten().map(|rule| rule.rule.clone());
-        let fields = schema.properties.iter().flatten().flat_map(|(_, field)| rules(field));
-        let items = match &schema.items {
-            Some(JSONSchemaPropsOrArray::Schema(items)) => rules(items),
-            _ => Vec::new(),
-        };
-        own.chain(fields).chain(items).collect()
-    }
-
-    #[test]
-    fn every_rule_that_is_known_here_is_one_of_the_definitions() {
-        let all = rules(&schema());
-        for (rule, _) in RULES {
-            assert!(all.iter().any(|r| r == rule), "no definition has this rule any more: {rule}");
-        }
-    }
-
     #[test]
     #[allow(clippy::too_many_lines, reason = "a table")]
     fn what_the_server_refuses_is_found_with_its_own_words() {
         let environment = |name: &str| json!({"name": name, "targets": [{"namespace": "apps"}]});
         let good = json!({"spec": {"environments": [environment("dev"), environment("prod")],
             "promotion": {"strategy": {"notification": {}}}}});
-        let verdict = judge(&schema(), &good);
-        assert!(verdict.errors.is_empty() && verdict.warnings.is_empty(), "{verdict:?}");
+        assert_eq!(judge(&schema(), &good), []);
         let commit = |update: Value| json!({"commit": {"url": "https://h/a", "update": [update]}});
         for (pointer, value, path, words) in [
             (
@@ -367,12 +256,13 @@ mod tests {
         ] {
             let mut object = good.clone();
             *object.pointer_mut(pointer).unwrap() = value;
-            let verdict = judge(&schema(), &object);
-            let found = verdict.errors.iter().any(|p| p.path == path && p.message.contains(words));
-            assert!(found, "{path}: {words}: {verdict:?}");
+            let found = judge(&schema(), &object);
+            let is_there = found.iter().any(|p| p.path == path && p.message.contains(words));
+            assert!(is_there, "{path}: {words}: {found:?}");
         }
         let mut odd = good;
         odd["spec"]["enviroments"] = json!([]);
-        assert_eq!(judge(&schema(), &odd).warnings[0].path, "spec.enviroments");
+        let message = "unknown field (did you mean environments?)".into();
+        assert_eq!(judge(&schema(), &odd), [Problem { path: "spec.enviroments".into(), message }]);
     }
 }

@@ -125,9 +125,29 @@ async fn promotions_can_be_narrowed() -> Result<()> {
     ");
     let prod = place.sluice(&["get", "promo", "-e", "prod", "-o", "wide", "--no-headers"]).await;
     insta::assert_snapshot!(prod.steady(), @"two podinfo prod 6.1.8 Pending AGE 0 - - waits for approval");
+    place.pipeline("podinfo", json!({})).await?;
+    place.pipeline("other", json!({})).await?;
     let none = place.sluice(&["get", "promotions", "--pipeline", "other"]).await;
     assert_eq!((none.exit, none.out.as_str()), (Exit::Ok, ""));
-    assert_eq!(none.err, "no promotions found in namespace get-promotions; -A looks in all of them\n");
+    assert_eq!(
+        none.err,
+        "no promotions of pipeline other found in namespace get-promotions; -A looks in all of them\n"
+    );
+    for (arguments, says) in [
+        (
+            &["--pipeline", "podinof"][..],
+            "there is no pipeline podinof in namespace get-promotions; did you mean podinfo?",
+        ),
+        (
+            &["--pipeline", "podinfo", "-e", "prd"],
+            "pipeline podinfo has no environment prd; did you mean prod?",
+        ),
+        (&["--pipeline", "podinfo", "-e", "prd", "-o", "name"], "has no environment prd"),
+    ] {
+        let ran = place.sluice(&[&["get", "promotions"], arguments].concat()).await;
+        assert_eq!(ran.exit, Exit::NotFound, "{ran:?}");
+        assert!(ran.err.contains(says), "{arguments:?}: {ran:?}");
+    }
     Ok(())
 }
 
@@ -146,5 +166,30 @@ async fn a_name_that_is_not_there_brings_up_what_is() -> Result<()> {
     insta::assert_snapshot!(ran.err, @"✗ there is no pipeline zzz in namespace get-elsewhere; namespace get-elsewhere has no pipelines");
     let ran = elsewhere.sluice(&["get", "pipeline", "paymants", "-A"]).await;
     insta::assert_snapshot!(ran.err, @"✗ there is no pipeline paymants in the cluster; did you mean payments?");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_printed_as_a_name_is_taken_by_the_next_command() -> Result<()> {
+    let place = place("get-names").await?;
+    place.pipeline("podinfo", json!({})).await?;
+    place.promotion("podinfo-prod-1", "prod", json!({"phase": "Failed"})).await?;
+    for kind in ["pipeline", "promotion"] {
+        let name = place.sluice(&["get", kind, "-o", "name"]).await.out;
+        let name = name.trim_end();
+        assert!(name.starts_with(&format!("{kind}.pipelines.weave.works/podinfo")), "{name}");
+        let ran = place.sluice(&["get", kind, name]).await;
+        assert_eq!((ran.exit, ran.out.lines().count()), (Exit::Ok, 2), "{ran:?}");
+    }
+    let target =
+        place.sluice(&["get", "targets", "pipeline.pipelines.weave.works/podinfo", "-o", "name"]).await;
+    assert_eq!(target.out, "dev/dev-podinfo\nprod/prod-podinfo\n", "{target:?}");
+    let ran = place.sluice(&["approve", "promotion.pipelines.weave.works/podinfo-prod-1"]).await;
+    assert_eq!(ran.exit, Exit::Refused, "found, and not one that waits: {ran:?}");
+    let ran = place.sluice(&["retry", "promotion.pipelines.weave.works/podinfo-prod-1"]).await;
+    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    let ran = place.sluice(&["get", "promotion", "pipeline.pipelines.weave.works/podinfo"]).await;
+    assert_eq!(ran.exit, Exit::Usage);
+    assert!(ran.err.contains("is not the kind of a promotion"), "{ran:?}");
     Ok(())
 }

@@ -200,3 +200,130 @@ async fn what_the_server_takes_is_valid() -> Result<()> {
     ensure!(ran.exit == Exit::Ok, "as kubectl reads it: {} {}", ran.out, ran.err);
     Ok(())
 }
+
+/// Each manifest is refused by the API server, as `kubectl apply` and Flux send it, and by `sluice validate`, which
+/// names the field and says what to write.
+#[tokio::test]
+async fn what_the_server_refuses_is_not_valid() -> Result<()> {
+    let hub = &servers().await?.hub;
+    hub.namespace("apps").await?;
+    hub.apply_yaml(PIPELINE).await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("p.yaml").display().to_string();
+    for (from, to, words) in [
+        ("  appRef:", "  apRef:", "spec.apRef: unknown field (did you mean appRef?)"),
+        (
+            "{commit: {url",
+            "{comit: {url",
+            "spec.promotion.strategy.comit: unknown field (did you mean commit?)",
+        ),
+        (
+            "{namespace: staging}",
+            "{namespace: staging, nmae: x}",
+            "targets[0].nmae: unknown field (did you mean name?)",
+        ),
+        (
+            "{name: podinfo, namespace: apps}",
+            "{name: podinfo, namespace: apps, lables: {}}",
+            "metadata.lables: unknown field (did you mean labels?)",
+        ),
+        (
+            "{name: podinfo, namespace: apps}",
+            "{name: Podinfo, namespace: apps}",
+            "metadata.name: \"Podinfo\" is no name",
+        ),
+        (
+            "{name: podinfo, namespace: apps}",
+            "{name: pod_info, namespace: apps}",
+            "metadata.name: \"pod_info\" is no name",
+        ),
+        (
+            "{name: podinfo, namespace: apps}",
+            "{name: podinfo, namespace: apps, labels: {a: 'b c'}}",
+            "metadata.labels[a]: ",
+        ),
+        (
+            "{name: podinfo, namespace: apps}",
+            "{name: podinfo, namespace: apps, labels: {a: true}}",
+            "metadata.labels[a]: must be of type string",
+        ),
+        (
+            "works/v1alpha1",
+            "works/v1beta1",
+            "apiVersion: pipelines.weave.works/v1beta1 is not served; write pipelines.weave.works/v1alpha1",
+        ),
+        (
+            "pipelines.weave.works/v1alpha1",
+            "pipeline.weave.works/v1alpha1",
+            "apiVersion: pipeline.weave.works/v1alpha1 is not served",
+        ),
+        ("kind: Pipeline", "kind: pipeline", "kind: write Pipeline"),
+        (
+            "{commit: {url: https://git",
+            "{commit: {url: git",
+            "spec.promotion.strategy.commit.url: write https://",
+        ),
+        ("          url: https://git", "          url: git@git", "strategy.commit.url: write https://"),
+        (
+            "{commit: {url: https://git.example.com/team/fleet}}",
+            "{webhook: {url: hooks.example.com/x}}",
+            "spec.promotion.strategy.webhook.url: write https://",
+        ),
+        (
+            "kind: HelmRelease, name: podinfo}",
+            "kind: HelmRelease, name: null}",
+            "spec.appRef.name: is required",
+        ),
+        (
+            "promotion: {strategy: {commit",
+            "promotion: {manual: 'maybe', strategy: {commit",
+            "spec.promotion.manual: must be of type boolean",
+        ),
+        (
+            "promotion: {strategy: {commit",
+            "promotion: {timeout: 10, strategy: {commit",
+            "spec.promotion.timeout: must be of type string",
+        ),
+        (
+            "  - {name: dev, targets: [{namespace: dev}]}",
+            "  - {name: dev, targets: [{namespace: dev, observe: Push}]}",
+            "targets[0]: ",
+        ),
+        ("{commit: {url", "{notification: {}, commit: {url", "spec.promotion.strategy: "),
+        ("    promotion:\n", "    after: [nowhere]\n    promotion:\n", "spec.environments: "),
+    ] {
+        let text = PIPELINE.replacen(from, to, 1);
+        ensure!(text != PIPELINE, "{from} is not there");
+        let refused = hub.apply_yaml(&text).await;
+        ensure!(refused.is_err(), "the server takes {to}");
+        std::fs::write(&file, &text)?;
+        let ran = validate(&["-f", &file]).await;
+        ensure!(ran.exit == Exit::Invalid, "{to}: {} {}", ran.out, ran.err);
+        ensure!(ran.out.contains(words), "{to}: {}", ran.out);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_without_pipelines_is_told_from_one_that_has_others() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let root = folder.path().display().to_string();
+    write(folder.path(), &[("a.yaml", "kind: ConfigMap\napiVersion: v1\n")])?;
+    let ran = validate(&["-f", &root]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::NotFound, "✗ there is no Pipeline in what was read\n"));
+    write(folder.path(), &[("t.yaml", "apiVersion: tekton.dev/v1\nkind: Pipeline\nmetadata: {name: x}\n")])?;
+    let ran = validate(&["-f", &root]).await;
+    assert_eq!(ran.exit, Exit::NotFound);
+    assert!(
+        ran.err.contains("t.yaml has a Pipeline of tekton.dev/v1, not of pipelines.weave.works"),
+        "{}",
+        ran.err
+    );
+    write(
+        folder.path(),
+        &[("b.yaml", "{{ if }}\napiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\n")],
+    )?;
+    let ran = validate(&["-f", &root]).await;
+    assert!(ran.err.contains("b.yaml is not YAML: "), "{}", ran.err);
+    Ok(())
+}

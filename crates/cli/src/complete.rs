@@ -1,0 +1,187 @@
+//! Names for the shell's completion, read from the cluster while the user types. Whatever goes wrong, no cluster,
+//! no permission, no answer in time, the shell gets no names and no message.
+
+use std::ffi::OsStr;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use clap::builder::StyledStr;
+use clap_complete::CompletionCandidate;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::core::NamespaceScope;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use sluice_api::{Pipeline, Promotion};
+
+use crate::connect::{Connect, Connection};
+
+/// The environment variable by which the shell's script asks for candidates.
+pub(crate) const VARIABLE: &str = "SLUICE_COMPLETE";
+
+/// How long a completion may take: a user who waits longer types on.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Answers a shell that asks for candidates, and ends the process; returns where no shell asks.
+pub fn complete(cli: fn() -> clap::Command) {
+    clap_complete::CompleteEnv::with_factory(cli).var(VARIABLE).complete();
+}
+
+/// Returns the names of pipelines.
+pub(crate) fn pipelines(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, words| names::<Pipeline>(&connection, &words).await)
+}
+
+/// Returns the names of promotions.
+pub(crate) fn promotions(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, words| names::<Promotion>(&connection, &words).await)
+}
+
+/// Returns the names of promotions and of pipelines, for commands that take either.
+pub(crate) fn promotions_and_pipelines(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, words| {
+        let (promotions, pipelines) =
+            tokio::join!(names::<Promotion>(&connection, &words), names::<Pipeline>(&connection, &words));
+        Some([promotions?, pipelines?].concat())
+    })
+}
+
+/// Returns the environments of the pipelines that the command line names, or else of all pipelines.
+pub(crate) fn environments(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, words| {
+        let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
+        let all = api.list(&ListParams::default().match_any()).await.ok()?.items;
+        let named = |p: &Pipeline| words.0.iter().any(|word| *word == p.name_any());
+        let any_named = all.iter().any(named);
+        let chosen = all.into_iter().filter(|p| !any_named || named(p));
+        let environments = chosen.flat_map(|p| p.spec.environments).map(|e| (e.name, None));
+        Some(environments.collect())
+    })
+}
+
+/// Returns the names of namespaces.
+pub(crate) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
+    ask(current, async |connection, _| {
+        let api: Api<Namespace> = Api::all(connection.client);
+        let all = api.list_metadata(&ListParams::default().match_any()).await.ok()?.items;
+        Some(all.into_iter().filter_map(|n| Some((n.metadata.name?, None))).collect())
+    })
+}
+
+/// A name, and what it is.
+type Name = (String, Option<&'static str>);
+
+async fn names<K>(connection: &Connection, words: &Words) -> Option<Vec<Name>>
+where
+    K: Resource<DynamicType = (), Scope: NamespaceScope> + Clone + Debug + DeserializeOwned,
+{
+    let all: Api<K> = Api::all(connection.client.clone());
+    let api = if words.everywhere() { all } else { all.constrain(&connection.namespace) };
+    let list = api.list_metadata(&ListParams::default().match_any()).await.ok()?;
+    let kind = if K::kind(&()) == "Pipeline" { "pipeline" } else { "promotion" };
+    Some(list.items.into_iter().filter_map(|o| Some((o.metadata.name?, Some(kind)))).collect())
+}
+
+/// The words of the command line that is completed.
+struct Words(Vec<String>);
+
+impl Words {
+    /// Reads the arguments by which the shell's script runs this program: what is completed is behind `--`.
+    fn of_process() -> Words {
+        let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+        Words(words.map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    /// Returns the value of a flag, as `-n apps`, `-napps`, `--namespace apps` or `--namespace=apps`.
+    fn value(&self, short: Option<char>, long: &str) -> Option<String> {
+        let (short, long) = (short.map(|short| format!("-{short}")), format!("--{long}"));
+        self.0.iter().enumerate().find_map(|(at, word)| {
+            if *word == long || Some(word) == short.as_ref() {
+                return self.0.get(at + 1).cloned();
+            }
+            let joined = word.strip_prefix(&long).and_then(|rest| rest.strip_prefix('='));
+            let attached = short.as_ref().and_then(|short| word.strip_prefix(short.as_str()));
+            joined.or(attached.filter(|_| !word.starts_with("--"))).map(str::to_owned)
+        })
+    }
+
+    fn everywhere(&self) -> bool {
+        self.0.iter().any(|word| word == "-A" || word == "--all-namespaces")
+    }
+
+    fn connect(&self) -> Connect {
+        Connect {
+            kubeconfig: self.value(None, "kubeconfig").map(Into::into),
+            context: self.value(None, "context"),
+            namespace: self.value(Some('n'), "namespace").filter(|namespace| is_name(namespace)),
+            impersonate: self.value(None, "as"),
+        }
+    }
+}
+
+fn ask(
+    current: &OsStr,
+    list: impl AsyncFnOnce(Connection, Words) -> Option<Vec<Name>>,
+) -> Vec<CompletionCandidate> {
+    let (Some(current), Ok(runtime)) =
+        (current.to_str(), tokio::runtime::Builder::new_current_thread().enable_all().build())
+    else {
+        return Vec::new();
+    };
+    let found = runtime.block_on(async {
+        let words = Words::of_process();
+        let connection = words.connect().open(Some(TIMEOUT)).ok()?;
+        tokio::time::timeout(TIMEOUT, list(connection, words)).await.ok()?
+    });
+    // A name server that does not answer must not hold the process.
+    runtime.shutdown_background();
+    candidates(current, found.unwrap_or_default())
+}
+
+/// Returns the names that begin with what is typed. A name with any other character than those of Kubernetes is
+/// left out: the shell puts it on the user's command line.
+fn candidates(current: &str, mut names: Vec<Name>) -> Vec<CompletionCandidate> {
+    names.retain(|(name, _)| name.starts_with(current) && is_name(name));
+    names.sort();
+    names.dedup_by(|a, b| a.0 == b.0);
+    let candidate = |(name, what): Name| CompletionCandidate::new(name).help(what.map(StyledStr::from));
+    names.into_iter().map(candidate).collect()
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_in_each_of_their_forms() {
+        for (words, expected) in [
+            ("sluice approve -n apps ", Some("apps")),
+            ("sluice approve -napps ", Some("apps")),
+            ("sluice approve --namespace apps ", Some("apps")),
+            ("sluice approve --namespace=apps ", Some("apps")),
+            ("sluice approve podinfo ", None),
+            ("sluice approve -n", None),
+        ] {
+            let words = Words(words.split(' ').map(str::to_owned).collect());
+            assert_eq!(words.connect().namespace.as_deref(), expected, "{:?}", words.0);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_not_one_of_kubernetes_never_reaches_the_shell() {
+        let names = ["podinfo", "podinfo-2", "web", "pod$(reboot)", "pod;ls", "pod\u{1b}[A", "-o", "podinfo"];
+        let names = names.map(|name| (name.to_owned(), None)).to_vec();
+        let found = |current| {
+            let found = candidates(current, names.clone());
+            found.iter().map(|c| c.get_value().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("pod"), ["podinfo", "podinfo-2"]);
+        assert_eq!(found(""), ["podinfo", "podinfo-2", "web"]);
+        assert_eq!(found("x"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,100 @@
+//! Completion of live names, by the protocol of each shell's script, and by bash itself.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use sluice_testkit::ControlPlane;
+
+/// Runs the program as the script of a shell does, with the words of a command line; the last is completed.
+fn complete(shell: &str, kubeconfig: &Path, words: &[&str]) -> Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command
+        .env("SLUICE_COMPLETE", shell)
+        .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string())
+        .env("_CLAP_IFS", "\n")
+        .env("KUBECONFIG", kubeconfig)
+        .arg("--")
+        .args(words);
+    Ok(command.output()?)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+const PIPELINE: &str = "
+apiVersion: pipelines.weave.works/v1alpha1
+kind: Pipeline
+metadata: {name: podinfo, namespace: apps}
+spec:
+  environments:
+  - {name: dev, targets: [{namespace: a}]}
+  - {name: prod, targets: [{namespace: b}]}
+";
+
+#[tokio::test]
+async fn names_are_those_of_the_cluster() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let hub = plane.cluster("hub").await?;
+    hub.install_sluice_crds().await?;
+    hub.namespace("apps").await?;
+    hub.apply_yaml(PIPELINE).await?;
+    hub.apply_yaml(&PIPELINE.replace("name: podinfo", "name: payments").replace("prod", "live")).await?;
+    let kubeconfig = hub.kubeconfig_path();
+    for shell in ["bash", "zsh", "fish"] {
+        for (words, expected, not) in [
+            (&["sluice", "get", "targets", "-n", "apps", "p"][..], &["payments", "podinfo"][..], "apps"),
+            (&["sluice", "get", "pipeline", "-A", "po"], &["podinfo"], "payments"),
+            (&["sluice", "approve", "--namespace=apps", "pod"], &["podinfo"], "payments"),
+            (&["sluice", "retry", "podinfo", "-n", "apps", "-e", ""], &["dev", "prod"], "live"),
+            (&["sluice", "get", "promotions", "-n", "apps", "--pipeline", "pay"], &["payments"], "podinfo"),
+            (&["sluice", "get", "pipelines", "-n", "ap"], &["apps"], "default"),
+            (&["sluice", "get", "targets", "-n", "default", "p"], &[], "podinfo"),
+            (&["sluice", "appr"], &["approve"], "retry"),
+        ] {
+            let output = complete(shell, &kubeconfig, words)?;
+            let found = text(&output);
+            ensure!(output.status.success() && output.stderr.is_empty(), "{shell} {words:?}: {output:?}");
+            for name in expected {
+                ensure!(found.contains(name), "{shell} {words:?}: {found:?} lacks {name}");
+            }
+            ensure!(!found.contains(not), "{shell} {words:?}: {found:?} has {not}");
+        }
+    }
+    let folder = Path::new(env!("CARGO_BIN_EXE_sluice")).parent().context("no folder")?;
+    let script = "source <(sluice completion bash); COMP_WORDS=(sluice get targets -n apps pod); COMP_CWORD=5; \
+                  COMP_TYPE=9; _clap_complete_sluice sluice pod apps; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH")?);
+    let bash = Command::new("bash").args(["-c", script]).env("PATH", path).env("KUBECONFIG", &kubeconfig);
+    let output = bash.output()?;
+    ensure!(text(&output).trim() == "podinfo", "{output:?}");
+    Ok(())
+}
+
+#[test]
+fn without_an_answer_it_is_silent_and_quick() -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let folder = std::env::temp_dir().join(format!("sluice-completion-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let kubeconfig = folder.join("config");
+    let config = format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+         clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}], users: [{{name: u, user: {{token: t}}}}]}}",
+        silent.local_addr()?
+    );
+    std::fs::write(&kubeconfig, config)?;
+    for place in [&kubeconfig, Path::new("/nowhere/config")] {
+        let begun = Instant::now();
+        let output = complete("bash", place, &["sluice", "get", "targets", ""])?;
+        // It waits 2 s for an answer; the rest is for a machine that is busy.
+        ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        ensure!(!text(&output).contains("error"), "{output:?}");
+    }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
