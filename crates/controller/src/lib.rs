@@ -9,6 +9,7 @@ pub mod intake;
 pub mod metrics;
 pub mod observe;
 pub mod options;
+mod predecessor;
 pub mod record;
 mod run;
 pub mod secret;

@@ -8,6 +8,7 @@ use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Tar
 
 use super::{PipelineKey, key_of, named, version_of, went_back};
 use crate::engine::{Engine, Entry, Told};
+use crate::predecessor;
 use crate::record::writer::{StatusOf, spell};
 use crate::translate;
 use crate::watch::stream::Seen;
@@ -122,6 +123,9 @@ impl Engine {
     ) {
         if self.pipelines.contains_key(&key) {
             self.forget(&key);
+        }
+        if let Some(differences) = predecessor::differences(&object, status) {
+            tracing::info!(pipeline = %key, differences, "taken over from pipeline-controller; see docs/coming-from-weave.md");
         }
         let entry = Entry {
             model: translate::pipeline(&object),

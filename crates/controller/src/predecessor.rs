@@ -1,0 +1,63 @@
+//! What a Pipeline that Weave's pipeline-controller looked after must know: once, when Sluice first reads it. Its
+//! status tells, until Sluice writes its own; docs/coming-from-weave.md has the whole of it.
+
+use sluice_api::Pipeline;
+use sluice_api::pipeline::{PipelineStatus, PromotionPolicy};
+
+/// Returns what the predecessor did for this Pipeline and Sluice does not, as one sentence; none if the status is
+/// not the predecessor's, or nothing is different.
+pub(crate) fn differences(pipeline: &Pipeline, status: &PipelineStatus) -> Option<String> {
+    // The messages that pipeline-controller (at its last commit, 2ca1d66) writes, and Sluice does not.
+    let is_of_predecessor = status.conditions.iter().any(|condition| {
+        let message = condition.message.as_str();
+        ["All clusters checked", "One or more targets was not reachable or not present"].contains(&message)
+            || message.starts_with("Target cluster '")
+    });
+    let spec = &pipeline.spec;
+    let policies: Vec<&PromotionPolicy> = spec.environments.iter().filter_map(|e| spec.policy(e)).collect();
+    let strategies = || policies.iter().filter_map(|policy| policy.strategy.as_ref());
+    let mut differences = Vec::new();
+    if strategies().any(|s| s.secret_ref.is_none() && !s.allow_unsigned) {
+        differences.push("calls without a signature are refused: name a Secret in strategy.secretRef");
+    }
+    if strategies().filter_map(|s| s.pull_request.as_ref()).any(|s| s.branch.is_none()) {
+        differences.push(
+            "open pull requests are not taken over: set branch: promotion-{namespace}-{pipeline}-{environment}",
+        );
+    }
+    if policies.iter().any(|policy| policy.manual) {
+        differences.push("approvals without a signed body are refused: add approval-key to the Secret");
+    }
+    (is_of_predecessor && !differences.is_empty()).then(|| differences.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn found(message: &str, promotion: Value) -> Option<String> {
+        let pipeline = serde_json::from_value(json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+            "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "a"}]}], "promotion": promotion},
+        }));
+        let status = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
+            "message": message, "lastTransitionTime": "2023-11-20T10:00:00Z"}]});
+        differences(&pipeline.unwrap(), &serde_json::from_value(status).unwrap())
+    }
+
+    #[test]
+    fn a_pipeline_of_the_predecessor_is_told_what_concerns_it() {
+        let forge = json!({"type": "github", "url": "https://h/a/b", "baseBranch": "main", "secretRef": {"name": "x"}});
+        let all = json!({"manual": true, "strategy": {"pull-request": forge}});
+        let said = found("All clusters checked", all.clone()).unwrap();
+        for word in ["strategy.secretRef", "promotion-{namespace}-{pipeline}-{environment}", "approval-key"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert!(found("Target cluster 'GitopsCluster/a/b' not ready", all.clone()).is_some());
+        assert_eq!(found("all targets were read", all), None, "a status of Sluice");
+        let kept = json!({"strategy": {"notification": {}, "secretRef": {"name": "x"}}});
+        assert_eq!(found("All clusters checked", kept), None, "nothing is different");
+    }
+}
