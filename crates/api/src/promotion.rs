@@ -2,6 +2,7 @@
 //! before the first side effect, and tells the whole story of what came of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -156,6 +157,13 @@ pub enum Phase {
     Superseded,
     /// What it was for is no longer wanted.
     Cancelled,
+}
+
+impl fmt::Display for Phase {
+    /// Writes the word as in the status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// What came of a promotion so far.

@@ -313,7 +313,7 @@ impl Engine {
     fn written(&mut self, object: &StatusOf, number: u64, how: Written) {
         self.metrics.written(object.kind(), &how);
         if let Written::Failed(error) = &how {
-            tracing::warn!(?object, %error, "cannot write a status; it is tried again");
+            tracing::warn!(pipeline = %object.pipeline(), promotion = object.promotion(), %error, "cannot write a status; it is tried again");
         }
         if !self.writer.ended(object, number, &how) {
             return;
@@ -355,7 +355,7 @@ impl Engine {
     /// Somebody else has written a status in the meantime: what stands is what counts. What this
     /// replica did since is found again, as after a crash.
     fn overtaken(&mut self, object: &StatusOf, found: Found) {
-        tracing::warn!(?object, "somebody else has written this status; it is taken up as it stands");
+        tracing::warn!(pipeline = %object.pipeline(), promotion = object.promotion(), "somebody else has written this status; it is taken up as it stands");
         match (object, found) {
             // What is not known any more was removed since.
             (StatusOf::Pipeline(key), Found::Pipeline(pipeline)) => {

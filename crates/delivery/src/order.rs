@@ -294,6 +294,15 @@ pub enum Stale {
     Behind,
 }
 
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stale::Conflicts => "it conflicts with its base",
+            Stale::Behind => "its base has moved on",
+        })
+    }
+}
+
 /// What has become of a change request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {

@@ -318,3 +318,24 @@ fn every_test_that_the_page_of_forges_names_is_there_and_the_contract_is_named()
     }
     fails(&broken)
 }
+
+/// Fields of a log line that are written as Rust's `Debug` are for the authors of the code, not for who reads the log.
+#[test]
+fn no_log_line_has_debug_output() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("testkit"))
+    {
+        for (n, line) in (1..).zip(text.lines()) {
+            let words = line.split(['(', ',', ' ', '=']);
+            if words
+                .clone()
+                .any(|word| word.strip_prefix('?').is_some_and(|rest| rest.starts_with(char::is_alphabetic)))
+            {
+                broken.push(format!(
+                    "{path}:{n}: write %field, and give its type a Display that says it in words"
+                ));
+            }
+        }
+    }
+    fails(&broken)
+}

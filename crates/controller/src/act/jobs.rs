@@ -190,7 +190,7 @@ impl Engine {
         let object = record.object.clone();
         if before.phase != status.phase {
             let (phase, message) = (status.phase, &status.message);
-            tracing::info!(pipeline = %key, promotion = name, ?phase, message, "promotion");
+            tracing::info!(pipeline = %key, promotion = name, %phase, message, "promotion");
             self.metrics.entered(&format!("{:?}", status.phase));
             // What failed on the way was counted when it did.
             if let (Change::Moved(to), Phase::Failed) = (change, status.phase) {
@@ -287,7 +287,7 @@ impl Engine {
             return;
         }
         job.order.anew = Some(stale);
-        tracing::info!(pipeline = %key, promotion = name, ?stale, "making a change request anew");
+        tracing::info!(pipeline = %key, promotion = name, %stale, "making a change request anew");
         self.spawn_delivery(key, job);
     }
 

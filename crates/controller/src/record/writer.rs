@@ -50,6 +50,14 @@ impl StatusOf {
             StatusOf::Pipeline(key) | StatusOf::Promotion(key, _) => key,
         }
     }
+
+    /// The promotion's name, for logs.
+    pub fn promotion(&self) -> Option<&str> {
+        match self {
+            StatusOf::Pipeline(_) => None,
+            StatusOf::Promotion(_, name) => Some(name),
+        }
+    }
 }
 
 /// What a status was composed for.

@@ -47,8 +47,8 @@ pub enum UpdateError {
     NotAValue { at: At, field: String, is: &'static str },
 
     #[error(
-        "{at}: {entry} and an entry before it mean the same value, and would set it to {values:?}; take one of \
-         them out"
+        "{at}: {entry} and an entry before it mean the same value, and would set it to {:?} and {:?}; remove one of \
+         them", values[0], values[1]
     )]
     Contradiction { at: At, entry: String, values: [String; 2] },
 
