@@ -69,8 +69,8 @@ async fn names_are_those_of_the_cluster() -> Result<()> {
     let script = "source <(sluice completion bash); COMP_WORDS=(sluice get targets -n apps pod); COMP_CWORD=5; \
                   COMP_TYPE=9; _clap_complete_sluice sluice pod apps; printf '%s\\n' \"${COMPREPLY[@]}\"";
     let path = format!("{}:{}", folder.display(), std::env::var("PATH")?);
-    let bash = Command::new("bash").args(["-c", script]).env("PATH", path).env("KUBECONFIG", &kubeconfig);
-    let output = bash.output()?;
+    let mut bash = Command::new("bash");
+    let output = bash.args(["-c", script]).env("PATH", path).env("KUBECONFIG", &kubeconfig).output()?;
     ensure!(text(&output).trim() == "podinfo", "{output:?}");
     Ok(())
 }

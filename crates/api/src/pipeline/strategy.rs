@@ -176,7 +176,7 @@ fn main_branch() -> String {
 }
 
 /// Which branch to commit to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitStrategy {
     /// The repository's address as for `git clone`, by https or ssh.
@@ -237,7 +237,7 @@ pub struct Update {
 pub struct NotificationStrategy {}
 
 /// Whom to call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookStrategy {
     /// The address that is called, by https. Addresses that are not public are refused unless the

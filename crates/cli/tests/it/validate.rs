@@ -204,6 +204,7 @@ async fn what_the_server_takes_is_valid() -> Result<()> {
 /// Each manifest is refused by the API server, as `kubectl apply` and Flux send it, and by `sluice validate`, which
 /// names the field and says what to write.
 #[tokio::test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 async fn what_the_server_refuses_is_not_valid() -> Result<()> {
     let hub = &servers().await?.hub;
     hub.namespace("apps").await?;
