@@ -17,7 +17,8 @@ pub(crate) fn instead(asked: &str, there: &[String], kinds: &str, here: &str) ->
 /// Returns the name that was probably meant.
 pub(crate) fn nearest<'a>(asked: &str, there: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let nearest = there.min_by_key(|name| (distance(asked, name), *name))?;
-    let near = distance(asked, nearest) <= asked.chars().count().max(3) / 3;
+    // Two letters that changed places count as two.
+    let near = distance(asked, nearest) <= asked.chars().count().div_ceil(3).max(2);
     (near || contains(asked, nearest)).then_some(nearest)
 }
 
