@@ -148,6 +148,11 @@ async fn what_is_not_valid_is_named_and_ends_with_a_code_of_its_own() -> Result<
         ("field: spec.version", "field: spec..version", "update[0].field: a field is a path such as"),
         ("{strategy: {commit:", "{strategies: {commit:", "spec.promotion: promotion needs a strategy"),
         ("{name: podinfo, namespace: apps}", "{}", "metadata.name: is required"),
+        (
+            "{name: podinfo, namespace: apps}",
+            "{name: podinfo, namespace: apps, lables: {}}",
+            "metadata.lables: unknown field (did you mean labels?)",
+        ),
     ] {
         std::fs::write(&file, PIPELINE.replacen(from, to, 1))?;
         let ran = validate(&["-f", &file]).await;
@@ -222,11 +227,6 @@ async fn what_the_server_refuses_is_not_valid() -> Result<()> {
             "{namespace: staging}",
             "{namespace: staging, nmae: x}",
             "targets[0].nmae: unknown field (did you mean name?)",
-        ),
-        (
-            "{name: podinfo, namespace: apps}",
-            "{name: podinfo, namespace: apps, lables: {}}",
-            "metadata.lables: unknown field (did you mean labels?)",
         ),
         (
             "{name: podinfo, namespace: apps}",
