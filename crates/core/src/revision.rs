@@ -129,11 +129,17 @@ impl Revision {
 
     /// Whether this is older than `other` by semantic versioning: some facet that both have is older
     /// here, whatever the others are. `None` where none is, and some cannot be compared.
+    ///
+    /// Two pre-releases of one version, such as `1.0.0-1a2b3c4` and `1.0.0-9f8e7d6`, cannot be compared if
+    /// the first dot-separated identifier in which they differ contains a hash: hashes have no order. A hash
+    /// is 7 to 64 hexadecimal digits, with or without the `g` of `git describe`, between hyphens or alone.
+    /// Digits that are a date (`20240131`, or with the time behind it) are a number.
     pub fn is_older_than(&self, other: &Revision) -> Option<bool> {
         let mut comparable = true;
         for (key, ours) in &self.0 {
             let Some(theirs) = other.value(key).filter(|theirs| theirs != ours) else { continue };
             match (version(ours), version(theirs)) {
+                (Some(ours), Some(theirs)) if differ_by_hash(&ours, &theirs) => comparable = false,
                 (Some(ours), Some(theirs)) if ours.cmp_precedence(&theirs).is_lt() => return Some(true),
                 (Some(_), Some(_)) => {}
                 _ => comparable = false,
@@ -146,6 +152,32 @@ impl Revision {
 /// A version with or without a leading `v`.
 fn version(text: &str) -> Option<semver::Version> {
     semver::Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
+}
+
+/// Whether two versions differ first in an identifier of their pre-releases that contains a hash.
+fn differ_by_hash(one: &semver::Version, other: &semver::Version) -> bool {
+    let numbers = |v: &semver::Version| (v.major, v.minor, v.patch);
+    let mut identifiers = one.pre.split('.').zip(other.pre.split('.'));
+    let differing = identifiers.find(|(a, b)| a != b).filter(|_| numbers(one) == numbers(other));
+    // A version without a pre-release has one empty identifier here, and is newer than all that have one.
+    let both = differing.filter(|(a, b)| !a.is_empty() && !b.is_empty());
+    both.is_some_and(|(a, b)| [a, b].iter().any(|identifier| identifier.split('-').any(is_hash)))
+}
+
+/// Whether a text looks like a hash, whole or abbreviated: git abbreviates to 7 digits at least.
+fn is_hash(text: &str) -> bool {
+    let digits = text.strip_prefix('g').unwrap_or(text);
+    (7..=64).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) && !is_date(text)
+}
+
+/// Whether a text is a date as version numbers have it: year, month and day, and perhaps the time.
+fn is_date(text: &str) -> bool {
+    let number = |at: std::ops::Range<usize>| text.get(at).and_then(|t| t.parse::<u32>().ok()).unwrap_or(0);
+    matches!(text.len(), 8 | 10 | 12 | 14)
+        && text.bytes().all(|b| b.is_ascii_digit())
+        && (1970..2200).contains(&number(0..4))
+        && (1..=12).contains(&number(4..6))
+        && (1..=31).contains(&number(6..8))
 }
 
 /// As people read it: the value where all facets agree, else each facet with its value. The
@@ -228,5 +260,39 @@ mod tests {
         assert_eq!(both("1.0.0", "2.0.0").is_older_than(&both("1.1.0", "1.0.0")), Some(true));
         assert_eq!(both("1.1.0", "blue").is_older_than(&both("1.0.0", "red")), None);
         assert_eq!(both("1.0.0", "blue").is_older_than(&both("1.1.0", "red")), Some(true));
+    }
+
+    #[test]
+    fn hashes_in_pre_releases_have_no_order() {
+        let chart = |v: &str| revision(&[("HelmRelease/a:chart", v)]);
+        for (one, other) in [
+            ("1.0.0-1234567", "1.0.0-9f8e7d6"),
+            ("1.0.0-1234567", "1.0.0-7654321"),
+            ("1.0.0-0abc123def456", "1.0.0-fedcba654321"),
+            ("1.0.0-g1a2b3c4", "1.0.0-gffffff0"),
+            ("1.0.0-main.1a2b3c4", "1.0.0-main.9f8e7d6"),
+            ("1.0.0-main-1a2b3c4", "1.0.0-main-9f8e7d6"),
+            ("1.0.0-5-g1a2b3c4", "1.0.0-12-g9f8e7d6"),
+            ("1.0.0-rc.1", "1.0.0-1a2b3c4"),
+            ("1.0.0-20240101-1a2b3c4", "1.0.0-20240102-9f8e7d6"),
+        ] {
+            assert_eq!(chart(one).is_older_than(&chart(other)), None, "{one} and {other}");
+            assert_eq!(chart(other).is_older_than(&chart(one)), None, "{other} and {one}");
+        }
+        for (older, newer) in [
+            // The numbers before it decide, and so does what stands before the hash.
+            ("1.0.0-fffffff", "1.0.1-0a0a0a0"),
+            ("1.0.0-1a2b3c4", "1.0.0"),
+            ("1.0.0-alpha.fffffff", "1.0.0-beta.0a0a0a0"),
+            ("1.0.0-9.fffffff", "1.0.0-10.0a0a0a0"),
+            // Numbers, dates and words are no hashes.
+            ("1.0.0-9", "1.0.0-123456"),
+            ("1.0.0-20240131", "1.0.0-20240201"),
+            ("1.0.0-20240131235959", "1.0.0-20240201000000"),
+            ("1.0.0-rc.1", "1.0.0-snapshot"),
+        ] {
+            assert_eq!(chart(older).is_older_than(&chart(newer)), Some(true), "{older} and {newer}");
+            assert_eq!(chart(newer).is_older_than(&chart(older)), Some(false), "{newer} and {older}");
+        }
     }
 }
