@@ -6,12 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::model::{Environment, MinReady, Pipeline};
+use crate::model::{Environment, MinReady, Pipeline, Policy};
 use crate::revision::Revision;
 use crate::world::{World, is_tracked};
 
-/// How many revisions are remembered for each target.
+/// How many revisions are remembered for each target, whether another environment needs them or not.
 pub const KEPT: usize = 10;
+/// How many revisions are remembered at most for a target, while another environment needs them.
+pub const LIMIT: usize = 64;
+/// How many revisions are remembered at most for all targets of a pipeline together, unless [`KEPT`] for
+/// each are more: one takes some 300 bytes of the status.
+const LIMIT_OF_ALL: usize = 2000;
 
 /// A revision that a target has run healthily.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +82,49 @@ impl Evidence {
                 }
             }
         }
-        Evidence { proofs }
+        let mut evidence = Evidence { proofs };
+        evidence.forget(pipeline, world);
+        evidence
+    }
+
+    /// Forgets what no environment needs any more. Beside the newest, an environment that needs several
+    /// proofs of one revision needs all that are newer than its candidate: a fast target has them long
+    /// before a slow one. Where these are too many, they are thinned out evenly, so that a slow target that
+    /// proves one revision after the other always comes to one that is remembered; what a target runs now
+    /// is not thinned out.
+    fn forget(&mut self, pipeline: &Pipeline, world: &World) {
+        if self.proofs.values().all(|list| list.len() <= KEPT) {
+            return;
+        }
+        let followers: Vec<(&Environment, Option<Candidate>)> = pipeline
+            .environments
+            .iter()
+            .filter(|into| needs_several(pipeline, into))
+            .map(|into| {
+                (into, into.policy.as_ref().and_then(|p| self.candidate(pipeline, into, p.min_ready)))
+            })
+            .collect();
+        let targets: usize = pipeline.environments.iter().map(|e| e.targets.len()).sum();
+        let limit = (LIMIT_OF_ALL / targets.max(1)).clamp(KEPT, LIMIT);
+        let running: Vec<Revision> = pipeline
+            .environments
+            .iter()
+            .flat_map(|e| e.targets.iter().filter_map(|t| world.target(&e.name, t)))
+            .filter_map(|target| target.revision(&pipeline.tracks))
+            .collect();
+        for ((environment, _), list) in &mut self.proofs {
+            let floor = |(into, candidate): &(&Environment, Option<Candidate>)| {
+                let needed = into.after.contains(environment);
+                let proven = |c: &Candidate| list.iter().position(|p| c.revision.is_run_by(&p.revision));
+                needed.then(|| candidate.as_ref().and_then(proven).unwrap_or(0))
+            };
+            let unneeded = followers.iter().filter_map(floor).min().unwrap_or(list.len());
+            let surplus = list.len().saturating_sub(KEPT).min(unneeded);
+            list.drain(..surplus);
+            while list.len() > limit {
+                list.remove(least_needed(list, &running));
+            }
+        }
     }
 
     /// Whether every target of the environment ran this revision when it was last seen healthy.
@@ -199,7 +246,25 @@ fn append(list: &mut Vec<Proof>, revision: Revision, last_arrival: &mut u64, at:
     *last_arrival += 1;
     let run = earlier.map_or(0, |p| p.run + 1);
     list.push(Proof { revision, arrival: *last_arrival, run, at });
-    if list.len() > KEPT {
-        list.remove(0);
-    }
+}
+
+/// Whether one proof is not enough for a revision to go into an environment.
+fn needs_several(pipeline: &Pipeline, into: &Environment) -> bool {
+    let needed = |policy: &Policy| -> usize {
+        predecessors(pipeline, into).iter().map(|e| policy.min_ready.of(e.targets.len())).sum()
+    };
+    into.policy.as_ref().is_some_and(|policy| needed(policy) > 1)
+}
+
+/// The place of the proof whose absence leaves the smallest gap in the order of arrivals: one of what targets
+/// run now, one of the newest, or the oldest only if there is no other.
+fn least_needed(list: &[Proof], running: &[Revision]) -> usize {
+    let runs = |p: &Proof| running.iter().any(|r| r.is_run_by(&p.revision) || p.revision.is_run_by(r));
+    let gap = |at: usize| match at.checked_sub(1) {
+        Some(before) => list[at + 1].arrival.saturating_sub(list[before].arrival),
+        None => u64::MAX,
+    };
+    let newest = list.len().saturating_sub(KEPT);
+    let all = 0..list.len().saturating_sub(1);
+    all.min_by_key(|at| (runs(&list[*at]), *at >= newest, gap(*at))).unwrap_or(0)
 }

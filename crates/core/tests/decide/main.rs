@@ -10,6 +10,7 @@
 
 mod asked;
 mod gates;
+mod kept;
 mod merging;
 mod properties;
 mod sim;
