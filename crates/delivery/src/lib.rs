@@ -40,6 +40,7 @@ pub use edit::EditError;
 pub use error::{DeliveryError, Retry};
 pub use forge::ForgeError;
 pub use git::GitError;
+pub use line::{Line, Place};
 pub use notification::NotificationError;
 pub use order::{
     About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Settings, Stale, Strategy, Target,

@@ -1,35 +1,72 @@
-//! A line for a few places, in which every pipeline has a queue of its own. They are served in turn, one of
-//! each: who comes with two hundred delays another by one.
+//! A queue for a limited number of slots, fair by namespace and then by pipeline: the namespaces that wait are
+//! served in turn, and so are the pipelines of each. A namespace with a thousand pipelines delays another one
+//! by one slot at a time, and a pipeline with two hundred deliveries another one of its namespace likewise.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// So many at once; the others wait.
+/// A limited number of slots, and those who wait for one.
 #[derive(Debug)]
-pub(crate) struct Line(Mutex<State>);
+pub struct Line(Mutex<State>);
 
-/// Nobody waits while a place is free.
+/// Nobody waits while a slot is free.
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Who waits, by pipeline; the first is next, and goes to the end with those who are left.
-    queues: VecDeque<(String, VecDeque<oneshot::Sender<Place>>)>,
+    waiting: Turns<Turns<VecDeque<oneshot::Sender<Place>>>>,
+}
+
+/// Queues by name that are served in turn. None is empty.
+#[derive(Debug)]
+struct Turns<Q> {
+    /// The names in the order in which they are served; the first is next, and then the last.
+    order: VecDeque<String>,
+    queues: HashMap<String, Q>,
+}
+
+impl<Q> Default for Turns<Q> {
+    fn default() -> Self {
+        Turns { order: VecDeque::new(), queues: HashMap::new() }
+    }
+}
+
+impl<Q: Default> Turns<Q> {
+    /// The queue of this name, made if nobody waits under it yet.
+    fn of(&mut self, name: &str) -> &mut Q {
+        if !self.queues.contains_key(name) {
+            self.order.push_back(name.into());
+        }
+        self.queues.entry(name.into()).or_default()
+    }
+
+    /// Takes the next entry from the queue whose turn it is. `take` returns it, and whether more are left there.
+    fn next<T>(&mut self, take: impl FnOnce(&mut Q) -> (Option<T>, bool)) -> Option<T> {
+        let name = self.order.pop_front()?;
+        let (taken, more) = take(self.queues.get_mut(&name)?);
+        if more {
+            self.order.push_back(name);
+        } else {
+            self.queues.remove(&name);
+        }
+        taken
+    }
 }
 
 /// A place, for as long as this is held.
 #[derive(Debug)]
-pub(crate) struct Place(Option<Arc<Line>>);
+pub struct Place(Option<Arc<Line>>);
 
 impl Line {
-    /// A line for so many places.
-    pub(crate) fn new(places: usize) -> Arc<Self> {
-        Arc::new(Line(Mutex::new(State { free: places, queues: VecDeque::new() })))
+    /// A queue for this number of slots.
+    pub fn new(places: usize) -> Arc<Self> {
+        Arc::new(Line(Mutex::new(State { free: places, waiting: Turns::default() })))
     }
 
-    /// Waits for a place, in the queue of this pipeline. Who stops waiting is passed over.
-    pub(crate) async fn place(self: &Arc<Self>, pipeline: &str) -> Place {
+    /// Waits for a slot, in the queue of a pipeline that is named `namespace/name`. A caller that stops
+    /// waiting is passed over.
+    pub async fn place(self: &Arc<Self>, pipeline: &str) -> Place {
         let coming = {
             let mut state = self.state();
             if state.free > 0 {
@@ -68,20 +105,16 @@ impl Line {
 impl State {
     fn add(&mut self, pipeline: &str) -> oneshot::Receiver<Place> {
         let (sender, coming) = oneshot::channel();
-        match self.queues.iter_mut().find(|(of, _)| of == pipeline) {
-            Some((_, queue)) => queue.push_back(sender),
-            None => self.queues.push_back((pipeline.into(), [sender].into())),
-        }
+        let namespace = pipeline.split_once('/').map_or(pipeline, |(namespace, _)| namespace);
+        self.waiting.of(namespace).of(pipeline).push_back(sender);
         coming
     }
 
     fn next(&mut self) -> Option<oneshot::Sender<Place>> {
-        let (pipeline, mut queue) = self.queues.pop_front()?;
-        let next = queue.pop_front();
-        if !queue.is_empty() {
-            self.queues.push_back((pipeline, queue));
-        }
-        next
+        self.waiting.next(|pipelines| {
+            let next = pipelines.next(|queue| (queue.pop_front(), !queue.is_empty()));
+            (next, !pipelines.order.is_empty())
+        })
     }
 }
 
@@ -99,13 +132,13 @@ mod tests {
     use futures::FutureExt;
     use futures::future::join_all;
 
-    /// In which order these are served who wait for one place, a letter a pipeline.
-    async fn served(waiting: &str) -> String {
-        let (line, served) = (Line::new(1), Mutex::new(String::new()));
+    /// The order in which these pipelines are served, which wait for one slot.
+    async fn served(waiting: &[&str]) -> Vec<String> {
+        let (line, served) = (Line::new(1), Mutex::new(Vec::new()));
         let held = line.place("first").await;
-        let all = join_all(waiting.chars().map(async |pipeline| {
-            let _place = line.place(&pipeline.to_string()).await;
-            served.lock().unwrap().push(pipeline);
+        let all = join_all(waiting.iter().map(async |pipeline| {
+            let _place = line.place(pipeline).await;
+            served.lock().unwrap().push(pipeline.to_string());
         }));
         // Polled once, all of them wait.
         let mut all = Box::pin(all);
@@ -120,8 +153,27 @@ mod tests {
         for (waiting, expected) in
             [("abc", "abc"), ("aaaaaaab", "abaaaaaa"), ("aaabbc", "abcaba"), ("aabbb", "ababb")]
         {
-            assert_eq!(served(waiting).await, expected);
+            let waiting: Vec<String> = waiting.chars().map(|c| format!("apps/{c}")).collect();
+            let waiting: Vec<&str> = waiting.iter().map(String::as_str).collect();
+            let expected: Vec<String> = expected.chars().map(|c| format!("apps/{c}")).collect();
+            assert_eq!(served(&waiting).await, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn namespaces_are_served_in_turn_whatever_the_number_of_their_pipelines() {
+        let busy: Vec<String> = (0..1000).map(|n| format!("busy/app-{n}")).collect();
+        let mut waiting: Vec<&str> = busy.iter().map(String::as_str).collect();
+        waiting.extend(["quiet/one", "quiet/two", "other/one"]);
+        let served = served(&waiting).await;
+        assert_eq!(
+            served[..6],
+            ["busy/app-0", "quiet/one", "other/one", "busy/app-1", "quiet/two", "busy/app-2"]
+        );
+        assert_eq!(served.len(), 1003);
+        // Those of the busy namespace in the order in which they came.
+        let rest: Vec<&String> = served.iter().filter(|p| p.starts_with("busy/")).collect();
+        assert_eq!(rest, busy.iter().collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -169,6 +169,36 @@ async fn a_pipeline_with_many_commits_delays_another_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_with_many_pipelines_delays_another_by_one_commit() {
+    const MANY: usize = 20;
+    let of = |n: usize| if n < MANY { ("busy", format!("app-{n}")) } else { ("quiet", "app".to_string()) };
+    let file = |n: usize| {
+        let (namespace, pipeline) = of(n);
+        let marker = format!("{{\"$promotion\": \"{namespace}:{pipeline}:prod\"}}");
+        (format!("{n}.yaml"), format!("version: 1.0.0 # {marker}\n"))
+    };
+    let files: Vec<(String, String)> = (0..=MANY).map(file).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let forge = Forge::start().unwrap();
+    let hosted = forge.create_repo("fleet", &files).unwrap();
+    let bench = bench();
+    let order = |n: usize| {
+        let (namespace, pipeline) = of(n);
+        let promotion = format!("{namespace}/{pipeline}-prod");
+        Order { promotion, namespace: namespace.into(), pipeline, ..order(committed(&hosted), "1.1.0") }
+    };
+    // The quiet one comes last.
+    let orders: Vec<Order> = (0..=MANY).map(order).collect();
+    for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
+        assert!(matches!(done.unwrap(), Delivered::Committed { .. }));
+    }
+    let log = hosted.repo.log("main").unwrap();
+    let place = log.iter().rev().position(|c| c.body.contains("Sluice-Promotion: quiet/app-prod"));
+    // After the first commit of the repository, the one that all wait for, and one more of the busy namespace.
+    assert_eq!((log.len(), place), (MANY + 2, Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_with_many_calls_is_not_ahead_of_another_with_one() {
     const MANY: usize = 80;
     let forge = Forge::start().unwrap();
