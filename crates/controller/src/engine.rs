@@ -15,6 +15,7 @@ use sluice_delivery::{Delivery, Permit, clock};
 use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
+use crate::due::Due;
 use crate::hook::Directory;
 use crate::hook::condition::Problem;
 use crate::intake::{Input, PipelineKey};
@@ -24,6 +25,7 @@ use crate::observe::facts::ClusterKey;
 use crate::observe::index::Index;
 use crate::observe::reported::Reports;
 use crate::options::Options;
+use crate::record::clusters;
 use crate::record::events::Events;
 use crate::record::writer::{Found, Spelled, StatusOf, Writer, Written};
 use crate::shard::Shards;
@@ -61,7 +63,7 @@ pub struct Engine {
     pub(crate) listed: (bool, bool),
     /// The versions of the last lists of pipelines and of promotions.
     pub(crate) listed_at: (u64, u64),
-    pub(crate) due: BTreeSet<PipelineKey>,
+    pub(crate) due: Due,
     timers: BTreeSet<(Instant, PipelineKey)>,
     wakes: HashMap<PipelineKey, Instant>,
     started: Instant,
@@ -87,8 +89,12 @@ pub(crate) struct Entry {
     pub differs: Option<Instant>,
     /// When a status was last sent.
     pub sent: Option<Instant>,
+    /// Its owner has edited it since a status was composed for it.
+    pub edited: bool,
     /// When something happened that it has not had a turn for.
     pub touched: Option<Instant>,
+    /// Its clusters as people were last told of them.
+    pub clusters: BTreeMap<ClusterKey, clusters::Told>,
     /// By the names of promotions: why they could not be recorded.
     pub unrecorded: BTreeMap<String, String>,
     /// What is wrong with its Secrets with hook keys; `None` until they were read.
@@ -147,6 +153,9 @@ impl Record {
 
 /// The longest time without a turn of the loop, for the sake of liveness.
 const TICK: Duration = Duration::from_secs(5);
+/// How long pipelines have their turns before the loop takes in what has arrived in the meantime: what a
+/// namespace with many pipelines leaves to do does not delay what arrives for another one.
+const SLICE: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// An engine that knows nothing yet, and the way to tell it things.
@@ -182,7 +191,7 @@ impl Engine {
             moved: false,
             listed: (false, false),
             listed_at: (0, 0),
-            due: BTreeSet::new(),
+            due: Due::default(),
             timers: BTreeSet::new(),
             wakes: HashMap::new(),
             started: Instant::now(),
@@ -209,8 +218,14 @@ impl Engine {
         let mut batch = Vec::new();
         loop {
             let next = self.timers.first().map(|(at, _)| *at).into_iter().chain(self.shards.closing()).min();
-            let next = next.map_or(TICK, |at| at.saturating_duration_since(Instant::now()));
+            let is_behind = self.listed == (true, true) && self.due.len() > 0;
+            let next = match next {
+                _ if is_behind => Duration::ZERO,
+                Some(at) => at.saturating_duration_since(Instant::now()),
+                None => TICK,
+            };
             tokio::select! {
+                biased;
                 n = inputs.recv_many(&mut batch, 512) => if n == 0 { return },
                 () = tokio::time::sleep(next.min(TICK)) => {}
             }
@@ -226,7 +241,10 @@ impl Engine {
     fn turns(&mut self) {
         if self.listed == (true, true) {
             self.metrics.set_ready();
-            while let Some(key) = self.due.pop_first() {
+            let begun = Instant::now();
+            while begun.elapsed() < SLICE
+                && let Some(key) = self.due.next()
+            {
                 // It has its turn where it is acted for, and here when that comes to be here.
                 if !self.shards.acts(&key) {
                     continue;

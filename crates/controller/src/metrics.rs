@@ -1,5 +1,7 @@
 //! What the controller tells of itself in numbers.
 
+mod steps;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
+use self::steps::Steps;
+pub use self::steps::completed;
 use crate::hook::HookMetrics;
 use crate::record::writer::Written;
 use crate::shard::ShardMetrics;
@@ -65,6 +69,8 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     clusters: Family<State, Gauge>,
     wait: Histogram,
+    /// How long promotions take.
+    pub steps: Steps,
     /// Of the hook server.
     pub hooks: HookMetrics,
     delivery: Delivery,
@@ -118,6 +124,7 @@ impl Metrics {
         registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
         Self {
+            steps: Steps::new(&mut registry),
             hooks: HookMetrics::new(&mut registry),
             shards: ShardMetrics::new(&mut registry),
             registry,
@@ -138,6 +145,11 @@ impl Metrics {
             last_tick: AtomicU64::new(0),
             ready: AtomicBool::new(false),
         }
+    }
+
+    /// The delivery whose figures these metrics tell.
+    pub fn delivery(&self) -> &Delivery {
+        &self.delivery
     }
 
     /// Something failed on the way of a promotion.

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use sluice_api::pipeline::Observe;
 use sluice_core::decide::{Action, Decision, Facts, Note, decide};
 use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
 
+use crate::act::retry;
 use crate::engine::{Engine, Entry};
 use crate::hook::approval;
 use crate::hook::condition::{self, Problem};
@@ -41,6 +43,7 @@ impl Engine {
         self.hand_over(key, now);
         let Some(promotions) = self.take_up(key, now) else { return };
         let Some((world, unheard)) = self.observe(key) else { return };
+        self.hurry(key, &world, &promotions);
         let learned = Learned { world, unheard, promotions };
         let Some(decision) = self.decide(key, &learned, now) else { return };
         self.act(key, &decision, now);
@@ -49,14 +52,18 @@ impl Engine {
     }
 
     /// INTAKE: what was started for the pipeline. `None` when it is gone.
-    fn take_up(&mut self, key: &PipelineKey, now: Timestamp) -> Option<Vec<Promotion>> {
+    pub(crate) fn take_up(&mut self, key: &PipelineKey, now: Timestamp) -> Option<Vec<Promotion>> {
         let entry = self.pipelines.get_mut(key)?;
         if let Some(since) = entry.touched.take() {
             self.metrics.waited(since.elapsed());
         }
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
-        let own = records.filter(|r| r.belongs_to(&entry.object));
-        let own = own.filter_map(|r| {
+        let own: Vec<_> = records.filter(|r| r.belongs_to(&entry.object)).collect();
+        if std::mem::take(&mut entry.edited) {
+            let failed = own.iter().filter(|r| retry::may_hurry(&r.object));
+            failed.for_each(|r| self.polling.tries_now(&r.object.name_any(), Instant::now()));
+        }
+        let own = own.into_iter().filter_map(|r| {
             let said = r.said.as_ref().and_then(|said| translate::said(said, &r.object));
             let mut known = translate::promotion(&entry.object, &r.object)?;
             let due = |recorded| self.polling.next_try(&known.name, recorded, (now, Instant::now()));
@@ -165,6 +172,8 @@ impl Engine {
             promotions: &records,
             now,
         });
+        self.tell_of_clusters(key, &before);
+        let Some(entry) = self.pipelines.get_mut(key) else { return };
         if status == before {
             entry.differs = None;
             return;
@@ -201,7 +210,7 @@ fn hook_secret(entry: &Entry, serves_hooks: bool) -> Option<Option<&Problem>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
     use sluice_core::revision::Facet;
     use sluice_core::world::{Health, Member, Natural};
@@ -211,7 +220,7 @@ mod tests {
     use super::*;
     use crate::engine::tests::engine;
 
-    fn runs(version: &str) -> Target {
+    pub(crate) fn runs(version: &str) -> Target {
         let member = Member {
             kind: "HelmRelease".into(),
             name: "podinfo".into(),

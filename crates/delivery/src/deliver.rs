@@ -15,6 +15,7 @@ use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
 use crate::git::{Access, Cache, CommitText, Git, GitError, Repository, hex_hash};
 use crate::line::{Line, Place};
+use crate::notification::NotificationError;
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
 use crate::plain_http;
@@ -22,7 +23,7 @@ use crate::private::Private;
 use crate::shelf::Shelf;
 use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
-use crate::{change_request, commit_strategy, merge, notification, webhook};
+use crate::{change_request, commit_strategy, lost, merge, notification, webhook};
 
 /// Who makes commits where nobody says so.
 pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
@@ -159,6 +160,23 @@ impl Delivery {
     ) -> Result<Followed, DeliveryError> {
         let with = self.0.lent(order).await?;
         self.0.kept(order, merge::withdraw(&self.0, &with, request, comment).await)
+    }
+
+    /// Whether the branch that an order goes to has lost the commit by which the order was delivered. Changes
+    /// nothing; one fetch, and another one only if the files do not have the order's values.
+    pub async fn is_lost(&self, order: &Order, commit: &str) -> Result<bool, DeliveryError> {
+        let with = self.0.lent(order).await?;
+        self.0.kept(order, lost::is_lost(&self.0, &with, commit).await)
+    }
+
+    /// Sends news to where events go, if there is such a place. Tries once.
+    pub async fn tell(&self, news: &notification::News) -> Result<(), NotificationError> {
+        notification::tell(&self.0, news).await
+    }
+
+    /// Whether there is a place that news are sent to.
+    pub fn has_listener(&self) -> bool {
+        self.0.options.events_addr.is_some()
     }
 
     /// What has gone out since the start.

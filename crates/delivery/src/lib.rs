@@ -17,6 +17,7 @@ mod fingerprint;
 mod forge;
 mod git;
 mod line;
+mod lost;
 mod lru;
 mod mark;
 mod merge;

@@ -14,7 +14,7 @@ use crate::deliver::Inner;
 use crate::error::{DeliveryError, Retry};
 use crate::fault;
 use crate::order::{About, Delivered, Order};
-use crate::outward::{self, Silence};
+use crate::outward::{self, Answer, Silence};
 use crate::webhook::seconds;
 
 /// The reason that events of promotions have, and no others.
@@ -102,7 +102,7 @@ struct Event<'a> {
     severity: &'static str,
     timestamp: String,
     message: String,
-    reason: &'static str,
+    reason: &'a str,
     metadata: BTreeMap<String, String>,
     reporting_controller: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,34 +142,111 @@ fn bytes(order: &Order, about: &About, now: Timestamp) -> Result<Vec<u8>, serde_
     })
 }
 
+/// Something that happened to an object, for people: what Flux's notification-controller can pass on to a chat.
+/// It delivers nothing, and none of it has the reason [`REASON`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// The kind of the object, of the API group of Sluice.
+    pub kind: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Whether something failed.
+    pub is_error: bool,
+    /// One word for what happened.
+    pub reason: String,
+    /// A sentence for what happened.
+    pub message: String,
+    /// More about it, by keys without a prefix. The key `token` tells one occurrence from another:
+    /// notification-controller drops what it had in the last five minutes.
+    pub metadata: BTreeMap<String, String>,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+impl News {
+    fn bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let metadata = self.metadata.iter().filter(|(_, value)| !value.is_empty());
+        serde_json::to_vec(&Event {
+            involved_object: Involved {
+                kind: self.kind,
+                namespace: &self.namespace,
+                name: &self.name,
+                uid: &self.uid,
+                api_version: API_VERSION,
+                resource_version: "",
+            },
+            severity: if self.is_error { "error" } else { "info" },
+            timestamp: seconds(self.at),
+            message: self.message.clone(),
+            reason: &self.reason,
+            metadata: metadata.map(|(key, value)| (format!("{PREFIX}{key}"), value.clone())).collect(),
+            reporting_controller: REPORTER,
+            reporting_instance: std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()),
+        })
+    }
+}
+
 /// Sends the event, where there is a place to send it to.
 pub(crate) async fn deliver(inner: &Inner, order: &Order, about: &About) -> Result<Delivered, DeliveryError> {
     let Some(address) = &inner.options.events_addr else { return Ok(Delivered::Notified { to: None }) };
-    let bad = |says: String| NotificationError::BadAddress { says };
-    let url = reqwest::Url::parse(address).map_err(|e| bad(e.to_string()))?;
-    let to = url.host_str().unwrap_or_default().to_string();
     let body = bytes(order, about, clock::now()).map_err(|e| bad(e.to_string()))?;
-    let client = inner.outward.client(None, false).map_err(bad)?;
-    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     order.permit.check()?;
     fault::point("before-call");
-    let answer = outward::post(&client, url, headers, body).await;
+    let answer = post(inner, address, body).await;
     fault::point("after-call");
-    inner.counters.forge_call("notification", "POST", answer.as_ref().map_or(0, |a| a.status));
-    let answer = answer.map_err(|silence| silent(silence, to.clone(), inner.outward.deadline))?;
-    let (status, says) = (answer.status, answer.says(str::to_string));
-    Err(match status {
-        200..300 => return Ok(Delivered::Notified { to: Some(to) }),
+    let (to, answer) = answer?;
+    match answer.status {
         // So it answers to what it has had already, for five minutes. Where no try can have arrived,
         // somebody else on the way says so, and means something else by it.
-        429 if about.in_doubt => return Ok(Delivered::Notified { to: Some(to) }),
+        429 if about.in_doubt => Ok(Delivered::Notified { to: Some(to) }),
+        _ => taken(to.clone(), &answer).map(|()| Delivered::Notified { to: Some(to) }),
+    }
+    .map_err(DeliveryError::from)
+}
+
+/// Sends news, where there is a place to send them to. Once: whether to try again is for the caller.
+pub(crate) async fn tell(inner: &Inner, news: &News) -> Result<(), NotificationError> {
+    let Some(address) = &inner.options.events_addr else { return Ok(()) };
+    let body = news.bytes().map_err(|e| bad(e.to_string()))?;
+    let (to, answer) = post(inner, address, body).await?;
+    match answer.status {
+        // notification-controller had it before.
+        429 if answer.until.is_none() => Ok(()),
+        _ => taken(to, &answer),
+    }
+}
+
+fn bad(says: String) -> NotificationError {
+    NotificationError::BadAddress { says }
+}
+
+/// Sends one event; the host that it went to, and the answer.
+async fn post(inner: &Inner, address: &str, body: Vec<u8>) -> Result<(String, Answer), NotificationError> {
+    let url = reqwest::Url::parse(address).map_err(|e| bad(e.to_string()))?;
+    let to = url.host_str().unwrap_or_default().to_string();
+    let client = inner.outward.client(None, false).map_err(bad)?;
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let answer = outward::post(&client, url, headers, body).await;
+    inner.counters.forge_call("notification", "POST", answer.as_ref().map_or(0, |a| a.status));
+    let answer = answer.map_err(|silence| silent(silence, to.clone(), inner.outward.deadline))?;
+    Ok((to, answer))
+}
+
+/// Whether an answer says that the event was taken.
+fn taken(to: String, answer: &Answer) -> Result<(), NotificationError> {
+    let says = answer.says(str::to_string);
+    Err(match answer.status {
+        200..300 => return Ok(()),
         429 | 503 if let Some(until) = answer.until => NotificationError::RateLimited { to, until },
-        408 | 425 | 429 | 500.. => {
+        status @ (408 | 425 | 429 | 500..) => {
             NotificationError::Unreachable { to, says: format!("status {status}: {says}") }
         }
-        _ => NotificationError::Refused { to, status, says },
-    }
-    .into())
+        status => NotificationError::Refused { to, status, says },
+    })
 }
 
 /// Why no answer came, and whether the event may have arrived all the same.

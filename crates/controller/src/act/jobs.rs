@@ -10,26 +10,22 @@ use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
-use sluice_core::decide::{Action, Decision, Intent};
-use sluice_delivery::{
-    ChangeRequest, Delivered, Delivery, DeliveryError, Followed, Order, Retry, Stale, clock, fault,
-};
+use sluice_core::decide::{Action, Decision, Intent, Move};
+use sluice_delivery::{ChangeRequest, Delivery, DeliveryError, Followed, Order, Retry, Stale, clock, fault};
 
 use super::callback::Offer;
+use super::outcome::{self, left};
 use super::{ActError, Done, Ended, notification, order};
 use crate::engine::{Engine, Record};
 use crate::intake::{Input, PipelineKey, version_of};
+use crate::metrics;
 use crate::record;
 use crate::record::promotion::{self, Change};
 use crate::record::writer::{Basis, StatusOf, spell};
 use crate::silence::{PATIENCE, within};
 
-/// The first pause after a failed delivery; it doubles with each further failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The pause after a promotion could not be recorded.
 const RECORD_AGAIN: Duration = Duration::from_secs(10);
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 impl Engine {
     /// ACT: records moves, and starts what is to be done.
@@ -43,6 +39,7 @@ impl Engine {
                 Action::Deliver { promotion } => self.deliver(key, promotion),
                 Action::Follow { promotion, may_merge } => self.follow(key, promotion, *may_merge),
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
+                Action::CheckDelivered { promotion } => self.check_delivered(key, promotion),
                 Action::Move(to) => self.change(key, &to.promotion, &Change::Moved(to.clone()), now),
                 Action::Wait { promotion, gates, message } => {
                     let change = Change::Waits { gates: gates.clone(), message: message.clone() };
@@ -101,7 +98,8 @@ impl Engine {
             Ok(Some(mut object)) => {
                 object.metadata.managed_fields = None;
                 if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    if record.first {
+                    let is_new = record.first;
+                    if is_new {
                         self.metrics.wrote("Promotion");
                     }
                     record.stored = true;
@@ -112,6 +110,9 @@ impl Engine {
                         record.key_approval =
                             object.status.as_mut().and_then(|status| status.key_approval.take());
                         (record.object, record.version) = (Arc::new(*object), version);
+                    }
+                    if let Some(entry) = self.pipelines.get(key).filter(|_| is_new) {
+                        self.events.started(&entry.object, &record.object);
                     }
                 }
                 self.touch(key);
@@ -188,6 +189,8 @@ impl Engine {
         object.status = Some(status.clone());
         record.object = Arc::new(object);
         let object = record.object.clone();
+        let steps = metrics::completed(&object.spec, &before, &status, now);
+        self.metrics.steps.completed(&key.namespace, &object.spec, &steps);
         if before.phase != status.phase {
             let (phase, message) = (status.phase, &status.message);
             tracing::info!(pipeline = %key, promotion = name, %phase, message, "promotion");
@@ -332,6 +335,49 @@ impl Engine {
         });
     }
 
+    /// Looks whether the commit that a promotion was delivered by is still in its branch. Only of a commit that
+    /// is known to have been there: the head of a change request may have been squashed.
+    fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
+        let now = Instant::now();
+        let due = self.polling.check_due(name, now);
+        if due > now {
+            return self.wake_at(key, due);
+        }
+        let Some(job) = self.job(key, name, On::Environment) else { return };
+        let Some(commit) = job.commit() else { return };
+        self.polling.checking(name, now);
+        let next = self.polling.check_due(name, now);
+        self.wake_at(key, next);
+        let (failed, effect) = (
+            |e| Ended::Check(Err(e)),
+            |delivery: Delivery, order: Order| async move {
+                let lost = delivery.is_lost(&order, &commit).await;
+                Ended::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
+            },
+        );
+        self.spawn(key, job, failed, effect);
+    }
+
+    /// Begins a promotion again whose commit is gone, if it still waits to be seen where it goes.
+    fn checked(&mut self, key: &PipelineKey, name: &str, checked: Result<Option<String>, ActError>) {
+        let record = self.promotions.get(key).and_then(|r| r.get(name));
+        let phase = record.and_then(|r| r.object.status.as_ref()).map(|s| s.phase);
+        let waits = matches!(phase, Some(Phase::Delivered | Phase::Failed));
+        let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
+        match checked {
+            Ok(Some(commit)) if waits && acts => {
+                let lost = Change::Moved(Move::of_lost(name.into(), &commit));
+                self.polling.forget(name);
+                self.metrics.failed("CommitLost");
+                self.change(key, name, &lost, clock::now());
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot look whether a commit is still in its branch");
+            }
+        }
+    }
+
     /// Runs a side effect in a task of its own.
     fn spawn<F>(
         &mut self,
@@ -422,6 +468,10 @@ impl Engine {
         if self.shards.permit(&key).is_none() {
             return;
         }
+        if let Ended::Check(checked) = done.what {
+            self.checked(&key, &done.promotion, checked);
+            return self.touch(&key);
+        }
         let now = clock::now();
         let status = self.promotions.get(&key).and_then(|r| r.get(&done.promotion));
         let status = status.and_then(|r| r.object.status.clone()).unwrap_or_default();
@@ -438,19 +488,20 @@ impl Engine {
         }
         let change = match done.what {
             // Nothing has failed: the next decision says what is to be done instead.
-            Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+            Ended::Check(_)
+            | Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             | Ended::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
-            Ended::Delivery(Ok(delivered)) => Some(self::delivered(delivered, &done.strategy)),
-            Ended::Follow(Ok(followed)) => self::followed(followed, open),
-            Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => self::followed(merged, open),
+            Ended::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, &done.strategy)),
+            Ended::Follow(Ok(followed)) => outcome::followed(followed, open),
+            Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => outcome::followed(merged, open),
             Ended::Withdrawal(Ok(Followed::Elsewhere)) => open.map(left),
             Ended::Withdrawal(Ok(Followed::HandedOver)) => Some(Change::HandedOver),
             Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
             Ended::Withdrawal(Err(error)) if self.is_out_of_reach(&key, &done.promotion, &error) => {
                 open.map(left)
             }
-            Ended::Delivery(Err(error)) => Some(failed(&error, status.attempts, now)),
+            Ended::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, now)),
             Ended::Follow(Err(error)) | Ended::Withdrawal(Err(error)) => {
                 Some(Change::Trouble { reason: error.reason(), message: error.to_string() })
             }
@@ -463,7 +514,7 @@ impl Engine {
             if !matches!(change, Change::Proposed(_) | Change::Waiting { .. } | Change::Trouble { .. }) {
                 self.polling.forget(&done.promotion);
             }
-            if let Change::Failed { again: Some(again), .. } = &change {
+            if let Change::Failed { again, .. } = &change {
                 let pause = Duration::try_from(again.duration_since(now)).unwrap_or_default();
                 self.polling.tries_again(&done.promotion, Instant::now() + pause);
             }
@@ -495,104 +546,13 @@ impl Job {
     fn request(&self) -> Option<ChangeRequest> {
         self.object.status.as_ref()?.change_request.as_ref().map(order::change_request)
     }
-}
 
-fn delivered(delivered: Delivered, by: &Strategy) -> Change {
-    match delivered {
-        Delivered::Proposed { request, merged: false } => {
-            Change::Proposed(order::api_change_request(&request, "open", by))
-        }
-        Delivered::Proposed { request, merged: true } => Change::Delivered {
-            reason: "Merged",
-            message: format!("{} was merged; waits for the targets to run it", request.url),
-            commit: Some(request.head_commit.clone()),
-            request: Some(order::api_change_request(&request, "merged", by)),
-        },
-        Delivered::Committed { commit } => Change::Delivered {
-            reason: "Committed",
-            message: format!("committed as {commit}; waits for the targets to run it"),
-            commit: Some(commit),
-            request: None,
-        },
-        Delivered::AlreadySet { commit } => Change::Delivered {
-            reason: "AlreadySet",
-            message: format!("every value was set already at {commit}; waits for the targets to run it"),
-            commit: None,
-            request: None,
-        },
-        Delivered::Notified { to } => Change::Delivered {
-            reason: "Notified",
-            message: match to {
-                Some(to) => format!("announced, also to {to}; waits for the targets to run it"),
-                None => "announced by an event; waits for the targets to run it".into(),
-            },
-            commit: None,
-            request: None,
-        },
-        Delivered::Called { to, status } => Change::Delivered {
-            reason: "Called",
-            message: format!("{to} took it (status {status}); waits for the targets to run it"),
-            commit: None,
-            request: None,
-        },
-        Delivered::Rejected { request } => rejected(Some(order::api_change_request(&request, "closed", by))),
+    /// The commit that the promotion was delivered by, where that is known for certain.
+    fn commit(&self) -> Option<String> {
+        let status = self.object.status.as_ref()?;
+        let is_head = |commit: &&String| {
+            status.change_request.as_ref().is_some_and(|request| request.head_commit == **commit)
+        };
+        status.commit.as_ref().filter(|commit| !is_head(commit)).cloned()
     }
-}
-
-/// A change request that is left where it is.
-fn left(mut request: sluice_api::promotion::ChangeRequest) -> Change {
-    request.state = "left".into();
-    Change::Left(request)
-}
-
-fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
-    let message = match &request {
-        Some(request) => format!("{} was closed and not merged", request.url),
-        None => "its change request was closed and not merged".into(),
-    };
-    Change::Rejected { request, message }
-}
-
-/// What follows from a look at a change request.
-fn followed(followed: Followed, request: Option<sluice_api::promotion::ChangeRequest>) -> Option<Change> {
-    let in_state = |state: &str| {
-        request.clone().map(|mut r| {
-            r.state = state.into();
-            r
-        })
-    };
-    match followed {
-        Followed::Open { .. } => in_state("open").map(Change::Proposed),
-        Followed::Waits { why, failed, queued } => in_state("open").map(|mut request| {
-            request.queued |= queued;
-            Change::Waiting { request, why, failed }
-        }),
-        Followed::Merged { ours: false, .. } => in_state("merged").map(Change::Missed),
-        Followed::Merged { commit, .. } => Some(Change::Delivered {
-            reason: "Merged",
-            message: "its change request was merged; waits for the targets to run it".into(),
-            commit: Some(commit).filter(|c| !c.is_empty()),
-            request: in_state("merged"),
-        }),
-        Followed::Closed => Some(rejected(in_state("closed"))),
-        Followed::HandedOver => Some(Change::HandedOver),
-        Followed::Gone => Some(rejected(in_state("closed"))),
-        Followed::Elsewhere => request.map(left),
-    }
-}
-
-fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
-    let pause = (FIRST_PAUSE * 2u32.saturating_pow(attempts.min(10))).min(LONGEST_PAUSE);
-    let soon = now.checked_add(pause).unwrap_or(now);
-    let again = match error {
-        ActError::NoSecret(_) | ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => Some(soon),
-        ActError::Locked(_) => None,
-        ActError::Delivery(error) => match DeliveryError::retry(error) {
-            Retry::Soon => Some(soon),
-            // No fault of this promotion: it is as far ahead in the line as any other.
-            Retry::At(at) => Some(at),
-            Retry::OnChange => None,
-        },
-    };
-    Change::Failed { reason: error.reason(), message: error.to_string(), again }
 }

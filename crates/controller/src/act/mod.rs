@@ -6,7 +6,9 @@ mod callback;
 pub mod jobs;
 pub mod notification;
 pub mod order;
+mod outcome;
 pub mod polling;
+pub(crate) mod retry;
 
 use sluice_api::pipeline::Strategy;
 use sluice_delivery::{Delivered, DeliveryError, Followed};
@@ -38,6 +40,8 @@ pub enum Ended {
     Follow(Result<Followed, ActError>),
     /// The closing of a change request.
     Withdrawal(Result<Followed, ActError>),
+    /// A look for a delivered commit in its branch; the commit if it is gone.
+    Check(Result<Option<String>, ActError>),
 }
 
 /// Why a side effect failed.

@@ -12,8 +12,29 @@ pub struct Polling {
     base: Duration,
     next: HashMap<String, Poll>,
     withdrawals: HashMap<String, (Instant, Duration)>,
-    tries: HashMap<String, Instant>,
+    tries: HashMap<String, Try>,
+    checks: HashMap<String, (Instant, Duration)>,
 }
+
+/// A delivery that has failed and is tried again.
+#[derive(Debug, Default)]
+struct Try {
+    /// When it failed in this process.
+    failed: Option<Instant>,
+    /// When it is tried again, if that is not as its record says.
+    due: Option<Instant>,
+    /// What its pipeline's targets showed then, as a hash.
+    shown: Option<u64>,
+}
+
+/// The least time between two tries, however often a pipeline's targets change in between.
+const LEAST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The first pause before a look for a delivered commit is so many times that between looks at a new change
+/// request. It doubles with each look.
+const CHECK_PAUSE: u32 = 4;
+/// The longest pause between two looks for a delivered commit.
+const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 struct Poll {
@@ -53,7 +74,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 impl Polling {
     /// Looks at a new change request after `base`, and again after that.
     pub fn every(base: Duration) -> Self {
-        Self { base, next: HashMap::new(), withdrawals: HashMap::new(), tries: HashMap::new() }
+        let (withdrawals, tries, checks) = Default::default();
+        Self { base, next: HashMap::new(), withdrawals, tries, checks }
     }
 
     /// When the change request of a promotion is to be looked at.
@@ -74,8 +96,12 @@ impl Polling {
     }
 
     /// Has it looked at now, since its forge says that something became of it; but not more often than
-    /// every few seconds, however often that is said.
+    /// every few seconds, however often that is said. A failed delivery is tried again soon.
     pub fn hasten(&mut self, promotion: &str, now: Instant) {
+        if let Some(waits) = self.tries.get_mut(promotion) {
+            let soon = waits.failed.map_or(now, |failed| now.max(failed + LEAST_PAUSE));
+            waits.due = waits.due.map(|due| due.min(soon));
+        }
         if let Some(poll) = self.next.get_mut(promotion) {
             poll.due = poll.due.min(now.max(poll.looked + BREATH));
         }
@@ -130,13 +156,50 @@ impl Polling {
 
     /// Takes note of when a delivery that has failed is tried again.
     pub fn tries_again(&mut self, promotion: &str, due: Instant) {
-        self.tries.insert(promotion.into(), due);
+        let failed = Some(Instant::now());
+        self.tries.insert(promotion.into(), Try { failed, due: Some(due), shown: None });
+    }
+
+    /// Has a delivery that has failed tried again now: its owner has changed the pipeline.
+    pub fn tries_now(&mut self, promotion: &str, now: Instant) {
+        self.tries.entry(promotion.into()).or_default().due = Some(now);
+    }
+
+    /// Takes note of what the targets of a pipeline show while a delivery waits for its next try. If they
+    /// show something else than before, somebody may have corrected what it failed by, and it is tried again
+    /// soon. Says whether that is sooner than before.
+    pub fn saw(&mut self, promotion: &str, shown: u64, now: Instant) -> bool {
+        let waits = self.tries.entry(promotion.into()).or_default();
+        if waits.shown.replace(shown).is_none_or(|before| before == shown) {
+            return false;
+        }
+        let soon = waits.failed.map_or(now, |failed| now.max(failed + LEAST_PAUSE));
+        let is_sooner = waits.due.is_none_or(|due| soon < due);
+        if is_sooner {
+            waits.due = Some(soon);
+        }
+        is_sooner
+    }
+
+    /// When the branch that a promotion was delivered to is looked at for its commit.
+    pub fn check_due(&mut self, promotion: &str, now: Instant) -> Instant {
+        let pause = self.base * CHECK_PAUSE;
+        self.checks.entry(promotion.into()).or_insert((now + pause, pause)).0
+    }
+
+    /// Takes note that it is looked at: the next look comes later each time.
+    pub fn checking(&mut self, promotion: &str, now: Instant) {
+        if let Some((due, pause)) = self.checks.get_mut(promotion) {
+            *pause = (*pause * 2).min(LONGEST_CHECK_PAUSE);
+            *due = now + *pause;
+        }
     }
 
     /// When a promotion is tried again, by the wall clock as it is now: its record says so by the wall
     /// clock as it was when it failed, and that may have been set since.
     pub fn next_try(&self, promotion: &str, recorded: Timestamp, now: (Timestamp, Instant)) -> Timestamp {
-        let pause = self.tries.get(promotion).map(|due| due.saturating_duration_since(now.1));
+        let due = self.tries.get(promotion).and_then(|waits| waits.due);
+        let pause = due.map(|due| due.saturating_duration_since(now.1));
         pause.and_then(|pause| now.0.checked_add(pause).ok()).unwrap_or(recorded)
     }
 
@@ -145,6 +208,7 @@ impl Polling {
         self.next.remove(promotion);
         self.withdrawals.remove(promotion);
         self.tries.remove(promotion);
+        self.checks.remove(promotion);
     }
 }
 
@@ -205,6 +269,45 @@ mod tests {
         assert_eq!(polling.next_try("a", recorded, (set_back, after(20))), set_back);
         polling.forget("a");
         assert_eq!(polling.next_try("a", recorded, (set_back, after(4))), recorded);
+    }
+
+    #[test]
+    fn a_change_at_the_targets_ends_a_pause_and_not_more_than_twice_a_minute() {
+        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let clock: Timestamp = "2026-01-02T03:00:00Z".parse().unwrap();
+        let recorded = clock + jiff::SignedDuration::from_secs(1800);
+        let mut tries = 0;
+        for second in 0..600 {
+            // They change every second.
+            polling.saw("a", second, at(second));
+            if polling.next_try("a", recorded, (clock, at(second))) <= clock {
+                tries += 1;
+                polling.forget("a");
+                polling.tries.insert(
+                    "a".into(),
+                    Try { failed: Some(at(second)), due: Some(at(second + 1800)), shown: None },
+                );
+            }
+        }
+        assert!((15..=21).contains(&tries), "{tries} tries in ten minutes");
+    }
+
+    #[test]
+    fn a_delivered_commit_is_looked_for_ever_more_seldom() {
+        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        assert_eq!(polling.check_due("a", start), start + Duration::from_secs(120));
+        let mut looks = 0;
+        for second in 0..24 * 3600 {
+            let now = start + Duration::from_secs(second);
+            if polling.check_due("a", now) <= now {
+                polling.checking("a", now);
+                looks += 1;
+            }
+        }
+        assert!((25..=32).contains(&looks), "{looks} looks in a day");
+        polling.forget("a");
+        assert_eq!(polling.check_due("a", start), start + Duration::from_secs(120));
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl Engine {
         }
         if edited {
             entry.model = translate::pipeline(&object);
+            entry.edited = true;
             let before = std::mem::replace(&mut entry.object, Arc::new(object));
             // What is under way was begun for what the owner wanted before.
             self.stop(&key);
@@ -129,6 +130,7 @@ impl Engine {
         }
         let entry = Entry {
             model: translate::pipeline(&object),
+            edited: object.metadata.generation.is_some_and(|now| now != status.observed_generation),
             object: Arc::new(object),
             told,
             told_at: version,
@@ -138,6 +140,7 @@ impl Engine {
             differs: None,
             sent: None,
             touched: None,
+            clusters: BTreeMap::new(),
             unrecorded: BTreeMap::new(),
             unrecorded_until: None,
             hook_secret: None,

@@ -72,11 +72,16 @@ impl Engine {
         let writing = self.writer.is_writing(&StatusOf::Promotion(key.clone(), name.clone()));
         let records = self.promotions.entry(key.clone()).or_default();
         let before = records.get(&name);
+        let is_known = before.is_some();
         let first = ours && before.is_some_and(|r| r.first);
         // Of one that is being made the answer tells whose it is: another try may have left it.
         let stored = before.is_none_or(|r| r.stored);
         if let Some(known) = records.get_mut(&name).filter(|known| known.stored) {
             // What the other side has said is never ours to write: a watch tells it in its order.
+            let approver = approver(known, &object, key_approval.is_some());
+            if let (Some(by), Some(entry)) = (approver, self.pipelines.get(&key).filter(|_| ours)) {
+                self.events.approved(&entry.object, &object, &by);
+            }
             let heard = known.said != said || known.key_approval != key_approval;
             known.said.clone_from(&said);
             known.key_approval.clone_from(&key_approval);
@@ -100,8 +105,23 @@ impl Engine {
                 return;
             }
         }
+        // One that a call has started; of those that this replica starts it says so itself.
+        let is_new = !is_known && object.status.is_none() && object.spec.trigger.is_some();
+        if let Some(entry) = self.pipelines.get(&key).filter(|_| ours && is_new) {
+            self.events.started(&entry.object, &object);
+        }
         records.insert(name, Record { object: Arc::new(object), stored, said, key_approval, first, version });
         self.touch(&key);
+    }
+}
+
+/// Who has approved a promotion since it was `known`.
+fn approver(known: &Record, object: &ApiPromotion, by_key: bool) -> Option<String> {
+    let approval = object.spec.approval.as_ref();
+    let person = approval.filter(|approval| known.object.spec.approval.as_ref() != Some(approval));
+    match person {
+        Some(approval) => Some(approval.by.clone()),
+        None => (by_key && known.key_approval.is_none()).then(|| "the approval key".into()),
     }
 }
 

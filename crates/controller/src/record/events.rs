@@ -1,7 +1,10 @@
-//! Kubernetes events about promotions: that one waits for people, and each failure with what to do;
-//! and about objects that cannot be read. Never about housekeeping.
+//! Events about promotions. Those that people should see where they look at the cluster are Kubernetes events:
+//! that a promotion waits for them, how it ended, and each failure with what to do. All of them, and the steps in
+//! between, go to where `--events-addr` leads: Flux's notification-controller passes them on to a chat or a git
+//! host. Never about housekeeping.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -10,10 +13,14 @@ use kube::{Client, Resource, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, PromotionStatus};
+use sluice_core::decide::Move;
 use sluice_core::model::Phase;
+use sluice_delivery::notification::News;
+use sluice_delivery::{Delivery, Line, clock};
 
 use super::promotion::{self, Change};
 use crate::metrics::Metrics;
+use crate::silence::{PATIENCE, within};
 use crate::watch::guard::Unreadable;
 
 /// After each try to send an event; it is given up after the last.
@@ -22,22 +29,86 @@ const PAUSES: [Duration; 4] =
 /// The longest note that an event may have, in bytes.
 pub(crate) const LONGEST: usize = 1000;
 
+/// How many news are sent at the same time, and how many Kubernetes events are written at the same time.
+const SENDERS: usize = 4;
+/// How many news of one namespace may wait to be sent; what comes then is dropped.
+const MOST_WAITING: usize = 100;
+
 /// Sends events.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
     metrics: Arc<Metrics>,
+    delivery: Delivery,
+    /// Kubernetes events wait here, fair by namespace.
+    writes: Arc<Line>,
+    /// News wait here, fair by namespace.
+    queue: Arc<Line>,
+    waiting: Arc<Waiting>,
+}
+
+/// How many news wait, by namespace.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<HashMap<String, usize>>);
+
+impl Waiting {
+    /// Counts one more of a namespace; `false` if too many wait already.
+    fn begin(&self, namespace: &str) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(namespace.into()).or_default();
+        let has_room = *count < MOST_WAITING;
+        *count += usize::from(has_room);
+        has_room
+    }
+
+    /// Counts one less of a namespace.
+    fn end(&self, namespace: &str) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(namespace) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(namespace);
+            }
+        }
+    }
+}
+
+/// What is said of a change.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether somebody should do something.
+    pub is_warning: bool,
+    /// One word for what happened.
+    pub reason: String,
+    /// A sentence for what happened.
+    pub message: String,
+    /// Whether it is a Kubernetes event too. One promotion by change request costs the API server no more than 8
+    /// writes, events included: the steps that its status tells are news alone.
+    pub in_cluster: bool,
+}
+
+impl Notice {
+    fn new(is_warning: bool, reason: &str, message: impl Into<String>) -> Self {
+        Notice { is_warning, reason: reason.into(), message: message.into(), in_cluster: true }
+    }
+
+    /// The same, as news alone.
+    fn aside(self) -> Self {
+        Notice { in_cluster: false, ..self }
+    }
 }
 
 impl Events {
-    /// Events in the name of Sluice.
+    /// Events in the name of Sluice. News go out by the delivery whose figures the metrics tell.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         let reporter =
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
-        Self { recorder: Recorder::new(client, reporter), metrics }
+        let (writes, queue, waiting) = (Line::new(SENDERS), Line::new(SENDERS), Arc::default());
+        let delivery = metrics.delivery().clone();
+        Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue, waiting }
     }
 
-    /// Tells of a change, if people should hear of it.
+    /// Says what a change did to a promotion, if people should know.
     pub fn tell(
         &self,
         pipeline: &Pipeline,
@@ -45,17 +116,107 @@ impl Events {
         before: &PromotionStatus,
         change: &Change,
     ) {
-        let Some((type_, reason, message)) = worth_telling(before, change) else { return };
+        if let Some(notice) = notice(before, change) {
+            self.about_promotion(pipeline, promotion, notice);
+        }
+    }
+
+    /// Says that a promotion was started.
+    pub fn started(&self, pipeline: &Pipeline, promotion: &Promotion) {
         let spec = &promotion.spec;
-        let note = format!("{} into {}: {message}", spec.revision, spec.place());
+        let proven = spec.evidence.iter().map(|e| format!("{}/{}", e.environment, e.target));
+        let proven: Vec<String> = proven.collect();
+        let message = match (&spec.trigger, proven.is_empty()) {
+            (Some(trigger), _) => format!("started by a call with key {}", trigger.key),
+            (None, false) => format!("started: healthy on {}", proven.join(", ")),
+            (None, true) => "started".into(),
+        };
+        self.about_promotion(pipeline, promotion, Notice::new(false, "Started", message).aside());
+    }
+
+    /// Says that somebody approved a promotion.
+    pub fn approved(&self, pipeline: &Pipeline, promotion: &Promotion, by: &str) {
+        let message = format!("approved by {by}");
+        self.about_promotion(pipeline, promotion, Notice::new(false, "Approved", message));
+    }
+
+    fn about_promotion(&self, pipeline: &Pipeline, promotion: &Promotion, notice: Notice) {
+        let spec = &promotion.spec;
+        let note = cut(&format!("{} into {}: {}", spec.revision, spec.place(), notice.message));
+        self.send(news(promotion, &notice, note.clone()));
+        if !notice.in_cluster {
+            return;
+        }
         let event = Event {
-            type_,
-            reason: reason.into(),
-            note: Some(cut(&note)),
+            type_: if notice.is_warning { EventType::Warning } else { EventType::Normal },
+            reason: notice.reason,
+            note: Some(note),
             action: "Promote".into(),
             secondary: Some(promotion.object_ref(&())),
         };
         self.publish(event, pipeline.object_ref(&()), promotion.name_any());
+    }
+
+    /// Says that a cluster of a pipeline was lost, or is back.
+    pub fn cluster(&self, pipeline: &Pipeline, cluster: &str, lost: Option<&str>) {
+        let (reason, message) = match lost {
+            Some(why) => ("ClusterLost", format!("{cluster} cannot be reached: {why}")),
+            None => ("ClusterBack", format!("{cluster} is back")),
+        };
+        let (name, namespace) = (pipeline.name_any(), pipeline.namespace().unwrap_or_default());
+        let at = clock::now();
+        let note = cut(&message);
+        self.send(News {
+            kind: "Pipeline",
+            namespace,
+            name: name.clone(),
+            uid: pipeline.uid().unwrap_or_default(),
+            is_error: lost.is_some(),
+            reason: reason.into(),
+            message: note.clone(),
+            metadata: BTreeMap::from([("token".into(), format!("{reason} {at}"))]),
+            at,
+        });
+        let event = Event {
+            type_: if lost.is_some() { EventType::Warning } else { EventType::Normal },
+            reason: reason.into(),
+            note: Some(note),
+            action: "Observe".into(),
+            secondary: None,
+        };
+        self.publish(event, pipeline.object_ref(&()), name);
+    }
+
+    /// Sends news on their way, if anybody listens. What cannot be sent is given up after the last try: the
+    /// status has it.
+    fn send(&self, news: News) {
+        if !self.delivery.has_listener() {
+            return;
+        }
+        if !self.waiting.begin(&news.namespace) {
+            self.metrics.failed("EventsDropped");
+            return tracing::warn!(
+                object = news.name,
+                reason = news.reason,
+                "an event is dropped: too many wait for the receiver"
+            );
+        }
+        let Self { delivery, queue, waiting, .. } = self.clone();
+        tokio::spawn(async move {
+            for pause in PAUSES {
+                let slot = queue.place(&format!("{}/{}", news.namespace, news.name)).await;
+                let sent = delivery.tell(&news).await;
+                drop(slot);
+                match sent {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::warn!(object = news.name, reason = news.reason, %error, "cannot send an event")
+                    }
+                }
+                tokio::time::sleep(pause).await;
+            }
+            waiting.end(&news.namespace);
+        });
     }
 
     /// Tells of an object that cannot be read: it has no other place that would say so.
@@ -96,10 +257,14 @@ impl Events {
     }
 
     fn publish(&self, event: Event, about: ObjectReference, name: String) {
-        let (recorder, metrics) = (self.recorder.clone(), self.metrics.clone());
+        let Self { recorder, metrics, writes, .. } = self.clone();
         tokio::spawn(async move {
+            let owner = format!("{}/{name}", about.namespace.as_deref().unwrap_or_default());
             for pause in PAUSES {
-                match recorder.publish(&event, &about).await {
+                let slot = writes.place(&owner).await;
+                let written = within(PATIENCE, recorder.publish(&event, &about)).await;
+                drop(slot);
+                match written {
                     Ok(()) => return metrics.wrote("Event"),
                     Err(error) => tracing::warn!(name, %error, "cannot send an event"),
                 }
@@ -109,42 +274,82 @@ impl Events {
     }
 }
 
-fn worth_telling(before: &PromotionStatus, change: &Change) -> Option<(EventType, &'static str, String)> {
-    match change {
+/// What is sent of a promotion.
+fn news(promotion: &Promotion, notice: &Notice, message: String) -> News {
+    let spec = &promotion.spec;
+    let status = promotion.status.as_ref();
+    let url = status.and_then(|s| s.change_request.as_ref()).map(|r| r.url.clone());
+    let round = status.map_or(0, |s| s.round);
+    let (uid, at) = (promotion.uid().unwrap_or_default(), clock::now());
+    let metadata = [
+        ("pipeline", spec.pipeline.clone()),
+        ("environment", spec.place()),
+        ("revision", spec.revision.clone()),
+        ("replaces", spec.replaces.clone()),
+        ("changeRequest", url.unwrap_or_default()),
+        ("commit", status.and_then(|s| s.commit.clone()).unwrap_or_default()),
+        ("token", format!("{uid}.{round} {}", notice.reason)),
+    ];
+    News {
+        kind: "Promotion",
+        namespace: promotion.namespace().unwrap_or_default(),
+        name: promotion.name_any(),
+        uid,
+        is_error: notice.is_warning,
+        reason: notice.reason.clone(),
+        message,
+        metadata: metadata.map(|(key, value)| (key.to_string(), value)).into(),
+        at,
+    }
+}
+
+/// What people should know of a change.
+pub fn notice(before: &PromotionStatus, change: &Change) -> Option<Notice> {
+    Some(match change {
         Change::Proposed(request)
             if before.change_request.as_ref().map(|r| &r.head_commit) != Some(&request.head_commit) =>
         {
             let message = promotion::waiting(request, &format!("{} waits to be merged", request.url));
-            let type_ = if request.notes.is_empty() { EventType::Normal } else { EventType::Warning };
-            Some((type_, "Proposed", message))
+            Notice::new(!request.notes.is_empty(), "Proposed", message)
         }
         Change::Waiting { request, why, failed: true } if !before.message.contains(why) => {
-            Some((EventType::Warning, "ChecksFailed", format!("{}: {why}", request.url)))
+            Notice::new(true, "ChecksFailed", format!("{}: {why}", request.url))
+        }
+        Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
+            Notice::new(false, reason, message)
         }
         // That of a notification is the event by which it is delivered.
-        Change::Delivered { reason: reason @ ("Committed" | "Called"), message, .. } => {
-            Some((EventType::Normal, reason, message.clone()))
-        }
+        Change::Delivered { reason, message, .. } => Notice::new(false, reason, message).aside(),
         Change::Failed { reason, message, .. } | Change::Trouble { reason, message }
             if before.message != *message =>
         {
-            Some((EventType::Warning, reason, message.clone()))
+            Notice::new(true, reason, message)
         }
-        Change::Waits { message, .. } => Some((EventType::Normal, "WaitingForGate", message.clone())),
+        Change::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
         Change::Left(request) => {
             let message =
                 format!("{} stays open: the pipeline names another place now; close it by hand", request.url);
-            Some((EventType::Warning, "LeftOpen", message))
+            Notice::new(true, "LeftOpen", message)
         }
-        Change::Rejected { message, .. } => Some((EventType::Warning, "Rejected", message.clone())),
-        Change::Moved(to) if to.to == Phase::Failed => {
-            Some((EventType::Warning, to.reason, to.message.clone()))
+        Change::Rejected { message, .. } => Notice::new(true, "Rejected", message),
+        Change::Moved(to) => moved(before, to)?,
+        _ => return None,
+    })
+}
+
+/// What people should know of a decision.
+fn moved(before: &PromotionStatus, to: &Move) -> Option<Notice> {
+    Some(match to.to {
+        Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
+        // Its change request was the event that people saw of it.
+        Phase::Succeeded if before.change_request.is_some() => {
+            Notice::new(false, to.reason, &to.message).aside()
         }
-        Change::Moved(to) if to.reason == "NotRetried" => {
-            Some((EventType::Normal, to.reason, to.message.clone()))
-        }
-        _ => None,
-    }
+        Phase::Succeeded => Notice::new(false, to.reason, &to.message),
+        Phase::Pending if to.reason == "CommitLost" => Notice::new(true, to.reason, &to.message),
+        _ if to.reason == "NotRetried" => Notice::new(false, to.reason, &to.message),
+        _ => return None,
+    })
 }
 
 /// The beginning of a text that fits into an event.
@@ -152,4 +357,68 @@ fn cut(text: &str) -> String {
     let mut text = text.to_string();
     super::cut(&mut text, LONGEST);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(before: &PromotionStatus, change: &Change) -> Option<(String, bool, bool)> {
+        notice(before, change).map(|n| (n.reason, n.is_warning, n.in_cluster))
+    }
+
+    fn moves(to: Phase, reason: &'static str) -> Change {
+        Change::Moved(Move {
+            promotion: "p".into(),
+            to,
+            reason,
+            message: "why".into(),
+            answers: None,
+            spends_approval: false,
+            is_undone: false,
+        })
+    }
+
+    fn delivered(reason: &'static str) -> Change {
+        Change::Delivered { reason, message: String::new(), commit: None, request: None }
+    }
+
+    #[test]
+    fn news_of_one_namespace_take_no_room_from_another() {
+        let waiting = Waiting::default();
+        let taken = (0..1000).filter(|_| waiting.begin("busy")).count();
+        assert_eq!((taken, waiting.begin("quiet")), (MOST_WAITING, true));
+        waiting.end("busy");
+        assert!(waiting.begin("busy") && !waiting.begin("busy"));
+        waiting.end("quiet");
+        assert_eq!(waiting.0.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn every_step_is_said_and_a_change_request_costs_the_cluster_one_event() {
+        let new = PromotionStatus::default();
+        let request = json!({"number": 1, "url": "u", "state": "open", "branch": "b", "headCommit": "c"});
+        let request: sluice_api::promotion::ChangeRequest = serde_json::from_value(request).unwrap();
+        let proposed =
+            PromotionStatus { change_request: Some(request.clone()), ..PromotionStatus::default() };
+        let is = |reason: &str, warning, in_cluster| Some((reason.to_string(), warning, in_cluster));
+        for (before, change, expected) in [
+            (&new, Change::Proposed(request.clone()), is("Proposed", false, true)),
+            (&proposed, Change::Proposed(request), None),
+            (&proposed, delivered("Merged"), is("Merged", false, false)),
+            (&proposed, moves(Phase::Succeeded, "Succeeded"), is("Succeeded", false, false)),
+            (&new, delivered("Committed"), is("Committed", false, true)),
+            (&new, delivered("AlreadySet"), is("AlreadySet", false, false)),
+            (&new, moves(Phase::Succeeded, "Succeeded"), is("Succeeded", false, true)),
+            (&proposed, moves(Phase::Failed, "Unhealthy"), is("Unhealthy", true, true)),
+            (&new, moves(Phase::Rejected, "Rejected"), is("Rejected", true, true)),
+            (&new, moves(Phase::Pending, "CommitLost"), is("CommitLost", true, true)),
+            (&new, moves(Phase::Pending, "Resumed"), None),
+            (&new, moves(Phase::Superseded, "Superseded"), None),
+        ] {
+            assert_eq!(said(before, &change), expected, "{change:?}");
+        }
+    }
 }

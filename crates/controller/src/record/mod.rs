@@ -1,6 +1,7 @@
 //! RECORD. What is written to Kubernetes: the status of pipelines, the records of promotions and
 //! events. Statuses are composed by pure functions and written only when they have changed.
 
+pub(crate) mod clusters;
 mod create;
 pub mod events;
 pub mod pace;

@@ -139,8 +139,8 @@ pub enum Change {
         reason: &'static str,
         /// What went wrong and what to do.
         message: String,
-        /// When to try again; `None` when that would not help.
-        again: Option<Timestamp>,
+        /// When to try again.
+        again: Timestamp,
     },
 }
 
@@ -200,8 +200,7 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
             (before.phase, "LeftOpen", message)
         }
         Change::Trouble { reason, message } => (before.phase, reason, message.clone()),
-        Change::Failed { reason, message, again: Some(_) } => (Phase::Promoting, reason, message.clone()),
-        Change::Failed { reason, message, again: None } => (Phase::Failed, reason, message.clone()),
+        Change::Failed { reason, message, .. } => (Phase::Promoting, reason, message.clone()),
     })
 }
 
@@ -262,7 +261,7 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
         Change::Failed { .. } if translate::phase(status.phase).has_ended() => {}
         Change::Failed { again, .. } => {
             status.attempts += 1;
-            status.next_attempt = again.map(translate::time);
+            status.next_attempt = Some(translate::time(*again));
         }
     }
 }

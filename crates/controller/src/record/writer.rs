@@ -19,8 +19,8 @@ use serde_json::value::RawValue;
 use sluice_api::pipeline::PipelineStatus;
 use sluice_api::promotion::PromotionStatus;
 use sluice_api::{FIELD_MANAGER, Pipeline, Promotion};
-use sluice_delivery::Permit;
-use tokio::sync::{Semaphore, mpsc};
+use sluice_delivery::{Line, Permit};
+use tokio::sync::mpsc;
 
 use crate::engine::Told;
 use crate::intake::{Input, PipelineKey, version_of};
@@ -97,7 +97,7 @@ pub enum Written {
 pub struct Writer {
     client: Client,
     tell: mpsc::UnboundedSender<Input>,
-    permits: Arc<Semaphore>,
+    queue: Arc<Line>,
     slots: HashMap<StatusOf, Slot>,
     begun: u64,
 }
@@ -132,7 +132,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 impl Writer {
     /// A writer that tells how each write ended.
     pub fn new(client: Client, tell: mpsc::UnboundedSender<Input>) -> Self {
-        Self { client, tell, permits: Arc::new(Semaphore::new(CONCURRENT)), slots: HashMap::new(), begun: 0 }
+        Self { client, tell, queue: Line::new(CONCURRENT), slots: HashMap::new(), begun: 0 }
     }
 
     /// Has a status written, in place of any earlier one that has not been sent yet.
@@ -199,8 +199,8 @@ impl Writer {
     }
 
     fn send(&self, object: &StatusOf, slot: &Slot, pause: Duration) {
-        let (client, tell, permits, object) =
-            (self.client.clone(), self.tell.clone(), self.permits.clone(), object.clone());
+        let (client, tell, queue, object) =
+            (self.client.clone(), self.tell.clone(), self.queue.clone(), object.clone());
         let number = slot.number;
         let write = Write {
             status: slot.writing.clone(),
@@ -210,8 +210,8 @@ impl Writer {
         };
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            let _permit = permits.acquire().await;
-            // Boxed: a task that waits for its permit takes no room for what comes after.
+            let _slot = queue.place(&object.pipeline().to_string()).await;
+            // Boxed: a task that waits for its slot takes no room for what comes after.
             let how = match &object {
                 StatusOf::Pipeline(key) => {
                     Box::pin(write.put(client, &key.namespace, &key.name, Found::Pipeline)).await

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use super::guard::{refusal, unseen_source};
 use super::{Action, Decision, Facts, Intent, Move, Note, gates, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::model::{Environment, Phase, Policy, Promotion, Said, promotion_name};
-use crate::revision::{Facet, Revision};
+use crate::revision::Revision;
 use crate::world::{Health, Target};
 
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
@@ -43,6 +44,8 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     }
     let Some(candidate) = proven.and_then(|c| fit(facts, environment, c, decision)) else { return };
     promotions.iter().for_each(|p| refuse_retry(facts, environment, p, &candidate, decision));
+    let current = promotions.iter().filter(|p| p.revision == candidate.revision && p.run == candidate.run);
+    current.for_each(|p| check_delivered(facts, environment, policy, p, decision));
     match open {
         // What was proven may be forgotten, when its status was lost: an older revision takes no place.
         Some(open) if open.revision == candidate.revision || open.arrival > candidate.arrival => {
@@ -108,6 +111,21 @@ fn settle(
             false
         }
         None => false,
+    }
+}
+
+/// Has a promotion looked after that was delivered to a branch, when its revision does not come: a forced
+/// push may have removed its commit.
+pub(super) fn check_delivered(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    promotion: &Promotion,
+    decision: &mut Decision,
+) {
+    let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed) && promotion.delivered.is_some();
+    if waits && policy.writes_to.is_some() && !runs(facts, environment, &promotion.revision) {
+        decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
     }
 }
 
@@ -244,8 +262,9 @@ pub(super) fn proceed(
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.has_strayed() {
         // A gate that has shut since keeps it open, whoever would merge it.
         let gates = gates::verdicts(facts, environment, policy, open);
-        if gates.iter().all(|gate| gate.open) && refusal(facts, environment, policy, &open.revision).is_none()
-        {
+        let is_allowed = refusal(facts, environment, policy, &open.revision).is_none()
+            && unseen_source(facts, environment, policy, &open.revision).is_none();
+        if gates.iter().all(|gate| gate.open) && is_allowed {
             decision.let_merge(open);
         }
         return;
@@ -253,6 +272,10 @@ pub(super) fn proceed(
     if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
         cancel(facts, open, refused.message.clone(), decision);
         decision.notes.insert(environment.name.clone(), refused);
+        return;
+    }
+    if let Some(unseen) = unseen_source(facts, environment, policy, &open.revision) {
+        decision.notes.insert(environment.name.clone(), unseen);
         return;
     }
     if let Some(stray) = facts.promotions.iter().find(|p| is_in_the_way(environment, p)) {
@@ -334,6 +357,10 @@ fn wanted(
     // First of all: what is refused and was taken up again would be cancelled again, without end.
     if let Some(refused) = refusal(facts, environment, policy, revision) {
         decision.notes.insert(environment.name.clone(), refused);
+        return None;
+    }
+    if let Some(unseen) = unseen_source(facts, environment, policy, revision) {
+        decision.notes.insert(environment.name.clone(), unseen);
         return None;
     }
     let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);
@@ -433,36 +460,6 @@ fn arriving(facts: Facts<'_>, environment: &Environment, revision: &Revision) ->
         })
     })?;
     Some(format!("{revision} waits until it is known what {unknown} runs: it is on its way"))
-}
-
-/// Why this environment can be promoted into by nobody until its owner changes something.
-pub(super) fn refusal(
-    facts: Facts<'_>,
-    environment: &Environment,
-    policy: &Policy,
-    revision: &Revision,
-) -> Option<Note> {
-    if let Some(refused) = &policy.refused {
-        return Some(Note { reason: "StrategyRefused", message: refused.clone() });
-    }
-    let written = policy.writes_to.as_ref()?;
-    let by_source = revision.facets().any(|(key, _)| key.facet == Facet::Source);
-    let reads_it =
-        facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
-            |(e, t)| {
-                let members = facts.world.target(&e.name, t).map_or(&[][..], |t| &t.members);
-                members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
-            },
-        );
-    (by_source && reads_it).then(|| Note {
-        reason: "PromotesItsOwnCommits",
-        message: format!(
-            "{} tracks the revision of the source, and {} is promoted into by commits to {} (branch {}), \
-             which the targets read: it would promote its own commits for ever. Set spec.tracks to what \
-             shall move on, for example [images], or promote into another branch",
-            facts.pipeline.name, environment.name, written.url, written.branch
-        ),
-    })
 }
 
 fn waiting_for(facts: Facts<'_>, short: &Shortfall) -> String {

@@ -4,6 +4,7 @@
 
 mod environment;
 mod gates;
+mod guard;
 mod triggered;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,11 @@ pub enum Action {
     },
     /// Close the change request of a promotion that needs it no more: a side effect.
     Withdraw {
+        /// Which promotion.
+        promotion: String,
+    },
+    /// Look whether what a promotion has delivered to a branch is still there: its revision does not come.
+    CheckDelivered {
         /// Which promotion.
         promotion: String,
     },
@@ -118,6 +124,15 @@ impl Move {
             spends_approval: false,
             is_undone: false,
         }
+    }
+
+    /// Begins a promotion again whose commit was removed from its branch by a forced push. What was approved
+    /// is still approved: it is the same revision.
+    pub fn of_lost(promotion: String, commit: &str) -> Self {
+        let message =
+            format!("commit {commit} is gone from its branch, which a forced push did; it is made again");
+        let (to, reason) = (Phase::Pending, "CommitLost");
+        Move { promotion, to, reason, message, answers: None, spends_approval: false, is_undone: true }
     }
 }
 

@@ -1,7 +1,8 @@
 //! An environment that nothing comes before: what goes in is asked for from outside, and what was asked
 //! for last counts. All else, gates and delivery among it, is as everywhere.
 
-use super::environment::{cancel, decline, proceed, refusal, runs, take_up, workloads};
+use super::environment::{cancel, check_delivered, decline, proceed, runs, take_up, workloads};
+use super::guard::refusal;
 use super::{Decision, Facts};
 use crate::model::{Environment, Phase, Policy, Promotion};
 
@@ -53,6 +54,7 @@ pub(super) fn decide(
         let why = format!("{} runs {} already", environment.name, newest.revision);
         decline(newest, &why, decision);
     } else if newest.phase != Phase::Succeeded || newest.retry.is_some() {
+        check_delivered(facts, environment, policy, newest, decision);
         let action = take_up(facts, environment, newest, decision);
         decision.actions.extend(action);
     }

@@ -10,9 +10,11 @@
 
 mod asked;
 mod gates;
+mod guards;
 mod kept;
 mod merging;
 mod properties;
+mod resumed;
 mod sim;
 mod table;
 mod targets;

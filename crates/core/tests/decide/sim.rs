@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Revision;
-use sluice_core::decide::{Action, Decision, Facts, Intent, decide};
+use sluice_core::decide::{Action, Decision, Facts, Intent, Move, decide};
 use sluice_core::evidence::Evidence;
 use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Request};
 use sluice_core::revision::{Facet, FacetKey};
@@ -65,8 +65,10 @@ pub struct Sim {
     pub effects: Vec<Effect>,
     pub now: Timestamp,
     pub last: Decision,
-    /// Delivery fails with this, finally.
+    /// Delivery fails, until somebody corrects what it fails by.
     pub refuses: bool,
+    /// The promotions whose commits a forced push has removed.
+    pub lost: Vec<String>,
     /// Delivery is done when it is done, as a commit is, and Flux takes its time.
     pub commits: bool,
     /// The versions that were taken up again after others had come in their place.
@@ -120,6 +122,7 @@ impl Sim {
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             last: Decision::default(),
             refuses: false,
+            lost: Vec::new(),
             commits: false,
             undone: Vec::new(),
             places: BTreeMap::new(),
@@ -166,7 +169,13 @@ impl Sim {
         };
         self.last = decide(facts);
         let actions = self.last.actions.clone();
-        let done = actions.iter().filter(|a| !matches!(a, Action::Follow { .. })).count();
+        // Looks at the forge and at branches come back for as long as there is something to look at.
+        let is_look = |a: &&Action| match a {
+            Action::Follow { .. } => true,
+            Action::CheckDelivered { promotion } => !self.lost.contains(promotion),
+            _ => false,
+        };
+        let done = actions.iter().filter(|a| !is_look(a)).count();
         actions.into_iter().for_each(|action| self.carry_out(action));
         done
     }
@@ -241,12 +250,21 @@ impl Sim {
                 promotion.message = message;
             }
             Action::Follow { .. } => {}
+            Action::CheckDelivered { promotion } => {
+                if let Some(at) = self.lost.iter().position(|lost| *lost == promotion) {
+                    self.lost.remove(at);
+                    self.carry_out(Action::Move(Move::of_lost(promotion, "abc")));
+                }
+            }
         }
     }
 
     fn deliver(&mut self, name: &str) {
         if self.refuses {
-            self.promotion(name).phase = Phase::Failed;
+            let again = self.now + SignedDuration::from_mins(1);
+            let promotion = self.promotion(name);
+            (promotion.phase, promotion.next_attempt) = (Phase::Promoting, Some(again));
+            promotion.message = "no file has the marker".into();
             return;
         }
         if self.commits {

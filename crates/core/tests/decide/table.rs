@@ -409,21 +409,6 @@ fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_the_sentence_th
 }
 
 #[test]
-fn a_final_failure_stands_until_a_person_asks_again() {
-    let mut sim = Sim::three();
-    sim.refuses = true;
-    sim.runs("dev", "d", B, Health::Ready);
-    sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
-    sim.refuses = false;
-    sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
-    sim.promotions[0].retry = Some("2026".into());
-    sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
-}
-
-#[test]
 fn a_failed_delivery_waits_for_its_next_try() {
     let mut sim = Sim::three();
     sim.runs("dev", "d", B, Health::Ready);

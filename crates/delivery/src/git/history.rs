@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use jiff::Timestamp;
+
 use super::run::Call;
 use super::{Access, Cache, Commit, Git, GitError, TRAILER, carried};
 use crate::stats::Counters;
 
 /// How many commits back an earlier try is searched.
-const DEPTH: &str = "--depth=200";
+const DEPTH: usize = 200;
 /// Where the newest commits of a branch are, in a repository of their own.
 pub(super) const NEWEST: &str = "refs/sluice/log";
 /// With more promotions than this it is read anew.
@@ -77,6 +79,40 @@ impl Cache {
         Ok(found)
     }
 
+    /// Whether the history of a branch lacks a commit, and every other commit that carries what is known by
+    /// `known_by`. `false` where the history that is read does not reach back to `since`, when neither was made
+    /// yet.
+    pub(crate) async fn has_lost(
+        &self,
+        git: &Git,
+        access: &Access,
+        counters: &Counters,
+        branch: &str,
+        (commit, known_by): (&str, &str),
+        since: Timestamp,
+    ) -> Result<bool, GitError> {
+        let args = ["log", "--format=%H %ct %P%n%B%x00", NEWEST];
+        let log = self.with_history(git, access, counters, branch, &args).await?;
+        let log = String::from_utf8_lossy(&log);
+        let mut parents = HashMap::new();
+        let mut next = None;
+        for (head, message) in log.split('\0').filter_map(|record| record.trim_start().split_once('\n')) {
+            let mut words = head.split_whitespace();
+            let (id, time) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            if id == commit || carried(message).any(|promotion| promotion == known_by) {
+                return Ok(false);
+            }
+            next = next.or(Some(id));
+            parents.insert(id, (time.parse().unwrap_or(i64::MAX), words.next()));
+        }
+        // Along the first parents: what is merged in may be as old as it likes.
+        let (mut length, mut oldest) = (0, i64::MAX);
+        while let Some((time, parent)) = next.and_then(|id| parents.remove(id)) {
+            (length, oldest, next) = (length + 1, time, parent);
+        }
+        Ok(length > 0 && (length < DEPTH || oldest < since.as_second()))
+    }
+
     /// The commits of the branch that name promotions.
     async fn read_history(
         &self,
@@ -114,10 +150,11 @@ impl Cache {
         let found = async {
             git.run(Call::local(&dir, access, ["init", "--quiet", "--bare", "--template="])).await?;
             let refspec = format!("+refs/heads/{branch}:{NEWEST}");
+            let depth = format!("--depth={DEPTH}");
             let fetch = [
                 "fetch",
                 "--quiet",
-                DEPTH,
+                &depth,
                 "--filter=tree:0",
                 "--no-tags",
                 "--no-write-fetch-head",

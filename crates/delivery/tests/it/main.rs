@@ -24,6 +24,7 @@ mod github_app;
 mod hostile;
 mod hostile_forge;
 mod landing;
+mod lost;
 mod merging;
 mod merging_at;
 mod notification;

@@ -18,6 +18,7 @@ mod place;
 mod process;
 mod releases;
 mod replicas;
+mod resume;
 mod rows;
 mod story;
 mod strategies;

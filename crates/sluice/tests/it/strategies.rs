@@ -235,9 +235,14 @@ fn one_pipeline_by_notification_and_one_by_webhook() -> Result<()> {
         ensure!(same.involved_object.name.as_deref() == Some("told") && same.annotations() == &says);
         ensure!(same.type_.as_deref() == Some("Normal"), "{same:?}");
 
-        let sent = scene.receiver.calls("/events");
+        let sent: Vec<Value> = scene.receiver.calls("/events").iter().map(Call::json).collect();
+        // What is said of its progress is about the Promotion.
+        let (sent, news): (Vec<_>, Vec<_>) =
+            sent.iter().partition(|e| e["involvedObject"]["kind"] == "Pipeline");
         ensure!(sent.len() == 1, "{sent:?}");
-        let sent = sent[0].json();
+        let sent = sent[0];
+        let started = |e: &&Value| e["reason"] == "Started" && e["involvedObject"]["name"] == told.name_any();
+        ensure!(news.into_iter().filter(started).count() == 1);
         ensure!(sent["metadata"] == json!(says) && sent["message"] == message, "{sent}");
         ensure!(sent["involvedObject"]["uid"] == json!(pipeline.metadata.uid), "{sent}");
 
@@ -298,7 +303,7 @@ fn what_the_other_side_answers_decides() -> Result<()> {
         for name in ["refused", "busy", "locked"] {
             scene.runs(name, "dev", "1.1.0").await?;
         }
-        let status = scene.story("locked", "1.1.0 Failed").await?.status.unwrap_or_default();
+        let status = scene.story("locked", "1.1.0 Promoting").await?.status.unwrap_or_default();
         ensure!(status.reason == "SecretLocked", "{status:?}");
         ensure!(status.message.contains("add webhook to the annotation"), "{status:?}");
         ensure!(scene.receiver.calls("/git").is_empty());
@@ -347,7 +352,7 @@ fn without_the_flags_nothing_inside_is_called() -> Result<()> {
         scene.controller = Controller::start(&scene.place.shared.hub, &scene.place.namespace, &[])?;
         scene.application("inside", &scene.webhook("/inside"), "30m").await?;
         scene.runs("inside", "dev", "1.1.0").await?;
-        let promotion = scene.story("inside", "1.1.0 Failed").await?;
+        let promotion = scene.story("inside", "1.1.0 Promoting").await?;
         let status = promotion.status.unwrap_or_default();
         ensure!(status.reason == "AddressRefused", "{status:?}");
         ensure!(status.message.contains("--insecure-webhook-private-addresses"), "{status:?}");

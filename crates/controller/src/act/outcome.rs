@@ -1,0 +1,166 @@
+//! From how a side effect ended to what its promotion's record says about it. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sluice_api::pipeline::Strategy;
+use sluice_delivery::{Delivered, DeliveryError, Followed, Retry};
+
+use super::{ActError, order};
+use crate::record::promotion::Change;
+
+/// The first pause after a failed delivery; it doubles with each further failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause after a failure that may pass without anybody doing something.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// The first pause after a failure that only somebody can correct: in the pipeline, in the files or at the
+/// receiver. A change of the pipeline or of its targets ends the pause early.
+const FIRST_LONG_PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause after such a failure.
+const LONGEST_LONG_PAUSE: Duration = Duration::from_secs(1800);
+
+/// What follows from a delivery.
+pub(super) fn delivered(delivered: Delivered, by: &Strategy) -> Change {
+    match delivered {
+        Delivered::Proposed { request, merged: false } => {
+            Change::Proposed(order::api_change_request(&request, "open", by))
+        }
+        Delivered::Proposed { request, merged: true } => Change::Delivered {
+            reason: "Merged",
+            message: format!("{} was merged; waits for the targets to run it", request.url),
+            commit: Some(request.head_commit.clone()),
+            request: Some(order::api_change_request(&request, "merged", by)),
+        },
+        Delivered::Committed { commit } => Change::Delivered {
+            reason: "Committed",
+            message: format!("committed as {commit}; waits for the targets to run it"),
+            commit: Some(commit),
+            request: None,
+        },
+        Delivered::AlreadySet { commit } => Change::Delivered {
+            reason: "AlreadySet",
+            message: format!("every value was set already at {commit}; waits for the targets to run it"),
+            commit: None,
+            request: None,
+        },
+        Delivered::Notified { to } => Change::Delivered {
+            reason: "Notified",
+            message: match to {
+                Some(to) => format!("announced, also to {to}; waits for the targets to run it"),
+                None => "announced by an event; waits for the targets to run it".into(),
+            },
+            commit: None,
+            request: None,
+        },
+        Delivered::Called { to, status } => Change::Delivered {
+            reason: "Called",
+            message: format!("{to} took it (status {status}); waits for the targets to run it"),
+            commit: None,
+            request: None,
+        },
+        Delivered::Rejected { request } => rejected(Some(order::api_change_request(&request, "closed", by))),
+    }
+}
+
+/// A change request that is left where it is.
+pub(super) fn left(mut request: sluice_api::promotion::ChangeRequest) -> Change {
+    request.state = "left".into();
+    Change::Left(request)
+}
+
+fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
+    let message = match &request {
+        Some(request) => format!("{} was closed and not merged", request.url),
+        None => "its change request was closed and not merged".into(),
+    };
+    Change::Rejected { request, message }
+}
+
+/// What follows from a look at a change request.
+pub(super) fn followed(
+    followed: Followed,
+    request: Option<sluice_api::promotion::ChangeRequest>,
+) -> Option<Change> {
+    let in_state = |state: &str| {
+        request.clone().map(|mut r| {
+            r.state = state.into();
+            r
+        })
+    };
+    match followed {
+        Followed::Open { .. } => in_state("open").map(Change::Proposed),
+        Followed::Waits { why, failed, queued } => in_state("open").map(|mut request| {
+            request.queued |= queued;
+            Change::Waiting { request, why, failed }
+        }),
+        Followed::Merged { ours: false, .. } => in_state("merged").map(Change::Missed),
+        Followed::Merged { commit, .. } => Some(Change::Delivered {
+            reason: "Merged",
+            message: "its change request was merged; waits for the targets to run it".into(),
+            commit: Some(commit).filter(|c| !c.is_empty()),
+            request: in_state("merged"),
+        }),
+        Followed::Closed => Some(rejected(in_state("closed"))),
+        Followed::HandedOver => Some(Change::HandedOver),
+        Followed::Gone => Some(rejected(in_state("closed"))),
+        Followed::Elsewhere => request.map(left),
+    }
+}
+
+/// What follows from a failed delivery, after a number of failures before it. Every failure is tried again: what
+/// caused it may be corrected at any time, and nobody need say so.
+pub(super) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
+    let in_pause = |first: Duration, longest: Duration| {
+        let pause = first.saturating_mul(2u32.saturating_pow(attempts.min(16))).min(longest);
+        now.checked_add(pause).unwrap_or(now)
+    };
+    let again = match error {
+        ActError::Delivery(error) => match DeliveryError::retry(error) {
+            Retry::Soon => in_pause(FIRST_PAUSE, LONGEST_PAUSE),
+            // No fault of this promotion: it is as far ahead in the queue as any other.
+            Retry::At(at) => at,
+            Retry::OnChange => in_pause(FIRST_LONG_PAUSE, LONGEST_LONG_PAUSE),
+        },
+        // These cost a read of the hub and nothing else.
+        ActError::NoSecret(_)
+        | ActError::Secret(_)
+        | ActError::Locked(_)
+        | ActError::Died(_)
+        | ActError::Event(_) => in_pause(FIRST_PAUSE, LONGEST_PAUSE),
+    };
+    Change::Failed { reason: error.reason(), message: error.to_string(), again }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_delivery::{EditError, GitError};
+
+    use super::*;
+    use crate::secret::{self, Use};
+
+    fn pauses(error: &ActError) -> Vec<i64> {
+        let now = Timestamp::constant(1_800_000_000, 0);
+        let pause = |attempts| match failed(error, attempts, now) {
+            Change::Failed { again, .. } => again.duration_since(now).as_secs(),
+            other => panic!("{other:?}"),
+        };
+        [0, 1, 5, 40].map(pause).into()
+    }
+
+    #[test]
+    fn every_failure_is_tried_again_with_a_bounded_pause() {
+        let marker = EditError::NoMarker { repository: "r".into(), branch: "b".into(), marker: "m".into() };
+        let gone = GitError::Unreachable { repository: "r".into(), says: String::new() };
+        let secret = serde_json::json!({"metadata": {"name": "s", "namespace": "apps",
+            "annotations": {"pipelines.weave.works/used-by": "pull-request"}}});
+        let locked = secret::data(serde_json::from_value(secret).unwrap(), Use::Webhook).unwrap_err();
+        for (error, expected) in [
+            (ActError::Delivery(DeliveryError::Edit(marker)), [60, 120, 1800, 1800]),
+            (ActError::Delivery(DeliveryError::Git(gone)), [2, 4, 64, 300]),
+            (ActError::NoSecret("no".into()), [2, 4, 64, 300]),
+            (ActError::Locked(locked), [2, 4, 64, 300]),
+        ] {
+            assert_eq!(pauses(&error), expected, "{error}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The pipelines that are due for a turn, fair by namespace: the namespaces are served one after the other, and
+//! the pipelines of each in the order in which they came. Pure.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::intake::PipelineKey;
+
+/// A queue of pipelines, each in it once.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// The namespaces with pipelines that wait, in the order in which they are served.
+    namespaces: VecDeque<String>,
+    /// Their pipelines. Some of them may have been removed since.
+    queues: HashMap<String, VecDeque<PipelineKey>>,
+    waiting: HashSet<PipelineKey>,
+}
+
+impl Due {
+    /// Adds a pipeline at the end of its namespace's queue, unless it waits already.
+    pub(crate) fn insert(&mut self, key: PipelineKey) {
+        if !self.waiting.insert(key.clone()) {
+            return;
+        }
+        let queue = self.queues.entry(key.namespace.clone()).or_default();
+        if queue.is_empty() {
+            self.namespaces.push_back(key.namespace.clone());
+        }
+        queue.push_back(key);
+    }
+
+    /// Takes a pipeline out, wherever it waits.
+    pub(crate) fn remove(&mut self, key: &PipelineKey) {
+        self.waiting.remove(key);
+    }
+
+    /// Takes the next pipeline out.
+    pub(crate) fn next(&mut self) -> Option<PipelineKey> {
+        loop {
+            let namespace = self.namespaces.pop_front()?;
+            let queue = self.queues.get_mut(&namespace)?;
+            let key = queue.pop_front();
+            if queue.is_empty() {
+                self.queues.remove(&namespace);
+            } else {
+                self.namespaces.push_back(namespace);
+            }
+            if let Some(key) = key.filter(|key| self.waiting.remove(key)) {
+                return Some(key);
+            }
+        }
+    }
+
+    /// How many pipelines wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> PipelineKey {
+        let (namespace, name) = text.split_once('/').unwrap();
+        PipelineKey { namespace: namespace.into(), name: name.into() }
+    }
+
+    #[test]
+    fn a_namespace_with_a_thousand_pipelines_delays_another_by_one() {
+        let mut due = Due::default();
+        for n in 0..1000 {
+            due.insert(key(&format!("busy/app-{n}")));
+        }
+        due.insert(key("quiet/app"));
+        assert_eq!(due.next(), Some(key("busy/app-0")));
+        // It is due again at once, as one is that never comes to rest.
+        due.insert(key("busy/app-0"));
+        assert_eq!(due.next(), Some(key("quiet/app")));
+        let rest: Vec<_> = std::iter::from_fn(|| due.next()).collect();
+        assert_eq!((rest.len(), due.len()), (1000, 0));
+        assert_eq!((&rest[0], &rest[999]), (&key("busy/app-1"), &key("busy/app-0")));
+    }
+
+    #[test]
+    fn each_waits_once_and_what_was_removed_does_not() {
+        let mut due = Due::default();
+        for text in ["a/x", "a/y", "b/x", "a/x", "a/y"] {
+            due.insert(key(text));
+        }
+        due.remove(&key("a/x"));
+        assert_eq!(due.len(), 2);
+        due.insert(key("a/x"));
+        let all: Vec<_> = std::iter::from_fn(|| due.next()).collect();
+        assert_eq!(all.len(), 3, "{all:?}");
+        assert_eq!((due.next(), due.len()), (None, 0));
+        due.insert(key("a/x"));
+        assert_eq!(due.next(), Some(key("a/x")));
+    }
+}

@@ -1,0 +1,213 @@
+//! How long promotions take, from the moment at which their revision was seen healthy: until they are proposed,
+//! delivered and running, and how long they wait at gates. For all together as histograms, and for each
+//! application the last one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use sluice_api::promotion::{Phase, PromotionSpec, PromotionStatus};
+
+/// How many applications and environments have series of their own; the least recently promoted lose theirs.
+const APPLICATIONS: usize = 1000;
+/// Upper bounds of the histograms, in seconds: from a second to a week.
+const BUCKETS: [f64; 14] = [
+    1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0,
+    604_800.0,
+];
+
+/// A part of a promotion's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// From the moment at which the revision was seen healthy to an open change request.
+    Proposed,
+    /// From there to the merge, the commit, or the receiver's acceptance.
+    Delivered,
+    /// From there to targets that run it, healthily.
+    Running,
+    /// Waiting at shut gates.
+    Gates,
+}
+
+impl Step {
+    const ALL: [Step; 4] = [Step::Proposed, Step::Delivered, Step::Running, Step::Gates];
+
+    fn name(self) -> &'static str {
+        match self {
+            Step::Proposed => "proposed",
+            Step::Delivered => "delivered",
+            Step::Running => "running",
+            Step::Gates => "gates",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfStep {
+    step: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfApplication {
+    namespace: String,
+    pipeline: String,
+    environment: String,
+    step: &'static str,
+}
+
+/// The steps that a change of status completes, with the seconds that each took.
+pub fn completed(
+    spec: &PromotionSpec,
+    before: &PromotionStatus,
+    after: &PromotionStatus,
+    now: Timestamp,
+) -> Vec<(Step, f64)> {
+    let since = |time: &str| {
+        let since = time.parse::<Timestamp>().ok()?;
+        // A clock that was set back took no time back.
+        Some(now.duration_since(since).as_secs_f64().max(0.0))
+    };
+    let healthy = spec.evidence.iter().map(|e| e.at.as_str()).max();
+    let healthy = healthy.or(spec.trigger.as_ref().map(|t| t.at.as_str())).and_then(since);
+    let entered = |phase: &str| after.times.contains_key(phase) && !before.times.contains_key(phase);
+    let steps = [("Proposed", Step::Proposed), ("Delivered", Step::Delivered), ("Succeeded", Step::Running)];
+    let mut completed: Vec<(Step, f64)> = steps
+        .iter()
+        .filter(|(phase, _)| entered(phase))
+        .filter_map(|(_, step)| Some((*step, healthy?)))
+        .collect();
+    let was_shut = before.phase == Phase::Pending && before.gates.iter().any(|gate| !gate.open);
+    if was_shut && matches!(after.phase, Phase::Promoting | Phase::Proposed | Phase::Delivered) {
+        let waited = before.times.get("Pending").and_then(|time| since(time));
+        completed.extend(waited.map(|waited| (Step::Gates, waited)));
+    }
+    completed
+}
+
+/// How long promotions took.
+#[derive(Debug)]
+pub struct Steps {
+    all: Family<OfStep, Histogram, fn() -> Histogram>,
+    last: Family<OfApplication, Gauge<f64, AtomicU64>>,
+    /// Namespace, pipeline and environment of those that have series, the least recently promoted first.
+    known: Mutex<VecDeque<(String, String, String)>>,
+}
+
+impl Steps {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let make: fn() -> Histogram = || Histogram::new(BUCKETS);
+        let (all, last) = (Family::new_with_constructor(make), Family::default());
+        registry.register(
+            "promotion_step_seconds",
+            "From a revision seen healthy to proposed, delivered and running; and the wait at gates",
+            all.clone(),
+        );
+        registry.register("promotion_last_seconds", "The same of the last promotion", last.clone());
+        Self { all, last, known: Mutex::default() }
+    }
+
+    /// Counts the steps that a promotion has completed.
+    pub fn completed(&self, namespace: &str, spec: &PromotionSpec, steps: &[(Step, f64)]) {
+        if steps.is_empty() {
+            return;
+        }
+        self.remember((namespace.into(), spec.pipeline.clone(), spec.place()));
+        for (step, seconds) in steps {
+            self.all.get_or_create(&OfStep { step: step.name() }).observe(*seconds);
+            self.last.get_or_create(&of(namespace, &spec.pipeline, &spec.place(), *step)).set(*seconds);
+        }
+    }
+
+    fn remember(&self, application: (String, String, String)) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = known.iter().position(|k| *k == application) {
+            known.remove(at);
+        }
+        known.push_back(application);
+        if known.len() > APPLICATIONS
+            && let Some((namespace, pipeline, environment)) = known.pop_front()
+        {
+            for step in Step::ALL {
+                self.last.remove(&of(&namespace, &pipeline, &environment, step));
+            }
+        }
+    }
+}
+
+fn of(namespace: &str, pipeline: &str, environment: &str, step: Step) -> OfApplication {
+    let [namespace, pipeline, environment] = [namespace, pipeline, environment].map(String::from);
+    OfApplication { namespace, pipeline, environment, step: step.name() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(pipeline: &str) -> PromotionSpec {
+        serde_json::from_value(json!({"pipeline": pipeline, "environment": "prod", "revision": "1",
+            "facets": {}, "evidence": [
+                {"environment": "dev", "target": "a", "at": "2026-11-21T09:00:00Z"},
+                {"environment": "dev", "target": "b", "at": "2026-11-21T10:00:00Z"}]}))
+        .unwrap()
+    }
+
+    fn status(phase: &str, shut: bool, times: &[(&str, &str)]) -> PromotionStatus {
+        let gates = json!([{"name": "Approval", "open": !shut}]);
+        let times: serde_json::Map<String, serde_json::Value> =
+            times.iter().map(|(phase, at)| (phase.to_string(), json!(format!("2026-11-21T{at}Z")))).collect();
+        serde_json::from_value(json!({"phase": phase, "gates": gates, "times": times})).unwrap()
+    }
+
+    #[test]
+    fn each_step_is_counted_once_when_it_is_completed() {
+        let new = PromotionStatus::default();
+        let waits = status("Pending", true, &[("Pending", "10:00:05")]);
+        let proposed = status("Proposed", false, &[("Pending", "10:00:05"), ("Proposed", "10:01:00")]);
+        let delivered = status(
+            "Delivered",
+            false,
+            &[("Pending", "10:00:05"), ("Proposed", "10:01:00"), ("Delivered", "10:02:00")],
+        );
+        let mut succeeded = delivered.clone();
+        succeeded.times.insert("Succeeded".into(), "2026-11-21T10:03:00Z".into());
+        let steps = |before, after, now: &str| {
+            completed(&spec("a"), before, after, format!("2026-11-21T{now}Z").parse().unwrap())
+        };
+        assert_eq!(steps(&new, &waits, "10:00:05"), []);
+        assert_eq!(
+            steps(&waits, &proposed, "10:01:00"),
+            [(Step::Proposed, 60.0), (Step::Gates, 55.0)],
+            "from the last of the targets that had to prove it"
+        );
+        assert_eq!(steps(&proposed, &proposed, "10:01:30"), []);
+        assert_eq!(steps(&proposed, &delivered, "10:02:00"), [(Step::Delivered, 120.0)]);
+        assert_eq!(steps(&delivered, &succeeded, "10:03:00"), [(Step::Running, 180.0)]);
+        // A clock that was set back.
+        assert_eq!(steps(&new, &delivered, "08:00:00"), [(Step::Proposed, 0.0), (Step::Delivered, 0.0)]);
+    }
+
+    #[test]
+    fn the_series_of_applications_are_bounded() {
+        let mut registry = Registry::default();
+        let steps = Steps::new(&mut registry);
+        steps.completed("apps", &spec("old"), &[(Step::Running, 1.0)]);
+        steps.completed("apps", &spec("busy"), &[(Step::Running, 1.0)]);
+        for n in 0..APPLICATIONS {
+            steps.completed("apps", &spec(&format!("a{n}")), &[(Step::Running, 1.0)]);
+            steps.completed("apps", &spec("busy"), &[(Step::Running, 2.0)]);
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let of = |name: &str| text.lines().filter(|l| l.starts_with(name)).count();
+        assert_eq!(of("promotion_last_seconds{"), APPLICATIONS);
+        assert!(!text.contains("pipeline=\"old\"") && text.contains("pipeline=\"busy\""));
+    }
+}

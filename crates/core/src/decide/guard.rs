@@ -1,0 +1,115 @@
+//! What keeps a pipeline from promoting its own commits: one that tracks the revision of a source and writes
+//! to that very source would find each of its commits to be a new revision.
+
+use super::{Facts, Note};
+use crate::model::{Environment, Policy, Repository};
+use crate::revision::{Facet, Revision};
+use crate::world::{Member, Natural};
+
+/// Why nothing can be promoted into this environment until its owner changes something.
+pub(super) fn refusal(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    revision: &Revision,
+) -> Option<Note> {
+    if let Some(refused) = &policy.refused {
+        return Some(Note { reason: "StrategyRefused", message: refused.clone() });
+    }
+    let written = policy.writes_to.as_ref()?;
+    let reads_it =
+        facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
+            |(e, t)| {
+                let members = facts.world.target(&e.name, t).map_or(&[][..], |t| &t.members);
+                members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
+            },
+        );
+    (is_by_source(revision) && reads_it).then(|| Note {
+        reason: "PromotesItsOwnCommits",
+        message: format!(
+            "{} tracks the revision of the source, and {} is promoted into by commits to {} (branch {}), \
+             which the targets read: it would promote its own commits for ever. Set spec.tracks to what \
+             shall move on, for example [images], or promote into another branch",
+            facts.pipeline.name, environment.name, written.url, written.branch
+        ),
+    })
+}
+
+/// Why it is unknown whether the targets read what this environment is promoted by: a source that cannot be
+/// seen follows a branch with the name of the one that is written to. Nothing is written until it is seen.
+pub(super) fn unseen_source(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    revision: &Revision,
+) -> Option<Note> {
+    let written = policy.writes_to.as_ref().filter(|_| is_by_source(revision))?;
+    let all = facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t)));
+    let mut places = all.filter(|(e, t)| may_read(facts, &e.name, t, written));
+    let (unseen, target) = places.next()?;
+    let unseen = &unseen.name;
+    Some(Note {
+        reason: "SourceNotReadable",
+        message: format!(
+            "{revision} waits: {unseen}/{target} follows a branch {branch} of a repository that cannot be seen, and \
+             {into} is promoted into by commits to branch {branch} of {url}: these may be the same. Let Sluice \
+             read the GitRepository of {unseen}/{target}, promote into a branch of another name, or set spec.tracks \
+             to what moves on, for example [images]",
+            branch = written.branch,
+            into = environment.name,
+            url = written.url,
+        ),
+    })
+}
+
+fn is_by_source(revision: &Revision) -> bool {
+    revision.facets().any(|(key, _)| key.facet == Facet::Source)
+}
+
+/// Whether a target may read a branch, as far as can be told. Of one that cannot be read, the last revision
+/// that it proved tells.
+fn may_read(facts: Facts<'_>, environment: &str, target: &str, written: &Repository) -> bool {
+    let shown = facts.world.target(environment, target).filter(|t| t.error.is_none());
+    let follows = |revision: &str| branch(revision) == Some(&written.branch);
+    let unseen = |m: &Member| m.source.is_none() && m.natural == Natural::Images;
+    match shown {
+        Some(target) => {
+            let mut unseen = target.members.iter().filter(|m| unseen(m));
+            unseen.any(|m| m.facets.get(&Facet::Source).is_some_and(|revision| follows(revision)))
+        }
+        None => facts.evidence.of(environment, target).last().is_some_and(|proof| {
+            proof.revision.facets().any(|(key, value)| key.facet == Facet::Source && follows(value))
+        }),
+    }
+}
+
+/// The branch in a git revision as Flux prints it: `main@sha1:…`, `refs/heads/main@sha1:…`, and `main/…` before
+/// version 0.40. `None` for a revision without a name, such as `sha1:…`.
+fn branch(revision: &str) -> Option<&str> {
+    let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let name = match revision.rsplit_once('@') {
+        Some((name, _)) => name,
+        None => revision.rsplit_once('/').filter(|(_, hash)| is_hash(hash))?.0,
+    };
+    Some(name.strip_prefix("refs/heads/").unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_branch_is_read_from_every_form_of_a_git_revision() {
+        let hash = "a".repeat(40);
+        for (revision, expected) in [
+            ("main@sha1:aa", Some("main")),
+            ("refs/heads/team/main@sha1:aa", Some("team/main")),
+            ("a@b@sha1:aa", Some("a@b")),
+            (&format!("team/main/{hash}"), Some("team/main")),
+            ("sha1:aa", None),
+            ("team/main", None),
+        ] {
+            assert_eq!(branch(revision), expected, "{revision}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What keeps a pipeline from promoting its own commits where the sources of its targets cannot be seen.
+
+use sluice_core::model::{Repository, Track};
+use sluice_core::revision::Facet;
+use sluice_core::world::{Health, Natural};
+
+use crate::sim::{Sim, shows};
+
+/// dev and prod of a pipeline that tracks the revision of the source, with commits for prod to `main` of
+/// the fleet repository. What dev reads is `source`, as far as it can be seen.
+fn tracks_source(dev: &str, source: Option<Repository>) -> Sim {
+    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
+    sim.commits = true;
+    let fleet = Repository { url: "https://git.example/fleet.git".into(), branch: "main".into() };
+    let prod = Repository { url: "https://git.example/prod.git".into(), branch: "main".into() };
+    sim.policy_of("prod").writes_to = Some(fleet);
+    for (environment, target, revision, source) in
+        [("dev", "d", dev, source), ("prod", "p", "main@sha1:00", Some(prod))]
+    {
+        let mut shown = shows("x", Health::Ready);
+        let member = &mut shown.members[0];
+        (member.kind, member.natural) = ("Kustomization".into(), Natural::Images);
+        member.facets = [(Facet::Source, revision.to_string())].into();
+        member.source = source;
+        sim.world.insert(environment, target, shown);
+    }
+    sim.settle();
+    sim
+}
+
+#[test]
+fn nothing_is_committed_while_it_is_unknown_whether_the_targets_read_those_commits() {
+    // The GitRepository cannot be seen, and its branch has the name of the one that is written to.
+    let mut sim = tracks_source("main@sha1:bb", None);
+    assert_eq!(sim.promotions, []);
+    let note = sim.last.notes.get("prod").unwrap();
+    assert_eq!(note.reason, "SourceNotReadable");
+    assert!(note.message.contains("dev/d") && note.message.contains("GitRepository"), "{}", note.message);
+    // It is seen, and is another repository.
+    let app = Repository { url: "https://git.example/app.git".into(), branch: "main".into() };
+    let seen = tracks_source("main@sha1:bb", Some(app));
+    assert_eq!(seen.story("prod"), ["main@sha1:bb Delivered"]);
+    // Of one that cannot be read, the last revision that it proved names the branch.
+    sim.cannot_be_read("dev", "d");
+    sim.settle();
+    assert_eq!(sim.promotions, []);
+    // Commits to main are never read by what follows another branch, or no branch at all.
+    for revision in ["dev@sha1:bb", "v1.0.0@sha1:bb", "sha1:bb", "sha256:bb"] {
+        let other = tracks_source(revision, None);
+        assert_eq!(other.story("prod"), [format!("{revision} Delivered")]);
+    }
+}
+
+#[test]
+fn an_open_promotion_waits_while_its_source_cannot_be_seen_and_is_not_cancelled() {
+    let app = Repository { url: "https://git.example/app.git".into(), branch: "main".into() };
+    let mut sim = tracks_source("main@sha1:00", Some(app.clone()));
+    sim.policy_of("prod").manual = true;
+    let show = |sim: &mut Sim, source: Option<Repository>| {
+        let mut shown = sim.world.target("dev", "d").unwrap().clone();
+        shown.members[0].facets = [(Facet::Source, "main@sha1:bb".to_string())].into();
+        shown.members[0].source = source;
+        sim.world.insert("dev", "d", shown);
+        sim.settle();
+    };
+    show(&mut sim, Some(app.clone()));
+    assert_eq!(sim.story("prod"), ["main@sha1:bb Pending"]);
+    sim.promotions[0].approved = true;
+    show(&mut sim, None);
+    assert_eq!(sim.story("prod"), ["main@sha1:bb Pending"]);
+    show(&mut sim, Some(app));
+    assert_eq!(sim.story("prod"), ["main@sha1:bb Delivered"]);
+}

@@ -1,0 +1,75 @@
+//! What failed goes on without a person when its cause is gone; and a commit that a forced push removed is made
+//! again, once.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
+
+use crate::crash::{marked, pipeline};
+use crate::place::{Place, SOON, revision};
+use crate::process::Controller;
+use crate::{releases, run};
+
+/// Moves `main` to another commit, as a forced push does.
+fn force(repo: &ForgeRepo, commit: &str) -> Result<()> {
+    let args = ["update-ref", "refs/heads/main", commit];
+    let status = Command::new("git").arg("--git-dir").arg(repo.folder()).args(args).status()?;
+    ensure!(status.success(), "git update-ref");
+    Ok(())
+}
+
+#[test]
+fn a_corrected_cause_and_a_lost_commit_need_no_person() -> Result<()> {
+    run(async {
+        let place = Place::new("resume").await?;
+        let n = place.namespace.as_str();
+        let repo = shared_gitea().await?.create_repo(n, &[("app.yaml", "version: 1.0.0\n")]).await?;
+        place.forge_secret().await?;
+        for environment in ["dev", "prod"] {
+            releases::create(place.leaf(environment), n, "app", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "app", "1.0.0", true).await?;
+        }
+        let commit =
+            format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", repo.url());
+        place.apply(&pipeline(n, "app", &commit)).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        place.until("app", "all runs 1.0.0", |p| revision(p, "prod") == "1.0.0").await?;
+        releases::runs(place.leaf("dev"), n, "app", "1.1.0", true).await?;
+
+        let status = || async {
+            let all = place.promotions().list(&Default::default()).await?.items;
+            all.into_iter().next().and_then(|p| p.status).context("no status yet")
+        };
+        eventually(SOON, || async {
+            let status = status().await?;
+            ensure!(status.reason == "NoMarker" && status.next_attempt.is_some(), "{status:?}");
+            Ok(())
+        })
+        .await
+        .map_err(|e| e.context(controller.tail()))?;
+        let base = repo.commit("main", "mark", &[("app.yaml", &marked(n, "app", "1.0.0"))])?;
+        // An edit, of whatever it is.
+        let edited = pipeline(n, "app", &commit).replace("{strategy:", "{timeout: 1h, strategy:");
+        place.apply(&edited).await?;
+        place.until_story("app", "prod", &["1.1.0 Delivered"]).await?;
+        ensure!(repo.read("main", "app.yaml")? == marked(n, "app", "1.1.0"));
+
+        // A person brings the branch back, and goes on from there.
+        force(&repo, &base)?;
+        repo.commit("main", "other", &[("other.yaml", "a: 1\n")])?;
+        eventually(SOON, || async {
+            ensure!(repo.read("main", "app.yaml")? == marked(n, "app", "1.1.0"), "not made again yet");
+            Ok(())
+        })
+        .await
+        .map_err(|e| e.context(controller.tail()))?;
+        place.until_story("app", "prod", &["1.1.0 Delivered"]).await?;
+        ensure!(status().await?.round == 1);
+        // The first commit of the repository, the marker, the person's, and the one that was made again.
+        ensure!(repo.log("main")?.len() == 4, "{:?}", repo.log("main")?);
+        releases::runs(place.leaf("prod"), n, "app", "1.1.0", true).await?;
+        place.until_story("app", "prod", &["1.1.0 Succeeded"]).await
+    })
+}
