@@ -79,11 +79,11 @@ async fn a_history_that_is_not_read_to_its_beginning_loses_nothing() {
         force(&repo, &base);
         let mut stream = String::new();
         for n in 0..=210 {
-            let time = if n < 100 { first } else { since };
+            let time = if n < 20 { first } else { since };
+            let from = if n == 0 { format!("from {base}\n") } else { String::new() };
             stream.push_str(&format!(
-                "commit refs/heads/main\ncommitter a <a@b> {time} +0000\ndata 1\nx\nfrom {}\n\
+                "commit refs/heads/main\ncommitter a <a@b> {time} +0000\ndata 1\nx\n{from}\
                  M 100644 inline {FILE}\ndata {}\n{file}\n",
-                if n == 0 { base.clone() } else { "refs/heads/main^0".into() },
                 file.len(),
             ));
         }
