@@ -229,21 +229,7 @@ impl Sim {
                     self.effects.push(Effect::Closed(environment));
                 }
             }
-            Action::Move(to) => {
-                let promotion = self.promotion(&to.promotion);
-                let version = promotion.revision.to_string();
-                promotion.phase = to.to;
-                promotion.message = to.message;
-                if to.to == Phase::Pending {
-                    promotion.next_attempt = None;
-                    promotion.delivered = None;
-                }
-                if to.answers.is_some() {
-                    promotion.retry = None;
-                }
-                promotion.approved &= !to.spends_approval;
-                self.undone.extend(to.is_undone.then_some(version));
-            }
+            Action::Move(to) => self.carry_out_move(to),
             Action::Wait { promotion, gates, message } => {
                 let promotion = self.promotion(&promotion);
                 promotion.gates = gates;
@@ -257,6 +243,22 @@ impl Sim {
                 }
             }
         }
+    }
+
+    fn carry_out_move(&mut self, to: Move) {
+        let promotion = self.promotion(&to.promotion);
+        let version = promotion.revision.to_string();
+        promotion.phase = to.to;
+        promotion.message = to.message;
+        if to.to == Phase::Pending {
+            promotion.next_attempt = None;
+            promotion.delivered = None;
+        }
+        if to.answers.is_some() {
+            promotion.retry = None;
+        }
+        promotion.approved &= !to.spends_approval;
+        self.undone.extend(to.is_undone.then_some(version));
     }
 
     fn deliver(&mut self, name: &str) {
