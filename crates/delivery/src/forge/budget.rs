@@ -47,10 +47,7 @@ impl Default for Budgets {
 impl Budgets {
     /// The budget of a credential, known by its fingerprint, at a host.
     pub(super) fn of(&self, host: &str, credential: &str) -> Arc<Budget> {
-        let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Some tokens live for an hour: nobody calls with an old one again.
-        all.retain(|budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
         let name = format!("{host} {credential}");
         if let Some(budget) = all.get(&name) {
             return budget.clone();
@@ -60,10 +57,12 @@ impl Budgets {
         budget
     }
 
-    /// What each has left.
+    /// What each has left. Forgets those that nobody has called with for long.
     pub(crate) fn purses(&self) -> Vec<Purse> {
         let now = Instant::now();
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some tokens live for an hour: nobody calls with an old one again.
+        all.retain(|budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
         let purse = |(name, budget): (&String, &Arc<Budget>)| {
             // A fingerprint has no blanks.
             let (host, credential) = name.rsplit_once(' ').unwrap_or((name, ""));
