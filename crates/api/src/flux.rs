@@ -78,6 +78,24 @@ pub struct HelmReleaseSpec {
     pub chart_ref: Option<SourceRef>,
     /// Present when it installs into another cluster than the one it is on.
     pub kube_config: Option<KubeConfigRef>,
+    /// The name of the Helm release; default is `[<targetNamespace>-]<name>`.
+    pub release_name: Option<String>,
+    /// The namespace of the Helm release; default is that of the HelmRelease.
+    pub target_namespace: Option<String>,
+    /// How Helm installs.
+    pub install: HelmAction,
+    /// How Helm upgrades.
+    pub upgrade: HelmAction,
+    /// How Helm rolls back.
+    pub rollback: HelmAction,
+}
+
+/// The settings of one of Helm's actions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HelmAction {
+    /// Helm reports success before the objects of the release are ready.
+    pub disable_wait: bool,
 }
 
 /// The chart template of a HelmRelease.
@@ -168,6 +186,10 @@ impl InventoryEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Snapshot {
+    /// The name of the Helm release.
+    pub name: String,
+    /// The namespace of the Helm release.
+    pub namespace: String,
     /// Helm's number for the release.
     pub version: i64,
     /// deployed, superseded, failed and so on.
@@ -230,5 +252,8 @@ pub const KUSTOMIZE_OWNER: [&str; 2] =
     ["kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace"];
 /// Labels by which a workload says which HelmRelease made it.
 pub const HELM_OWNER: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
+/// Annotations by which Helm marks the objects of a release: its name and its namespace. Source: Helm,
+/// `pkg/action/validate.go`.
+pub const HELM_RELEASE: [&str; 2] = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
 /// Set to `disabled` on an object that Flux shall leave alone.
 pub const RECONCILE_ANNOTATION: &str = "kustomize.toolkit.fluxcd.io/reconcile";

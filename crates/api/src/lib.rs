@@ -34,6 +34,10 @@ pub const MEMBER_LABELS: [&str; 3] = [
     "pipelines.wego.weave.works/name",
 ];
 
+/// The annotation by which a GitopsCluster, or a namespace of the hub, lists the namespaces whose
+/// Pipelines may use it: names with commas between them, or `*` for all.
+pub const ALLOWED_NAMESPACES: &str = "pipelines.weave.works/allowed-namespaces";
+
 /// The custom resource definitions that a hub cluster needs, in the order to apply them.
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![Pipeline::crd(), Promotion::crd()];

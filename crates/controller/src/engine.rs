@@ -21,7 +21,7 @@ use crate::hook::condition::Problem;
 use crate::intake::{Input, PipelineKey};
 use crate::metrics::Metrics;
 use crate::observe::early::Early;
-use crate::observe::facts::ClusterKey;
+use crate::observe::facts::{Allowed, ClusterKey};
 use crate::observe::index::Index;
 use crate::observe::reported::Reports;
 use crate::options::Options;
@@ -55,9 +55,11 @@ pub struct Engine {
     /// Objects that cannot be read, by kind.
     pub(crate) unreadable: BTreeMap<(&'static str, PipelineKey), Unreadable>,
     pub(crate) fleet: Fleet,
-    pub(crate) clusters: Option<HashMap<(String, String), GitopsClusterSpec>>,
+    pub(crate) clusters: Option<HashMap<(String, String), KnownCluster>>,
     pub(crate) has_cluster_kind: bool,
     pub(crate) places: BTreeMap<ClusterKey, BTreeMap<String, BTreeSet<PipelineKey>>>,
+    /// When a pipeline first referred to each of the clusters in `places`.
+    pub(crate) first_used: BTreeMap<ClusterKey, Instant>,
     /// The places have changed, and the fleet has not been told yet.
     pub(crate) moved: bool,
     pub(crate) listed: (bool, bool),
@@ -66,7 +68,14 @@ pub struct Engine {
     pub(crate) due: Due,
     timers: BTreeSet<(Instant, PipelineKey)>,
     wakes: HashMap<PipelineKey, Instant>,
-    started: Instant,
+}
+
+/// A GitopsCluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KnownCluster {
+    pub spec: GitopsClusterSpec,
+    /// The namespaces whose Pipelines may use it, by its annotation.
+    pub allowed: Option<Allowed>,
 }
 
 /// A pipeline that is looked after.
@@ -172,7 +181,7 @@ impl Engine {
             delivery,
             events: Events::new(hub.clone(), metrics.clone()),
             writer: Writer::new(hub.clone(), tell.clone()),
-            fleet: Fleet::new(hub, options.insecure_kubeconfig_exec, tell.clone()),
+            fleet: Fleet::new(hub, options.insecure_kubeconfig_exec, options.observed_memory, tell.clone()),
             polling: Polling::every(options.poll_interval),
             options,
             metrics,
@@ -188,13 +197,13 @@ impl Engine {
             clusters: None,
             has_cluster_kind: true,
             places: BTreeMap::new(),
+            first_used: BTreeMap::new(),
             moved: false,
             listed: (false, false),
             listed_at: (0, 0),
             due: Due::default(),
             timers: BTreeSet::new(),
             wakes: HashMap::new(),
-            started: Instant::now(),
         };
         (engine, inputs)
     }
@@ -300,7 +309,7 @@ impl Engine {
             Input::Pipelines(seen) => self.pipelines_seen(seen),
             Input::Promotions(seen) => self.promotions_seen(seen),
             Input::Clusters(seen) => self.clusters_seen(seen),
-            Input::Cluster(key, number, event) => {
+            Input::Cluster(key, number, event, _ticket) => {
                 if self.fleet.is_current(&key, number) {
                     self.cluster_said(key, event);
                 }
@@ -392,9 +401,9 @@ impl Engine {
         }
     }
 
-    /// How long this process has been running.
-    pub(crate) fn age(&self) -> Duration {
-        self.started.elapsed()
+    /// How long ago a pipeline first referred to a cluster.
+    pub(crate) fn used_for(&self, cluster: &ClusterKey) -> Duration {
+        self.first_used.get(cluster).map(Instant::elapsed).unwrap_or_default()
     }
 }
 
@@ -414,6 +423,7 @@ pub(crate) mod tests {
             watch_namespace: None,
             no_cross_namespace_refs: false,
             insecure_kubeconfig_exec: false,
+            observed_memory: crate::options::OBSERVED_MEMORY,
             metrics_addr: None,
             health_addr: None,
             hook: None,

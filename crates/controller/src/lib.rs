@@ -17,11 +17,12 @@ pub mod secret;
 pub mod serve;
 pub mod shard;
 mod silence;
+mod tenancy;
 pub mod translate;
 mod turn;
 pub mod watch;
 
-pub use options::Options;
+pub use options::{OBSERVED_MEMORY, Options};
 pub use run::{RunError, run};
 pub use shard::{Election, Pace};
 pub use sluice_delivery::{Allowed, AllowedHost, AllowedHosts, DEFAULT_AUTHOR};

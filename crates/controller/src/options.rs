@@ -5,18 +5,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::hook::HookOptions;
-use crate::observe::facts::ClusterKey;
 use crate::shard::Election;
+
+/// The most memory that what is observed on all clusters may take by default, in bytes: enough for 100,000
+/// workloads.
+pub const OBSERVED_MEMORY: usize = 128 << 20;
 
 /// How the controller shall run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Only pipelines in this namespace are looked after.
     pub watch_namespace: Option<String>,
-    /// A pipeline may refer to clusters in its own namespace only.
+    /// A pipeline may refer only to clusters in its own namespace and to its own namespace on the hub,
+    /// unless an annotation of what it refers to allows more.
     pub no_cross_namespace_refs: bool,
     /// Programs that a kubeconfig names are run.
     pub insecure_kubeconfig_exec: bool,
+    /// The most memory that what is observed on all clusters may take, in bytes.
+    pub observed_memory: usize,
     /// Where metrics are served; `None` for nowhere.
     pub metrics_addr: Option<SocketAddr>,
     /// Where health is served; `None` for nowhere.
@@ -47,21 +53,4 @@ pub struct Options {
     pub allowed_hosts: sluice_delivery::AllowedHosts,
     /// Where the webhook strategy may go.
     pub webhooks: sluice_delivery::Allowed,
-}
-
-impl Options {
-    /// Why pipelines of a namespace may not refer to a cluster; `None` when they may.
-    pub fn refuses(&self, cluster: &ClusterKey, namespace: &str) -> Option<String> {
-        match cluster {
-            ClusterKey::Remote { namespace: other, .. }
-                if self.no_cross_namespace_refs && other != namespace =>
-            {
-                Some(format!(
-                    "{cluster} is in another namespace than the Pipeline, which --no-cross-namespace-refs forbids: \
-                     name a GitopsCluster in namespace {namespace}"
-                ))
-            }
-            _ => None,
-        }
-    }
 }

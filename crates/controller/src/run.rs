@@ -20,6 +20,7 @@ use crate::options::Options;
 use crate::serve;
 use crate::shard::{Keeper, Order, Shards};
 use crate::watch::cause::{self, Cause};
+use crate::watch::limit::Limits;
 use crate::watch::stream::{Guarded, Seen, follow};
 
 /// Why the controller ended.
@@ -152,7 +153,7 @@ async fn pipelines(hub: Client, namespace: Option<String>, door: mpsc::Unbounded
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, Some, |seen| tell(&door, Input::Pipelines(seen))).await;
+    follow(api, None, Limits::hub("Pipelines"), Some, |seen| tell(&door, Input::Pipelines(seen))).await;
 }
 
 async fn promotions(hub: Client, namespace: Option<String>, door: mpsc::UnboundedSender<Input>) {
@@ -160,7 +161,7 @@ async fn promotions(hub: Client, namespace: Option<String>, door: mpsc::Unbounde
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, Some, |seen| tell(&door, Input::Promotions(seen))).await;
+    follow(api, None, Limits::hub("Promotions"), Some, |seen| tell(&door, Input::Promotions(seen))).await;
 }
 
 /// Follows the hub's GitopsClusters; a hub that has no such kind is asked again now and then.
@@ -168,7 +169,7 @@ async fn clusters(hub: Client, door: mpsc::UnboundedSender<Input>) {
     let resource = gitops_cluster_resource();
     loop {
         let api: Guarded<GitopsCluster> = Api::all_with(hub.clone(), &resource);
-        let end = follow(api, None, Some, |seen| match seen {
+        let end = follow(api, None, Limits::hub("GitopsClusters"), Some, |seen| match seen {
             Seen::Failed(error) if cause::of(error.error()) == Cause::NotFound => ControlFlow::Break(true),
             seen => match tell(&door, Input::Clusters(Some(seen))) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(()),

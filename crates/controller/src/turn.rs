@@ -23,10 +23,10 @@ use crate::record::status;
 use crate::record::writer::{Basis, StatusOf, spell};
 use crate::translate;
 
-/// How long after the start a cluster may leave its first question unanswered before its targets
+/// How long a cluster that a pipeline refers to for the first time may take to answer before its targets
 /// count as Unknown; until then they are shown as they were.
 const GRACE: Duration = Duration::from_secs(20);
-/// How long after the start a pipeline waits for the last of its clusters when others have answered.
+/// How long a pipeline waits for a cluster that is new to this process when others have answered.
 const HOLD: Duration = Duration::from_secs(2);
 
 /// What a turn learned before it decided.
@@ -79,7 +79,7 @@ impl Engine {
     fn observe(&mut self, key: &PipelineKey) -> Option<(World, BTreeSet<(String, String)>)> {
         let entry = self.pipelines.get(key)?;
         let (mut world, mut unheard, mut heard) = (World::default(), BTreeSet::new(), false);
-        let images = entry.model.tracks_images();
+        let mut next: Option<(Duration, bool)> = None;
         for (environment, model) in entry.object.spec.environments.iter().zip(&entry.model.environments) {
             for (spec, name) in environment.targets.iter().zip(&model.targets) {
                 let cluster = translate::cluster_of(spec, &key.namespace);
@@ -88,31 +88,34 @@ impl Engine {
                     app: entry.object.spec.app_ref.as_ref(),
                     target: spec,
                     cluster: &cluster,
-                    images,
+                    tracks: &entry.model.tracks,
                 };
-                let shown = match self.options.refuses(&cluster, &key.namespace) {
-                    Some(refused) => Ok(Target::unreadable(refused)),
-                    None if spec.observe == Observe::Push => {
+                let shown = match self.refuses(key, &cluster, spec) {
+                    Err(not_yet) => Err(not_yet),
+                    Ok(Some(refused)) => Ok(Target::unreadable(refused)),
+                    Ok(None) if spec.observe == Observe::Push => {
                         let reports = &entry.told.reports;
                         Ok(reported::observe(&entry.object, &environment.name, spec, name, reports))
                     }
-                    None => target::observe(&question, self.index.cluster(&cluster)),
+                    Ok(None) => target::observe(&question, self.index.cluster(&cluster)),
                 };
-                heard |= shown.is_ok();
+                let age = self.used_for(&cluster);
+                heard |= shown.is_ok() || age >= GRACE;
                 let shown = shown.unwrap_or_else(|NotYet| {
-                    unheard.insert((environment.name.clone(), name.clone()));
+                    if age < GRACE {
+                        unheard.insert((environment.name.clone(), name.clone()));
+                        let wait = if age < HOLD { HOLD } else { GRACE } - age;
+                        let (soonest, held) = next.unwrap_or((wait, false));
+                        next = Some((soonest.min(wait), held || age < HOLD));
+                    }
                     Target::unreadable(format!("{cluster} has not answered yet"))
                 });
                 world.insert(&environment.name, name, shown);
             }
         }
-        let age = self.age();
-        if unheard.is_empty() || age >= GRACE {
-            return Some((world, BTreeSet::new()));
-        }
-        let next = if age < HOLD { HOLD } else { GRACE };
-        self.wake_at(key, Instant::now() + (next - age).max(Duration::from_millis(100)));
-        (heard && age >= HOLD).then_some((world, unheard))
+        let Some((wait, held)) = next else { return Some((world, unheard)) };
+        self.wake_at(key, Instant::now() + wait.max(Duration::from_millis(100)));
+        (heard && !held).then_some((world, unheard))
     }
 
     /// DECIDE: what follows from all that is known.
@@ -228,6 +231,7 @@ pub(crate) mod tests {
             message: String::new(),
             since: None,
             version: version.into(),
+            gave_up: None,
             facets: BTreeMap::from([(Facet::Chart, version.into())]),
             natural: Natural::Chart,
             source: None,

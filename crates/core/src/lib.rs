@@ -7,6 +7,7 @@ pub mod history;
 pub mod model;
 pub mod revision;
 pub mod setters;
+pub mod value;
 pub mod world;
 
 pub use revision::{Facet, FacetKey, Revision};

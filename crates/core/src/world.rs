@@ -53,6 +53,8 @@ pub struct Member {
     pub since: Option<String>,
     /// The version to show for it.
     pub version: String,
+    /// The chart version that Flux will not try again: Helm has given up on it.
+    pub gave_up: Option<String>,
     /// Every facet that can be read of it now.
     pub facets: BTreeMap<Facet, String>,
     /// Which facet stands for it where the pipeline does not say.

@@ -77,13 +77,18 @@ pub struct Flags {
     /// How long one run of git may take, and any other call, which ends after 30s anyway
     #[arg(long, default_value = "2m", value_parser = duration)]
     delivery_timeout: Duration,
-    /// Refuse pipelines that refer to clusters in other namespaces
+    /// Refuse targets on clusters and in hub namespaces other than the Pipeline's own, unless their
+    /// annotation pipelines.weave.works/allowed-namespaces lists its namespace
     #[arg(long)]
     no_cross_namespace_refs: bool,
     /// Run programs that a cluster's kubeconfig names; whoever may write such a Secret can then run
     /// programs here
     #[arg(long)]
     insecure_kubeconfig_exec: bool,
+    /// How much memory the objects observed on all clusters may take, in MiB; no cluster may have more than
+    /// a third of it
+    #[arg(long, default_value_t = sluice_controller::OBSERVED_MEMORY >> 20, value_name = "MIB")]
+    observed_memory: usize,
     /// Where to send the events of the notification strategy: notification-controller's address, such
     /// as http://notification-controller.flux-system.svc.cluster.local./
     #[arg(long, value_name = "URL", value_parser = web_address)]
@@ -198,6 +203,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         watch_namespace: flags.watch_namespace,
         no_cross_namespace_refs: flags.no_cross_namespace_refs,
         insecure_kubeconfig_exec: flags.insecure_kubeconfig_exec,
+        observed_memory: flags.observed_memory << 20,
         metrics_addr: flags.metrics_addr.0,
         health_addr: flags.health_addr.0,
         hook,

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_api::cluster::GitopsClusterSpec;
 use sluice_api::flux::{
-    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmReleaseSpec, Inventory,
-    InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference, SourceSpec,
-    SourceStatus,
+    Artifact, ChartSpec, ChartTemplate, FluxCondition, FluxStatus, HealthCheck, HelmAction, HelmReleaseSpec,
+    Inventory, InventoryEntry, KubeConfigRef, KustomizationSpec, Snapshot, SourceRef, SourceReference,
+    SourceSpec, SourceStatus,
 };
 use sluice_api::pipeline::SecretRef;
 
@@ -44,6 +44,11 @@ fn helm_release() -> HelmReleaseSpec {
         chart: Some(ChartTemplate { spec }),
         chart_ref: Some(source_ref()),
         kube_config: Some(KubeConfigRef {}),
+        release_name: some("r"),
+        target_namespace: some("t"),
+        install: HelmAction { disable_wait: true },
+        upgrade: HelmAction { disable_wait: true },
+        rollback: HelmAction { disable_wait: true },
     }
 }
 
@@ -62,6 +67,8 @@ fn status() -> FluxStatus {
         last_attempted_revision: some("r"),
         inventory: Some(Inventory { entries: vec![InventoryEntry { id: "i".into() }] }),
         history: vec![Snapshot {
+            name: "n".into(),
+            namespace: "ns".into(),
             version: 1,
             status: "s".into(),
             chart_version: "c".into(),
@@ -144,6 +151,8 @@ fn every_field_that_is_read_is_one_that_flux_has() {
     let helms_own = [
         "status.history.appVersion",
         "status.history.chartVersion",
+        "status.history.name",
+        "status.history.namespace",
         "status.history.ociDigest",
         "status.history.status",
         "status.history.version",

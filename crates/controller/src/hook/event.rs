@@ -12,15 +12,7 @@ use serde::{Deserialize, Deserializer};
 pub(super) const NO_REVISION: &str =
     "the event has no revision in its metadata: only events of Flux's own controllers are taken";
 
-/// What a value of a revision is like.
-pub(super) const VALUE: &str =
-    "up to 256 letters, digits and the signs . _ - + / @ : such as 1.2.3 or main@sha1:1eabc9a4";
-
-/// Whether it may be a value of a revision: it goes into records, files and branches.
-pub(super) fn is_value(value: &str) -> bool {
-    let good = |b: u8| b.is_ascii_alphanumeric() || b"._-+/@:".contains(&b);
-    !value.is_empty() && value.len() <= 256 && value.bytes().all(good)
-}
+pub(super) use sluice_core::value::{VALUE, is_value};
 
 /// An event as notification-controller posts it.
 #[derive(Clone, Debug, Deserialize)]

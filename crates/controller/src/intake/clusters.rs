@@ -1,14 +1,18 @@
 //! What the hub tells of clusters, and what the clusters tell of themselves.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
 use kube::ResourceExt;
+use sluice_api::pipeline::Target;
 
 use super::{Input, PipelineKey, named};
-use crate::engine::Engine;
+use crate::engine::{Engine, KnownCluster};
 use crate::observe::early::{Heard, STANDING};
-use crate::observe::facts::{ClusterEvent, ClusterKey};
-use crate::observe::index::Touched;
+use crate::observe::facts::{Allowed, ClusterEvent, ClusterKey};
+use crate::observe::index::{Cluster, Link, Touched};
+use crate::observe::target::NotYet;
+use crate::tenancy;
 use crate::watch::guard::Unreadable;
 use crate::watch::session::Access;
 use crate::watch::stream::Seen;
@@ -17,14 +21,15 @@ impl Engine {
     pub(crate) fn clusters_seen(&mut self, seen: Option<Seen<sluice_api::GitopsCluster>>) {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
         self.has_cluster_kind = seen.is_some();
+        let known = |c: sluice_api::GitopsCluster| {
+            let allowed = Allowed::of(c.annotations());
+            (key(&c), KnownCluster { spec: c.spec, allowed })
+        };
+        let before = self.clusters.clone();
         match seen {
             None => self.clusters = Some(HashMap::new()),
-            Some(Seen::Listed(all, _)) => {
-                self.clusters = Some(all.into_iter().map(|c| (key(&c), c.spec)).collect())
-            }
-            Some(Seen::Applied(c)) => {
-                self.clusters.get_or_insert_default().insert(key(&c), c.spec);
-            }
+            Some(Seen::Listed(all, _)) => self.clusters = Some(all.into_iter().map(known).collect()),
+            Some(Seen::Applied(c)) => self.clusters.get_or_insert_default().extend([known(c)]),
             Some(Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. })) => {
                 let gone = named(&metadata);
                 self.clusters.get_or_insert_default().remove(&(gone.namespace, gone.name));
@@ -33,7 +38,49 @@ impl Engine {
                 tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
             }
         }
+        if before != self.clusters {
+            self.touch_allowed(&before.unwrap_or_default());
+        }
         self.settle_fleet();
+    }
+
+    /// Gives the pipelines a turn that use a cluster which lists other namespaces than before.
+    fn touch_allowed(&mut self, before: &HashMap<(String, String), KnownCluster>) {
+        let allowed = |clusters: &HashMap<(String, String), KnownCluster>, key: &ClusterKey| {
+            let ClusterKey::Remote { namespace, name } = key else { return None };
+            clusters.get(&(namespace.clone(), name.clone()))?.allowed.clone()
+        };
+        let Some(now) = &self.clusters else { return };
+        let changed = self.places.iter().filter(|(key, _)| allowed(before, key) != allowed(now, key));
+        let pipelines: Vec<PipelineKey> =
+            changed.flat_map(|(_, places)| places.values().flatten().cloned()).collect();
+        pipelines.iter().for_each(|pipeline| self.touch(pipeline));
+    }
+
+    /// Why a pipeline may not refer to what a target names; `None` when it may.
+    ///
+    /// # Errors
+    /// [`NotYet`] before that is known.
+    pub(crate) fn refuses(
+        &self,
+        pipeline: &PipelineKey,
+        cluster: &ClusterKey,
+        target: &Target,
+    ) -> Result<Option<String>, NotYet> {
+        let locked = self.options.no_cross_namespace_refs;
+        let from = pipeline.namespace.as_str();
+        match cluster {
+            ClusterKey::Local => {
+                let hub = self.index.cluster(&ClusterKey::Local);
+                tenancy::refuses_namespace(locked, &target.namespace, from, hub)
+            }
+            ClusterKey::Remote { namespace, .. } if namespace == from => Ok(None),
+            ClusterKey::Remote { namespace, name } => {
+                let known = self.clusters.as_ref().ok_or(NotYet)?.get(&(namespace.clone(), name.clone()));
+                let allowed = known.and_then(|known| known.allowed.as_ref());
+                Ok(tenancy::refuses_cluster(locked, cluster, from, allowed))
+            }
+        }
     }
 
     /// Has a session with each cluster that a pipeline refers to, and with no other.
@@ -45,12 +92,15 @@ impl Engine {
             self.places.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key.clone()).collect();
         for key in unwanted {
             self.places.remove(&key);
+            self.first_used.remove(&key);
             self.fleet.end(&key);
             self.index.forget(&key);
         }
         let wanted: Vec<(ClusterKey, BTreeSet<String>)> =
             self.places.iter().map(|(key, places)| (key.clone(), places.keys().cloned().collect())).collect();
         for (key, namespaces) in wanted {
+            self.first_used.entry(key.clone()).or_insert_with(Instant::now);
+            self.index.narrow(&key, namespaces.clone());
             match self.access(&key) {
                 None => {}
                 Some(Ok(access)) => self.fleet.keep(&key, access, namespaces),
@@ -71,12 +121,12 @@ impl Engine {
                     .into(),
             ));
         }
-        let Some(spec) = self.clusters.as_ref()?.get(&(namespace.clone(), name.clone())) else {
+        let Some(known) = self.clusters.as_ref()?.get(&(namespace.clone(), name.clone())) else {
             return Some(Err(format!(
                 "there is no GitopsCluster {namespace}/{name}: create it, or correct the target's clusterRef"
             )));
         };
-        Some(match spec.kubeconfig_secret() {
+        Some(match known.spec.kubeconfig_secret() {
             Some(secret) => Ok(Access::Secret { namespace: namespace.clone(), name: secret }),
             None => Err(format!(
                 "GitopsCluster {namespace}/{name} says not where its kubeconfig is: set spec.secretRef.name or \
@@ -102,7 +152,14 @@ impl Engine {
     pub(crate) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
         // A cluster that nobody refers to any more has nothing to say.
         let Some(places) = self.places.get(key) else { return };
+        let before = self.index.cluster(key).map(|cluster| cluster.link().clone());
         let touched = self.index.apply(key, event);
+        match self.index.cluster(key).map(Cluster::link) {
+            now if now == before.as_ref() => {}
+            Some(Link::Lost(why)) => tracing::warn!(cluster = %key, error = %why, "a cluster cannot be used"),
+            Some(Link::Up) => tracing::info!(cluster = %key, "a cluster is read"),
+            Some(Link::Connecting) | None => {}
+        }
         let pipelines: Vec<PipelineKey> = match touched {
             Touched::Nothing => return,
             Touched::Everything => places.values().flatten().cloned().collect(),

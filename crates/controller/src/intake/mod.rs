@@ -17,6 +17,7 @@ use crate::hook::condition::Problem;
 use crate::observe::facts::{ClusterEvent, ClusterKey, ObjectKey};
 use crate::record::writer::{StatusOf, Written};
 use crate::shard::{Standing, Turnover};
+use crate::watch::limit::Ticket;
 use crate::watch::stream::Seen;
 
 /// Names a pipeline.
@@ -43,8 +44,9 @@ pub enum Input {
     Promotions(Seen<Promotion>),
     /// GitopsClusters on the hub; `None` while it has no such kind.
     Clusters(Option<Seen<GitopsCluster>>),
-    /// Something happened on a cluster; the number tells which session with it says so.
-    Cluster(ClusterKey, u64, ClusterEvent),
+    /// Something happened on a cluster; the number tells which session with it says so. The ticket bounds
+    /// how many events of one cluster wait here.
+    Cluster(ClusterKey, u64, ClusterEvent, Ticket),
     /// A word about an object of a cluster has waited long enough.
     Stood(ClusterKey, ObjectKey, u64),
     /// A status was written, or was not; the number tells which write says so.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_core::world::Health;
 
-use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, ObjectKey};
+use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, ObjectKey, Owned};
 use super::index::Index;
 
 /// How long such a word waits. Watches of one server are apart by milliseconds.
@@ -36,7 +36,7 @@ impl Early {
         let object = match &event {
             ClusterEvent::Applied(object, _) | ClusterEvent::Deleted(object) => object.clone(),
             // What is listed was read anew, later than anything of it that waits.
-            ClusterEvent::Listed(kind, ..) => {
+            ClusterEvent::Listed(kind, ..) | ClusterEvent::TooLarge(kind, ..) => {
                 self.waiting.retain(|(of, object), _| of != cluster || object.kind != *kind);
                 return Heard::Now(event);
             }
@@ -71,6 +71,7 @@ impl Early {
 
 /// Ready at something new, by a word that does not cover the workloads it made.
 fn is_early(before: &FluxFact, now: &FluxFact) -> bool {
-    let vouches = now.covers || now.elsewhere || now.inventory.is_empty();
+    let owns_nothing = matches!(&now.owned, Owned::Inventory(entries) if entries.is_empty());
+    let vouches = now.covers || now.elsewhere || owns_nothing;
     !vouches && now.verdict.health == Health::Ready && before.facets != now.facets
 }

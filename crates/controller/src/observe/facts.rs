@@ -1,9 +1,10 @@
 //! What is kept of an observed object: the parts whose change can change a decision or a status.
 //! Equality of facts decides whether anything happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use sluice_api::ALLOWED_NAMESPACES;
 use sluice_core::model::Repository;
 use sluice_core::revision::Facet;
 use sluice_core::world::{Health, Natural};
@@ -126,7 +127,30 @@ pub enum Fact {
     /// A source in git.
     Source(Repository),
     /// A namespace.
-    Namespace,
+    Namespace {
+        /// The namespaces whose Pipelines may have targets in it, by its annotation.
+        allowed: Option<Allowed>,
+    },
+}
+
+/// The namespaces that an annotation names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed(String);
+
+impl Allowed {
+    /// Reads it from the annotations of an object; `None` where there is none.
+    pub fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        annotations.get(ALLOWED_NAMESPACES).cloned().map(Self)
+    }
+
+    /// Whether it names a namespace, or all with `*`.
+    pub fn admits(&self, namespace: &str) -> bool {
+        self.0.split(',').map(str::trim).any(|name| name == "*" || name == namespace)
+    }
+
+    fn size(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// How an object does, in Flux's words.
@@ -161,26 +185,112 @@ pub struct FluxFact {
     pub natural: Natural,
     /// Namespace and name of the GitRepository it comes from.
     pub git_source: Option<(String, String)>,
-    /// The workloads and Flux objects that it says it made.
-    pub inventory: Vec<ObjectKey>,
+    /// The workloads and Flux objects that it owns.
+    pub owned: Owned,
+    /// The Helm release that it is an object of, by Helm's annotations.
+    pub release: Option<Box<ReleaseName>>,
+    /// Facets whose value cannot be one, each with the reason.
+    pub invalid: Vec<(Facet, String)>,
+    /// The chart version that Flux will not try again: Helm has given up on it.
+    pub gave_up: Option<String>,
     /// Its own word covers what it made: all of it was healthy when it was applied.
     pub covers: bool,
     /// It applies to another cluster, where this one's workloads are not.
     pub elsewhere: bool,
 }
 
+/// Names a Helm release on a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The objects that a Kustomization or HelmRelease owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owned {
+    /// Those that the inventory in its status names.
+    Inventory(BTreeSet<ObjectKey>),
+    /// Those that Helm annotated with this release, in the release's namespace: a HelmRelease of a
+    /// helm-controller before 1.5 has no inventory.
+    Release(ReleaseName),
+}
+
+impl Owned {
+    /// The objects that the inventory names; none where there is no inventory.
+    pub fn inventory(&self) -> impl Iterator<Item = &ObjectKey> {
+        match self {
+            Owned::Inventory(entries) => Some(entries.iter()),
+            Owned::Release(_) => None,
+        }
+        .into_iter()
+        .flatten()
+    }
+}
+
 impl Fact {
-    /// What made it.
+    /// About how much memory it takes together with its key and its places in the index, in bytes.
+    pub fn size(&self, key: &ObjectKey) -> usize {
+        let owner = |owner: Option<&ObjectKey>| owner.map_or(0, |o| 2 * (o.namespace.len() + o.name.len()));
+        let own = match self {
+            Fact::Flux(flux) => {
+                let facets: usize =
+                    flux.facets.iter().map(|(f, v)| 100 + f.to_string().len() + v.len()).sum();
+                let inventory: usize =
+                    flux.owned.inventory().map(|k| 100 + k.namespace.len() + k.name.len()).sum();
+                let joins: usize = flux.joins.iter().map(|name| 30 + name.len()).sum();
+                let attempt = flux.attempt.as_ref().map_or(0, |(_, revision)| revision.len());
+                let git = flux
+                    .git_source
+                    .as_ref()
+                    .map_or(0, |(namespace, name)| 300 + namespace.len() + name.len());
+                let strings = flux.verdict.message.len() + flux.version.len() + attempt + git;
+                400 + facets + inventory + joins + strings + owner(flux.owner.as_ref())
+            }
+            Fact::Workload(workload) => {
+                let images: usize = workload.images.iter().map(|image| 30 + image.len()).sum();
+                let release = workload.release.as_ref().map_or(0, |r| 80 + r.namespace.len() + r.name.len());
+                workload.verdict.message.len() + images + release + owner(Some(&workload.owner))
+            }
+            Fact::Source(repository) => repository.url.len() + repository.branch.len(),
+            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, Allowed::size),
+        };
+        600 + 3 * (key.namespace.len() + key.name.len()) + own
+    }
+
+    /// The Helm release that it is an object of, by Helm's annotations.
+    fn release(&self) -> Option<&ReleaseName> {
+        match self {
+            Fact::Flux(flux) => flux.release.as_deref(),
+            Fact::Workload(workload) => workload.release.as_deref(),
+            Fact::Source(_) | Fact::Namespace { .. } => None,
+        }
+    }
+
+    /// What made it, by its own labels. Labels prove nothing: see [`FluxFact::owns`].
     pub fn owner(&self) -> Option<&ObjectKey> {
         match self {
             Fact::Flux(flux) => flux.owner.as_ref(),
             Fact::Workload(workload) => Some(&workload.owner),
-            Fact::Source(_) | Fact::Namespace => None,
+            Fact::Source(_) | Fact::Namespace { .. } => None,
         }
     }
 }
 
 impl FluxFact {
+    /// Whether it owns an object whose labels name it. Anybody who may create a Deployment may write
+    /// such labels, so they do not count alone.
+    pub fn owns(&self, key: &ObjectKey, object: &Fact) -> bool {
+        match &self.owned {
+            Owned::Inventory(entries) => entries.contains(key),
+            Owned::Release(release) => {
+                key.namespace == release.namespace && object.release() == Some(release)
+            }
+        }
+    }
+
     /// This fact as it stands after the one before it. Flux goes through a Kustomization again and
     /// again, and each time says for a moment that it is at work. While it only repeats what it did
     /// before, its former verdict stands: nothing has changed, and one that failed has not recovered.
@@ -203,8 +313,10 @@ impl FluxFact {
 /// What is kept of a Deployment or its kin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadFact {
-    /// Who made it.
+    /// The Kustomization or HelmRelease that its labels name.
     pub owner: ObjectKey,
+    /// The Helm release that it is an object of, by Helm's annotations.
+    pub release: Option<Box<ReleaseName>>,
     /// How it does.
     pub verdict: Verdict,
     /// The images it runs.
@@ -222,6 +334,8 @@ pub enum ClusterEvent {
     Listed(Kind, Option<String>, Vec<(ObjectKey, Fact)>),
     /// A kind cannot be read (in one namespace, or in all): why, and what to do.
     Unreadable(Kind, Option<String>, String),
+    /// A kind (in one namespace, or in all) is more than may be kept: why, and what to do.
+    TooLarge(Kind, Option<String>, String),
     /// A kind may not be read on the whole cluster, and is asked for namespace by namespace.
     Narrowed(Kind),
     /// The cluster has no such kind.

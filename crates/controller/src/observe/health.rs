@@ -56,7 +56,9 @@ pub fn flux(view: &FluxView<'_>) -> Verdict {
         return own(Health::Pending, "waiting to be reconciled");
     };
     if let Some(stalled) = condition(view.conditions, "Stalled").filter(|c| c.status == "True") {
-        return by(Health::Failed, stalled);
+        let failed = Some(ready).filter(|ready| ready.status == "False" && !ready.message.is_empty());
+        let message = failed.map_or_else(|| stalled.message.clone(), |ready| cause(view.conditions, ready));
+        return Verdict { message, ..by(Health::Failed, stalled) };
     }
     let reconciling = condition(view.conditions, "Reconciling").filter(|c| c.status == "True");
     let fresh = match ready.observed_generation {
@@ -73,9 +75,30 @@ pub fn flux(view: &FluxView<'_>) -> Verdict {
         "False" if matches!(ready.reason.as_str(), "DependencyNotReady" | "HealthCheckCanceled") => {
             by(Health::Progressing, ready)
         }
-        "False" => by(Health::Failed, ready),
+        "False" => Verdict { message: cause(view.conditions, ready), ..by(Health::Failed, ready) },
         _ => by(Health::Progressing, reconciling.unwrap_or(ready)),
     }
+}
+
+/// Why a HelmRelease or Kustomization is not Ready. After a remediation Ready says only how the
+/// remediation went: Helm's own cause is in the condition of the release or of its tests. Source:
+/// helm-controller, `internal/reconcile/release.go`, `summarize`.
+fn cause(conditions: &[FluxCondition], ready: &FluxCondition) -> String {
+    let failed = ["Released", "TestSuccess"].into_iter().find_map(|type_| {
+        condition(conditions, type_).filter(|c| c.status == "False" && !c.message.is_empty())
+    });
+    match failed {
+        Some(failed) if failed.message != ready.message && is_true(conditions, "Remediated") => {
+            format!("{}; {}", failed.message, ready.message)
+        }
+        _ => ready.message.clone(),
+    }
+}
+
+/// Whether Flux says of this generation that it will not try again.
+pub fn has_given_up(generation: i64, conditions: &[FluxCondition]) -> bool {
+    let current = |c: &FluxCondition| c.status == "True" && c.observed_generation == generation;
+    condition(conditions, "Stalled").is_some_and(current)
 }
 
 /// Whether a status only tells that Flux is at work: what comes of it is not known yet.

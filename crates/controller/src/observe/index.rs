@@ -1,8 +1,12 @@
 //! The observed state of all clusters: what watch events have added up to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 
-use super::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
+use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
+
+/// How many Flux objects may be nested in each other: a Kustomization that made a HelmRelease is two.
+pub const NESTING: usize = 8;
 
 /// All clusters.
 #[derive(Debug, Default)]
@@ -41,6 +45,11 @@ pub struct Cluster {
     readings: BTreeMap<(Kind, Option<String>), Reading>,
     objects: BTreeMap<ObjectKey, Fact>,
     made: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// By namespace and name of a GitRepository: the Flux objects that refer to it.
+    referring: HashMap<(String, String), BTreeSet<ObjectKey>>,
+    /// The namespaces in which targets are, once that is known. Of others nothing counts that was read by
+    /// namespace.
+    namespaces: Option<BTreeSet<String>>,
 }
 
 /// Which targets an event may have changed.
@@ -58,6 +67,12 @@ impl Index {
     /// Takes in what happened on a cluster.
     pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> Touched {
         self.clusters.entry(cluster.clone()).or_insert_with(Cluster::new).apply(event)
+    }
+
+    /// Sets the namespaces of a cluster in which targets are. What was read by namespace of any other is
+    /// forgotten: nobody reads it any more, and it would be out of date if it were wanted again.
+    pub fn narrow(&mut self, cluster: &ClusterKey, namespaces: BTreeSet<String>) {
+        self.clusters.entry(cluster.clone()).or_insert_with(Cluster::new).narrow(namespaces);
     }
 
     /// Forgets a cluster that nobody refers to any more.
@@ -83,6 +98,8 @@ impl Cluster {
             readings: BTreeMap::new(),
             objects: BTreeMap::new(),
             made: HashMap::new(),
+            referring: HashMap::new(),
+            namespaces: None,
         }
     }
 
@@ -112,26 +129,70 @@ impl Cluster {
         self.objects.range(from..).take_while(move |(k, _)| k.kind == kind && k.namespace == namespace)
     }
 
-    /// What an object made, by kind and name.
-    pub fn made_by(&self, owner: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
-        self.made.get(owner).into_iter().flatten().filter_map(|k| self.objects.get_key_value(k))
+    /// The objects that a Kustomization or HelmRelease owns, by kind and name.
+    pub fn owned_by(&self, owner: &ObjectKey, flux: &FluxFact) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
+        let labelled = self.made.get(owner).into_iter().flatten();
+        labelled.filter_map(|k| self.objects.get_key_value(k)).filter(move |(k, fact)| flux.owns(k, fact))
+    }
+
+    fn narrow(&mut self, namespaces: BTreeSet<String>) {
+        let dropped: Vec<(Kind, String)> = self
+            .readings
+            .keys()
+            .filter_map(|(kind, scope)| Some((*kind, scope.clone().filter(|s| !namespaces.contains(s))?)))
+            .collect();
+        for (kind, scope) in dropped {
+            self.replace(kind, Some(&scope), Vec::new());
+            self.readings.remove(&(kind, Some(scope)));
+        }
+        self.namespaces = Some(namespaces);
+    }
+
+    /// Whether an event is about a namespace that is read by itself and has no targets any more.
+    fn is_out_of_scope(&self, event: &ClusterEvent) -> bool {
+        let dropped = |namespace: &String| self.namespaces.as_ref().is_some_and(|n| !n.contains(namespace));
+        match event {
+            ClusterEvent::Listed(_, Some(scope), _)
+            | ClusterEvent::Unreadable(_, Some(scope), _)
+            | ClusterEvent::TooLarge(_, Some(scope), _) => dropped(scope),
+            ClusterEvent::Applied(key, _) => {
+                self.readings.get(&(key.kind, None)) == Some(&Reading::Narrowed) && dropped(&key.namespace)
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets all objects: those of a cluster that is lost say nothing, and take room.
+    fn clear(&mut self) {
+        self.objects.clear();
+        self.made.clear();
+        self.referring.clear();
     }
 
     /// While nothing can be told of the cluster yet, nothing has changed for its targets either.
     fn apply(&mut self, event: ClusterEvent) -> Touched {
+        if self.is_out_of_scope(&event) {
+            return Touched::Nothing;
+        }
         let touched = match event {
             ClusterEvent::Connected => {
                 self.link = Link::Connecting;
                 self.readings.clear();
+                self.clear();
                 Touched::Nothing
             }
             ClusterEvent::Lost(why) => {
                 let changed = self.link != Link::Lost(why.clone());
                 self.link = Link::Lost(why);
+                self.clear();
                 return if changed { Touched::Everything } else { Touched::Nothing };
             }
             ClusterEvent::Listed(kind, scope, facts) => self.listed(kind, scope, facts),
             ClusterEvent::Unreadable(kind, scope, why) => self.read(kind, scope, Reading::Unreadable(why)),
+            ClusterEvent::TooLarge(kind, scope, why) => {
+                self.replace(kind, scope.as_deref(), Vec::new());
+                self.read(kind, scope, Reading::Unreadable(why))
+            }
             ClusterEvent::Narrowed(kind) => self.read(kind, None, Reading::Narrowed),
             ClusterEvent::Absent(kind) => {
                 self.replace(kind, None, Vec::new());
@@ -200,9 +261,13 @@ impl Cluster {
         }
         let mut touched = self.concerns(&key);
         let owner = fact.owner().cloned();
+        let source = source_of(&fact).cloned();
         let replaced = self.objects.insert(key.clone(), fact);
-        if let Some(former) = replaced.as_ref().and_then(Fact::owner) {
-            self.disown(former, &key);
+        if let Some(former) = replaced.as_ref() {
+            self.disconnect(former, &key);
+        }
+        if let Some(source) = source {
+            self.referring.entry(source).or_default().insert(key.clone());
         }
         if let Some(owner) = owner {
             self.made.entry(owner).or_default().insert(key.clone());
@@ -217,18 +282,19 @@ impl Cluster {
         }
         let touched = self.concerns(key);
         let gone = self.objects.remove(key);
-        if let Some(owner) = gone.as_ref().and_then(Fact::owner) {
-            self.disown(owner, key);
+        if let Some(gone) = gone.as_ref() {
+            self.disconnect(gone, key);
         }
         Touched::Namespaces(touched)
     }
 
-    fn disown(&mut self, owner: &ObjectKey, key: &ObjectKey) {
-        if let Some(made) = self.made.get_mut(owner) {
-            made.remove(key);
-            if made.is_empty() {
-                self.made.remove(owner);
-            }
+    /// Removes an object from what its owner made and from what refers to its source.
+    fn disconnect(&mut self, former: &Fact, key: &ObjectKey) {
+        if let Some(owner) = former.owner() {
+            remove(&mut self.made, owner, key);
+        }
+        if let Some(source) = source_of(former) {
+            remove(&mut self.referring, source, key);
         }
     }
 
@@ -243,10 +309,8 @@ impl Cluster {
             Kind::GitRepository => {
                 // Any Flux object may refer to it, from its own namespace or another.
                 let of = (key.namespace.clone(), key.name.clone());
-                let referring = self.objects.iter().filter(
-                    |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.git_source.as_ref() == Some(&of)),
-                );
-                namespaces.extend(referring.map(|(k, _)| k.namespace.clone()));
+                let referring = self.referring.get(&of).into_iter().flatten();
+                namespaces.extend(referring.map(|k| k.namespace.clone()));
             }
             Kind::Kustomization | Kind::HelmRelease => {
                 namespaces.insert(key.namespace.clone());
@@ -259,13 +323,36 @@ impl Cluster {
         namespaces
     }
 
-    /// The namespaces of what made an object, of what made that, and so on. Some make themselves.
+    /// The namespaces of the owners of an object, of their owners, and so on. Owners may form a ring.
     fn makers(&self, key: &ObjectKey, namespaces: &mut BTreeSet<String>) {
-        let mut seen = BTreeSet::from([key]);
         let mut at = key;
-        while let Some(owner) = self.objects.get(at).and_then(Fact::owner).filter(|o| seen.insert(o)) {
+        for _ in 0..NESTING {
+            let Some(fact) = self.objects.get(at) else { return };
+            let Some(owner) = fact.owner() else { return };
+            let Some(Fact::Flux(flux)) = self.objects.get(owner) else { return };
+            if !flux.owns(at, fact) {
+                return;
+            }
             namespaces.insert(owner.namespace.clone());
             at = owner;
+        }
+    }
+}
+
+/// Namespace and name of the GitRepository that a Flux object refers to.
+fn source_of(fact: &Fact) -> Option<&(String, String)> {
+    match fact {
+        Fact::Flux(flux) => flux.git_source.as_ref(),
+        _ => None,
+    }
+}
+
+/// Removes an object from a set, and the set where nothing is left in it.
+fn remove<K: Eq + Hash>(sets: &mut HashMap<K, BTreeSet<ObjectKey>>, of: &K, key: &ObjectKey) {
+    if let Some(set) = sets.get_mut(of) {
+        set.remove(key);
+        if set.is_empty() {
+            sets.remove(of);
         }
     }
 }

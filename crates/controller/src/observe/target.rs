@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{AppRef, Target as TargetSpec};
+use sluice_core::model::Track;
 use sluice_core::revision::Facet;
+use sluice_core::value;
 use sluice_core::world::{Health, Made, Member, Natural, Target};
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
-use super::index::{Cluster, Link, Reading};
+use super::index::{Cluster, Link, NESTING, Reading};
 use super::trim;
 
 /// The cluster has not answered yet; ask again soon.
@@ -26,8 +28,15 @@ pub struct Question<'a> {
     pub target: &'a TargetSpec,
     /// Its cluster.
     pub cluster: &'a ClusterKey,
-    /// Whether the pipeline tracks images: then nothing is told without those that run them.
-    pub images: bool,
+    /// The facets that make a revision of the pipeline; empty for the default of each member.
+    pub tracks: &'a [Track],
+}
+
+impl Question<'_> {
+    /// Whether the pipeline tracks images: then nothing is shown without the workloads that run them.
+    fn tracks_images(&self) -> bool {
+        self.tracks.iter().any(|t| matches!(t, Track::Images | Track::Facet(Facet::Image(_))))
+    }
 }
 
 /// What the target shows.
@@ -90,8 +99,22 @@ fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Ga
             question.pipeline
         )));
     }
+    if keys.len() > MOST_MEMBERS {
+        return Err(Gap::Unreadable(format!(
+            "namespace {namespace} of {} is too large: more than {MOST_MEMBERS} Kustomizations and HelmReleases belong \
+             to this pipeline; spread them over several namespaces",
+            question.cluster
+        )));
+    }
     keys.iter().map(|key| member(key, question, cluster)).collect()
 }
+
+/// The most members that a target may have.
+const MOST_MEMBERS: usize = 256;
+/// The most workloads and Flux objects that a member may own.
+const MOST_OWNED: usize = 2000;
+/// The most that the images of a member may take in a revision, in bytes.
+const IMAGES_BYTES: usize = 16 << 10;
 
 /// The kinds that a member may have.
 const MEMBER_KINDS: [Kind; 2] = [Kind::Kustomization, Kind::HelmRelease];
@@ -103,7 +126,7 @@ fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> 
         [] => MEMBER_KINDS.into(),
         named => named.iter().map(|k| k.kind).collect(),
     };
-    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| question.images) {
+    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| question.tracks_images()) {
         if let Some(Reading::Unreadable(why)) = cluster.reading(kind, &question.target.namespace) {
             return Err(Gap::Unreadable(why.clone()));
         }
@@ -179,10 +202,24 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         made: Vec::new(),
         whole: true,
     };
-    tree.grow(key, flux, &mut BTreeSet::from([key.clone()]))?;
-    let (health, message) = tree.worst;
+    tree.grow(key, flux, &mut BTreeSet::from([key.clone()]), NESTING)?;
+    let has_images = tree.made.iter().any(|made| !made.images.is_empty());
+    let is_part = |facet: &Facet| {
+        // Without images, the source's revision stands for a Kustomization from git.
+        let by_source = flux.natural == Natural::Images && !has_images && question.tracks.is_empty();
+        value::is_part(facet, flux.natural, question.tracks) || (by_source && *facet == Facet::Source)
+    };
+    if let Some((facet, why)) = flux.invalid.iter().find(|(facet, _)| is_part(facet)) {
+        return Err(Gap::Unreadable(format!(
+            "the {facet} that {} {} reports on {} cannot be one: {why}",
+            key.kind.name(),
+            key.name,
+            question.cluster
+        )));
+    }
     let mut facets = flux.facets.clone();
-    facets.extend(images(&tree.made));
+    facets.extend(images(&tree.made, flux.natural, question)?);
+    let (health, message) = tree.worst;
     if flux.natural == Natural::Images && !tree.whole {
         // Some of its images would make another revision than all of them.
         facets.clear();
@@ -203,6 +240,7 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         // Flux's time is that of its own word.
         since: flux.verdict.since.clone().filter(|_| health == flux.verdict.health),
         version: flux.version.clone(),
+        gave_up: flux.gave_up.clone(),
         facets,
         natural: flux.natural,
         source,
@@ -223,20 +261,45 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    fn grow(&mut self, key: &ObjectKey, flux: &FluxFact, seen: &mut BTreeSet<ObjectKey>) -> Result<(), Gap> {
+    /// Adds what a member owns; `depth` says how many more Flux objects may be nested in it.
+    fn grow(
+        &mut self,
+        key: &ObjectKey,
+        flux: &FluxFact,
+        seen: &mut BTreeSet<ObjectKey>,
+        depth: usize,
+    ) -> Result<(), Gap> {
+        if depth == 0 {
+            let (kind, name) = (key.kind.name(), &key.name);
+            return Err(Gap::Unreadable(format!(
+                "{kind} {name} is nested in more than {NESTING} Flux objects, of which each made the next: name one \
+                 that is nearer to its workloads in the Pipeline"
+            )));
+        }
         if flux.elsewhere {
             if !flux.covers {
-                let unseen = "it applies to another cluster and does not say how it does there: set spec.wait to \
-                              true, or have the pipeline's target name that cluster's own Flux objects";
-                self.note(Health::Unknown, || unseen.into());
+                let remedy = match key.kind {
+                    Kind::HelmRelease => "remove disableWait from it",
+                    _ => "set spec.wait to true",
+                };
+                self.note(Health::Unknown, || {
+                    format!(
+                        "it applies to another cluster and does not say how it does there: {remedy}, or have the \
+                         pipeline's target name that cluster's own Flux objects"
+                    )
+                });
             }
             return Ok(());
         }
         self.missing(key, flux)?;
         let cluster = self.cluster;
-        for (made, fact) in
-            cluster.made_by(key).filter(|(made, _)| seen.insert((*made).clone())).collect::<Vec<_>>()
-        {
+        for (made, fact) in cluster.owned_by(key, flux) {
+            if !seen.insert(made.clone()) {
+                continue;
+            }
+            if seen.len() > MOST_OWNED {
+                return Err(self.too_many(key));
+            }
             match fact {
                 Fact::Workload(workload) => {
                     // What it ran when it was last seen, beside what others run now, is no revision.
@@ -254,19 +317,28 @@ impl Tree<'_> {
                 Fact::Flux(nested) => {
                     let say = || format!("{} {}: {}", made.kind.name(), made.name, nested.verdict.message);
                     self.note(nested.verdict.health, say);
-                    self.grow(made, nested, seen)?;
+                    self.grow(made, nested, seen, depth - 1)?;
                 }
-                Fact::Source(_) | Fact::Namespace => {}
+                Fact::Source(_) | Fact::Namespace { .. } => {}
             }
         }
         Ok(())
+    }
+
+    fn too_many(&self, key: &ObjectKey) -> Gap {
+        Gap::Unreadable(format!(
+            "{} {} on {} is too large: it owns more than {MOST_OWNED} workloads and Flux objects; make several of it",
+            key.kind.name(),
+            key.name,
+            self.question.cluster
+        ))
     }
 
     /// Notes what the inventory names and nobody has seen, or nobody can see.
     fn missing(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), Gap> {
         // A word that covers what was made needs no second look, unless images make the revision.
         let needed = !flux.covers || flux.natural == Natural::Images;
-        for made in &flux.inventory {
+        for made in flux.owned.inventory() {
             match self.cluster.reading(made.kind, &made.namespace) {
                 Some(Reading::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
                 None if !flux.covers && made.namespace == self.question.target.namespace => {
@@ -308,12 +380,39 @@ impl Tree<'_> {
 }
 
 /// The tags of all images by repository; several of one repository make one value together.
-fn images(made: &[Made]) -> BTreeMap<Facet, String> {
-    let mut tags: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for image in made.iter().flat_map(|m| &m.images) {
+///
+/// # Errors
+/// When an image that is part of the pipeline's revision cannot be one, or there are too many.
+fn images(made: &[Made], natural: Natural, question: &Question<'_>) -> Result<BTreeMap<Facet, String>, Gap> {
+    let mut tags: BTreeMap<Facet, BTreeSet<String>> = BTreeMap::new();
+    for (workload, image) in made.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
         let (repository, tag) = trim::image(image);
-        tags.entry(repository).or_default().insert(tag);
+        let facet = Facet::Image(repository);
+        match value::check(&facet, &tag) {
+            Ok(()) => drop(tags.entry(facet).or_default().insert(tag)),
+            Err(why) if value::is_part(&facet, natural, question.tracks) => {
+                return Err(Gap::Unreadable(format!(
+                    "an image of {} {} on {} cannot be one: {why}",
+                    workload.kind, workload.name, question.cluster
+                )));
+            }
+            Err(_) => {}
+        }
     }
     let joined = |tags: BTreeSet<String>| tags.into_iter().collect::<Vec<_>>().join(",");
-    tags.into_iter().map(|(repository, tags)| (Facet::Image(repository), joined(tags))).collect()
+    let mut joined: BTreeMap<_, _> = tags.into_iter().map(|(facet, tags)| (facet, joined(tags))).collect();
+    let size =
+        |all: &BTreeMap<Facet, String>| all.iter().map(|(f, v)| f.to_string().len() + v.len()).sum::<usize>();
+    if size(&joined) > IMAGES_BYTES {
+        joined.retain(|facet, _| value::is_part(facet, natural, question.tracks));
+    }
+    if size(&joined) > IMAGES_BYTES {
+        let cluster = question.cluster;
+        return Err(Gap::Unreadable(format!(
+            "the images of one member on {cluster} are too large for a revision: more than {} KiB together; make \
+             several members of it, or have spec.tracks name what makes its revision",
+            IMAGES_BYTES >> 10
+        )));
+    }
+    Ok(joined)
 }

@@ -1,24 +1,38 @@
 //! From an object as Kubernetes sends it to the facts that are kept of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use sluice_api::MEMBER_LABELS;
 use sluice_api::flux::{
-    FluxStatus, HELM_OWNER, HealthCheck, HelmRelease, InventoryEntry, KUSTOMIZE_OWNER, Kustomization,
-    RECONCILE_ANNOTATION, Source,
+    FluxStatus, HELM_OWNER, HELM_RELEASE, HealthCheck, HelmRelease, InventoryEntry, KUSTOMIZE_OWNER,
+    Kustomization, RECONCILE_ANNOTATION, Source,
 };
 use sluice_api::workload::Workload;
 use sluice_core::model::Repository;
 use sluice_core::revision::Facet;
+use sluice_core::value;
 use sluice_core::world::Natural;
 
-use super::facts::{Fact, FluxFact, Kind, ObjectKey, Verdict, WorkloadFact};
+use super::facts::{Allowed, Fact, FluxFact, Kind, ObjectKey, Owned, ReleaseName, Verdict, WorkloadFact};
 use super::health::{self, FluxView};
 
 /// The key of an object.
 pub fn key(kind: Kind, object: &impl ResourceExt) -> ObjectKey {
     ObjectKey { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+}
+
+/// Whether an object has the name and namespace that Kubernetes would give it: a cluster that does not keep
+/// the rules may send any text, and names become parts of revisions.
+pub fn is_name(key: &ObjectKey) -> bool {
+    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'.' || b == b'-';
+    let named = |text: &str| text.len() <= 253 && text.bytes().all(good);
+    !key.name.is_empty() && named(&key.name) && named(&key.namespace)
+}
+
+/// What is kept of a Namespace.
+pub fn namespace(object: &impl ResourceExt) -> Fact {
+    Fact::Namespace { allowed: Allowed::of(object.annotations()) }
 }
 
 /// The pipelines that an object joins by label. Each label counts once.
@@ -34,7 +48,7 @@ fn verdict(object: &impl ResourceExt, suspended: bool, status: &FluxStatus) -> V
     let opted_out =
         |map: &BTreeMap<String, String>| map.get(RECONCILE_ANNOTATION).is_some_and(|v| v == "disabled");
     let opted_out = opted_out(object.annotations()) || opted_out(object.labels());
-    health::flux(&FluxView {
+    let said = health::flux(&FluxView {
         generation: object.meta().generation.unwrap_or_default(),
         terminating: object.meta().deletion_timestamp.is_some(),
         suspended: match (suspended, opted_out) {
@@ -44,17 +58,68 @@ fn verdict(object: &impl ResourceExt, suspended: bool, status: &FluxStatus) -> V
         },
         observed_generation: status.observed_generation,
         conditions: &status.conditions,
-    })
+    });
+    plain(said)
 }
 
-fn inventory(status: &FluxStatus) -> Vec<ObjectKey> {
-    let entries = status.inventory.iter().flat_map(|i| &i.entries).filter_map(InventoryEntry::object);
-    entries
-        .filter_map(|(namespace, name, group, kind)| {
-            let kind = Kind::made(group, kind)?;
-            Some(ObjectKey { kind, namespace: namespace.into(), name: name.into() })
-        })
-        .collect()
+/// The most bytes that are kept of a message.
+const MESSAGE: usize = 4096;
+
+/// A verdict in the words of a cluster, without the control characters that a terminal would obey,
+/// without a time that is none, and not longer than [`MESSAGE`].
+fn plain(said: Verdict) -> Verdict {
+    let harmless = |c: &char| !c.is_control() || *c == '\n' || *c == '\t';
+    let mut message: String = said.message.chars().filter(harmless).take(MESSAGE + 1).collect();
+    if message.len() > MESSAGE {
+        let end = (0..=MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        message.truncate(end);
+        message.push('…');
+    }
+    let since = said.since.filter(|time| time.parse::<jiff::Timestamp>().is_ok());
+    Verdict { message, since, ..said }
+}
+
+/// The objects that an inventory names, without those that Sluice does not watch.
+fn inventory(status: &FluxStatus) -> Option<BTreeSet<ObjectKey>> {
+    let entries = status.inventory.as_ref()?.entries.iter().filter_map(InventoryEntry::object);
+    let watched = entries.filter_map(|(namespace, name, group, kind)| {
+        let kind = Kind::made(group, kind)?;
+        Some(ObjectKey { kind, namespace: namespace.into(), name: name.into() })
+    });
+    Some(watched.collect())
+}
+
+/// The Helm release that an object belongs to, by Helm's annotations.
+fn release(object: &impl ResourceExt) -> Option<Box<ReleaseName>> {
+    let [name, namespace] = HELM_RELEASE.map(|key| object.annotations().get(key).cloned());
+    Some(Box::new(ReleaseName { name: name?, namespace: namespace? }))
+}
+
+/// The Helm release of a HelmRelease: the newest in its history, else the one that its spec asks for.
+fn release_of(object: &HelmRelease, status: &FluxStatus) -> ReleaseName {
+    let newest = status.history.iter().max_by_key(|snapshot| snapshot.version);
+    if let Some(snapshot) = newest.filter(|s| !s.name.is_empty() && !s.namespace.is_empty()) {
+        return ReleaseName { name: snapshot.name.clone(), namespace: snapshot.namespace.clone() };
+    }
+    let target = object.spec.target_namespace.clone().filter(|namespace| !namespace.is_empty());
+    let name = object.spec.release_name.clone().unwrap_or_else(|| match &target {
+        Some(namespace) => format!("{namespace}-{}", object.name_any()),
+        None => object.name_any(),
+    });
+    ReleaseName { name, namespace: target.or_else(|| object.namespace()).unwrap_or_default() }
+}
+
+/// Splits facets into those that may be part of a revision and those whose value cannot be one.
+fn checked(facets: BTreeMap<Facet, String>) -> (BTreeMap<Facet, String>, Vec<(Facet, String)>) {
+    let mut good = BTreeMap::new();
+    let mut invalid = Vec::new();
+    for (facet, value) in facets {
+        match value::check(&facet, &value) {
+            Ok(()) => drop(good.insert(facet, value)),
+            Err(why) => invalid.push((facet, why)),
+        }
+    }
+    (good, invalid)
 }
 
 /// The Kustomization or HelmRelease that made an object, by its labels. An object may carry both
@@ -86,9 +151,11 @@ pub fn kustomization(object: &Kustomization) -> Fact {
         }
         facets.insert(Facet::Source, applied.clone());
     }
-    let version = facets.get(&Facet::Tag).cloned().unwrap_or_else(|| short(&applied));
+    let (facets, invalid) = checked(facets);
+    let shown = facets.get(&Facet::Source).map(|applied| short(applied)).unwrap_or_default();
+    let version = facets.get(&Facet::Tag).cloned().unwrap_or(shown);
     let namespace = source.namespace.clone().or_else(|| object.namespace()).unwrap_or_default();
-    let inventory = inventory(&status);
+    let inventory = inventory(&status).unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
     Fact::Flux(Box::new(FluxFact {
         joins: joins(object),
@@ -101,7 +168,10 @@ pub fn kustomization(object: &Kustomization) -> Fact {
         natural,
         git_source: (source.kind == "GitRepository").then(|| (namespace, source.name.clone())),
         covers: object.spec.wait || inventory.iter().all(|made| is_checked(made, &object.spec.health_checks)),
-        inventory,
+        owned: Owned::Inventory(inventory),
+        release: release(object),
+        invalid,
+        gave_up: None,
         elsewhere: object.spec.kube_config.is_some(),
     }))
 }
@@ -124,12 +194,23 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
     if !chart.is_empty() {
         facets.insert(Facet::Chart, chart.clone());
     }
-    if let Some(app) = newest.and_then(|s| s.app_version.clone()).filter(|a| !a.is_empty()) {
-        facets.insert(Facet::App, app);
+    if let Some(app) = newest.and_then(|s| s.app_version.as_deref()).map(str::trim).filter(|a| !a.is_empty())
+    {
+        facets.insert(Facet::App, app.to_string());
     }
     if let Some(digest) = newest.and_then(|s| s.oci_digest.clone()).filter(|d| !d.is_empty()) {
         facets.insert(Facet::Digest, digest);
     }
+    let (facets, invalid) = checked(facets);
+    let spec = &object.spec;
+    let waits = [&spec.install, &spec.upgrade, &spec.rollback].iter().all(|action| !action.disable_wait);
+    let gave_up = health::has_given_up(object.metadata.generation.unwrap_or_default(), &status.conditions)
+        .then(|| status.last_attempted_revision.as_deref().and_then(|tried| tried.split('+').next()))
+        .flatten();
+    let owned = match inventory(&status) {
+        Some(entries) => Owned::Inventory(entries),
+        None => Owned::Release(release_of(object, &status)),
+    };
     let template = object.spec.chart.as_ref().map(|c| &c.spec.source_ref);
     let git_source = template
         .filter(|s| s.kind == "GitRepository")
@@ -140,12 +221,15 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
         attempt: None,
         at_work: health::is_at_work(&status.conditions),
         verdict: verdict(object, object.spec.suspend, &status),
-        version: chart,
+        version: facets.get(&Facet::Chart).cloned().unwrap_or_default(),
         facets,
         natural: Natural::Chart,
         git_source,
-        inventory: inventory(&status),
-        covers: true,
+        owned,
+        release: release(object),
+        invalid,
+        gave_up: gave_up.map(String::from),
+        covers: waits,
         elsewhere: object.spec.kube_config.is_some(),
     }))
 }
@@ -158,7 +242,8 @@ pub fn workload(kind: Kind, object: &Workload) -> Option<Fact> {
     let terminating = object.metadata.deletion_timestamp.is_some();
     Some(Fact::Workload(WorkloadFact {
         owner,
-        verdict: health::workload(kind.name(), generation, terminating, &object.spec, &state),
+        release: release(object),
+        verdict: plain(health::workload(kind.name(), generation, terminating, &object.spec, &state)),
         images: object.spec.images(),
     }))
 }

@@ -22,6 +22,7 @@ use super::{Election, Turnover};
 use crate::intake::Input;
 use crate::metrics::Metrics;
 use crate::silence::within;
+use crate::watch::limit::Limits;
 use crate::watch::stream::{Guarded, Seen, follow};
 
 /// What the keeper is told.
@@ -95,7 +96,7 @@ impl Keeper {
         };
         let mut watch = JoinSet::new();
         watch.spawn(async move {
-            follow(all, None, ours, |seen| match heard.send(seen) {
+            follow(all, None, Limits::hub("Leases"), ours, |seen| match heard.send(seen) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             })

@@ -14,6 +14,7 @@ use sluice_delivery::Term;
 
 use crate::intake::PipelineKey;
 use crate::watch::guard::Guard;
+use crate::watch::limit::Limits;
 use crate::watch::list;
 
 /// The versions of objects that are known, by namespace and name.
@@ -114,7 +115,7 @@ where
         there.insert(key);
         Ok(())
     };
-    list::read(client, api.resource_url(), None, each).await?;
+    list::read(client, api.resource_url(), None, &Limits::hub("Pipelines and Promotions"), each).await?;
     let gone = known.iter().filter(|(key, version)| **version != HELD && !there.contains(*key));
     Ok((objects, gone.map(|(key, version)| (key.clone(), *version)).collect()))
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use super::limit::{self, TooLarge};
 use crate::observe::facts::{ClusterKey, Kind};
 
 /// What kind of trouble it is.
@@ -15,12 +16,17 @@ pub enum Cause {
     NotFound,
     /// The server was not reached, or did not answer.
     Unreachable(String),
+    /// It sends more than Sluice reads.
+    TooLarge(TooLarge),
     /// Anything else that the server said.
     Other(String),
 }
 
 /// The cause of a client's error.
 pub fn of(error: &kube::Error) -> Cause {
+    if let Some(what) = limit::of(error) {
+        return Cause::TooLarge(what);
+    }
     match error {
         kube::Error::Api(status) => match status.code {
             401 => Cause::Unauthorized(brief(&status.message)),
@@ -36,12 +42,13 @@ pub fn of(error: &kube::Error) -> Cause {
 /// whole page.
 const LONGEST: usize = 300;
 
-/// The first line of what was said.
+/// The first line of what was said, without control characters, which a terminal would obey.
 fn brief(said: &str) -> String {
     let line = said.trim().lines().next().unwrap_or_default().trim_end();
+    let line: String = line.chars().filter(|c| !c.is_control()).take(LONGEST + 1).collect();
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &line[..end]),
-        None => line.into(),
+        None => line,
     }
 }
 
@@ -78,6 +85,10 @@ pub fn cluster(key: &ClusterKey, cause: &Cause) -> String {
         Cause::Unreachable(said) => format!(
             "{key} cannot be reached ({said}): look whether its API server runs and the network lets us through"
         ),
+        Cause::TooLarge(what) => format!(
+            "{key} is too large: {what}; look whether a Kubernetes API server answers there, and correct the address \
+             in {secret}"
+        ),
         Cause::NotFound => format!("{key} has no Kubernetes API at its address: correct it in {secret}"),
         Cause::Other(said) => format!("{key} answers with an error: {said}"),
     }
@@ -98,6 +109,10 @@ pub fn kind(key: &ClusterKey, kind: Kind, namespace: Option<&str>, cause: &Cause
         Cause::Forbidden(_) => format!(
             "{key} does not let us read {plural}{place}: grant the verbs get, list and watch on {plural} (API group \
              {group:?}) to {user}"
+        ),
+        Cause::TooLarge(what) => format!(
+            "{plural}{place} of {key} are too large to watch: {what}; remove what makes so many, or let {user} read \
+             {plural} in the targets' namespaces only"
         ),
         cause => format!("{plural}{place} cannot be read: {}", cluster(key, cause)),
     }

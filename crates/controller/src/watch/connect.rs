@@ -15,9 +15,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_api::cluster::KUBECONFIG_KEYS;
+use tower::util::MapResponseLayer;
+
+use super::limit::limit_errors;
 
 /// How long a connection may take to be made. A probe gives up sooner, and says so in its own words.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -101,7 +105,8 @@ pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client
     config.default_retry = false;
     // kube takes the environment's: that one is for forges, and clusters are reached without.
     config.proxy_url = None;
-    Client::try_from(config).map_err(|e| unreadable(&e))
+    let builder = ClientBuilder::try_from(config).map_err(|e| unreadable(&e))?;
+    Ok(builder.with_layer(&MapResponseLayer::new(limit_errors)).build())
 }
 
 fn refuse_foreign(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), ConnectError> {

@@ -3,11 +3,13 @@
 //! elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use super::limit::{Budget, Queue};
 use super::session::{Access, Session};
 use crate::intake::Input;
 use crate::observe::facts::ClusterKey;
@@ -19,6 +21,7 @@ pub struct Fleet {
     tell: mpsc::UnboundedSender<Input>,
     running: BTreeMap<ClusterKey, Running>,
     begun: u64,
+    budget: Arc<Budget>,
 }
 
 struct Running {
@@ -36,8 +39,14 @@ impl Drop for Running {
 
 impl Fleet {
     /// No session yet.
-    pub fn new(hub: Client, allow_exec: bool, tell: mpsc::UnboundedSender<Input>) -> Self {
-        Self { hub, allow_exec, tell, running: BTreeMap::new(), begun: 0 }
+    pub fn new(
+        hub: Client,
+        allow_exec: bool,
+        observed_memory: usize,
+        tell: mpsc::UnboundedSender<Input>,
+    ) -> Self {
+        let budget = Budget::new(observed_memory);
+        Self { hub, allow_exec, tell, running: BTreeMap::new(), begun: 0, budget }
     }
 
     /// Has a session with a cluster, by these means, for targets in these namespaces.
@@ -53,17 +62,21 @@ impl Fleet {
         self.begun += 1;
         let number = self.begun;
         let (sender, receiver) = watch::channel(namespaces);
+        let queue = Arc::new(Queue::default());
         let session = Session {
             key: key.clone(),
             hub: self.hub.clone(),
             access: access.clone(),
             allow_exec: self.allow_exec,
             namespaces: receiver,
+            budget: self.budget.clone(),
+            queue: queue.clone(),
         };
         let (tell, of) = (self.tell.clone(), key.clone());
-        let task = tokio::spawn(
-            session.run(move |event| tell.send(Input::Cluster(of.clone(), number, event)).is_ok()),
-        );
+        let task =
+            tokio::spawn(session.run(move |event| {
+                tell.send(Input::Cluster(of.clone(), number, event, queue.ticket())).is_ok()
+            }));
         let running = Running { number, access, namespaces: sender, task: task.abort_handle() };
         self.running.insert(key.clone(), running);
     }

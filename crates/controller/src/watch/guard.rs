@@ -11,6 +11,8 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::limit::{self, Limits};
+
 /// An object, or why it cannot be read.
 #[derive(Clone, Debug)]
 pub struct Guard<K>(pub Result<K, Unreadable>);
@@ -25,6 +27,32 @@ pub struct Unreadable {
 }
 
 impl<K: DeserializeOwned + Resource> Guard<K> {
+    /// Reads the text of an object, unless it has more values than the limits allow.
+    ///
+    /// # Errors
+    /// When it is the text of no object at all.
+    pub fn within(text: &[u8], limits: &Limits) -> serde_json::Result<Self> {
+        let values = limit::values(text);
+        if !limits.has_too_many(values) {
+            return limit::one_by_one(values, || Self::read(text));
+        }
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Named,
+        }
+        #[derive(Deserialize)]
+        struct Named {
+            name: Option<String>,
+            namespace: Option<String>,
+        }
+        let Object { metadata: Named { name, namespace } } = serde_json::from_slice(text)?;
+        let error = format!("it has more than {} values", limit::OBJECT_VALUES);
+        Ok(Guard(Err(Unreadable {
+            error,
+            metadata: ObjectMeta { name, namespace, ..ObjectMeta::default() },
+        })))
+    }
+
     /// Reads the text of an object.
     ///
     /// # Errors

@@ -14,12 +14,13 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use super::limit::{Limits, OBJECT_BYTES, TooLarge};
 use crate::silence::silent;
 
 /// How long a server may fall silent before a list counts as broken off.
 const SILENCE: Duration = Duration::from_secs(60);
-/// What is neither an object nor a list: etcd takes objects of 1.5 MB, and answers are no longer.
-const LONGEST: usize = 32 << 20;
+/// The most bytes of a list without its objects.
+const FRAME_BYTES: usize = 1 << 20;
 
 /// Reads all objects at a URL, gives the text of each to `each`, and returns the version from which
 /// to watch on.
@@ -27,20 +28,34 @@ pub async fn read(
     client: &Client,
     url: &str,
     fields: Option<&str>,
+    limits: &Limits,
     mut each: impl FnMut(&[u8]) -> kube::Result<()>,
 ) -> kube::Result<String> {
+    limits.room().await;
+    let mut count = limits.list();
     let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
     let request = Request::new(url).list(&params).map_err(kube::Error::BuildRequest)?;
     let body = timeout(SILENCE, client.request_stream(request)).await.map_err(|_| silent(SILENCE))??;
     futures::pin_mut!(body);
     let mut cutter = Cutter::default();
     loop {
-        let chunk = timeout(SILENCE, body.fill_buf()).await.map_err(|_| silent(SILENCE))?;
-        let chunk = chunk.map_err(kube::Error::ReadEvents)?;
-        if chunk.is_empty() {
-            return cutter.end();
+        let patience = SILENCE.min(count.time_left());
+        let chunk = timeout(patience, body.fill_buf()).await;
+        if count.time_left().is_zero() {
+            return Err(TooLarge::ListTime.into());
         }
-        cutter.feed(chunk, &mut each)?;
+        let chunk = chunk.map_err(|_| silent(SILENCE))?.map_err(kube::Error::ReadEvents)?;
+        if chunk.is_empty() {
+            let version = cutter.end()?;
+            count.end();
+            return Ok(version);
+        }
+        count.bytes(chunk.len())?;
+        let mut counted = |text: &[u8]| {
+            each(text)?;
+            count.object().map_err(kube::Error::from)
+        };
+        cutter.feed(chunk, &mut counted)?;
         let read = chunk.len();
         body.consume_unpin(read);
     }
@@ -111,7 +126,10 @@ impl Cutter {
             (true, _) => self.object.extend_from_slice(&text[from..]),
             (false, _) => self.frame.extend_from_slice(&text[from..]),
         }
-        if self.frame.len().max(self.object.len()) > LONGEST {
+        if self.object.len() > OBJECT_BYTES {
+            return Err(TooLarge::Object.into());
+        }
+        if self.frame.len() > FRAME_BYTES {
             return Err(kube::Error::ReadEvents(Error::new(ErrorKind::InvalidData, "the answer is no list")));
         }
         Ok(())

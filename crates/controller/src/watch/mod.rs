@@ -2,9 +2,12 @@
 //! own, so that one which is slow, broken or gone delays nobody else.
 
 pub mod cause;
+pub mod change;
 pub mod connect;
 pub mod fleet;
 pub mod guard;
+pub mod limit;
 pub mod list;
+pub mod served;
 pub mod session;
 pub mod stream;

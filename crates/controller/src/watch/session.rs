@@ -5,13 +5,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, Object};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,6 +20,8 @@ use tokio::task::JoinSet;
 use super::cause::{self, Cause};
 use super::connect;
 use super::guard::Unreadable;
+use super::limit::{Account, Budget, Limits, Queue};
+use super::served;
 use super::stream::{Failure, Guarded, Seen, follow};
 use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use crate::observe::trim;
@@ -63,6 +66,10 @@ pub struct Session {
     pub allow_exec: bool,
     /// The namespaces in which targets are: what is watched where the whole cluster may not be.
     pub namespaces: watch::Receiver<BTreeSet<String>>,
+    /// What may be kept of all clusters together.
+    pub budget: Arc<Budget>,
+    /// The events of this cluster that wait for the loop.
+    pub queue: Arc<Queue>,
 }
 
 impl Session {
@@ -88,7 +95,8 @@ impl Session {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let followed = follow(api, fields, Some, move |seen| {
+        let limits = Limits::hub("Secrets");
+        let followed = follow(api, fields, limits, Some, move |seen| {
             let found = match seen {
                 Seen::Listed(secrets, _) => secrets.into_iter().next(),
                 Seen::Applied(secret) => Some(secret),
@@ -202,7 +210,7 @@ impl Session {
     /// Watches one kind, in whatever version the cluster serves it, once it does.
     async fn watch_kind(&self, kind: Kind, client: Client, tell: impl Tell) {
         loop {
-            match served(&client, kind).await {
+            match served::find(&client, kind).await {
                 Ok(Some(resource)) => {
                     if !self.watch_served(kind, &client, &resource, &tell).await {
                         return;
@@ -287,7 +295,9 @@ impl Session {
     ) -> Ended {
         let scope = Scope { session: self, kind, client, resource, namespace };
         match kind {
-            Kind::Namespace => scope.watch(|_: &Object<Nothing, Nothing>| Some(Fact::Namespace), tell).await,
+            Kind::Namespace => {
+                scope.watch(|o: &Object<Nothing, Nothing>| Some(trim::namespace(o)), tell).await
+            }
             Kind::Kustomization => scope.watch(|o| Some(trim::kustomization(o)), tell).await,
             Kind::HelmRelease => scope.watch(|o| Some(trim::helm_release(o)), tell).await,
             Kind::GitRepository => scope.watch(|o| Some(trim::git_repository(o)), tell).await,
@@ -317,7 +327,6 @@ struct Scope<'a> {
 struct Nothing {}
 
 impl Scope<'_> {
-    /// An object of which nothing is kept is as good as gone: it may have been kept until now.
     async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
@@ -336,15 +345,23 @@ impl Scope<'_> {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(Ended::NobodyListens),
         };
-        let keep = |object: K| Some((trim::key(kind, &object), trim(&object)));
-        follow(api, None, keep, |seen| {
+        let session = self.session;
+        let account = Account::new(session.key.clone(), session.budget.clone());
+        let (_, plural) = kind.resource();
+        let source = format!("{}: {plural}", session.key);
+        let limits = Limits::cluster(source, account.clone(), session.queue.clone());
+        let keep = |object: K| {
+            let key = trim::key(kind, &object);
+            let fact = trim(&object).filter(|_| trim::is_name(&key))?;
+            account.add(fact.size(&key));
+            Some((key, fact))
+        };
+        follow(api, None, limits, keep, |seen| {
             let failure = match seen {
                 Seen::Listed(all, _) => {
-                    let kept = all.into_iter().filter_map(|(key, fact)| Some((key, fact?))).collect();
-                    return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), kept)));
+                    return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), all)));
                 }
-                Seen::Applied((key, Some(fact))) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Applied((key, None)) => return listening(tell(ClusterEvent::Deleted(key))),
+                Seen::Applied((key, fact)) => return listening(tell(ClusterEvent::Applied(key, fact))),
                 Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. }) => {
                     let (namespace, name) = (metadata.namespace, metadata.name);
                     let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -357,10 +374,15 @@ impl Scope<'_> {
                 Cause::Forbidden(_) => Some(Ended::Forbidden),
                 Cause::NotFound => return ControlFlow::Break(Ended::Gone),
                 // A broken stream begins anew by itself; the probe tells when the cluster is lost.
+                Cause::TooLarge(_) => None,
                 _ if matches!(failure, Failure::Watch(_)) => return ControlFlow::Continue(()),
                 _ => None,
             };
-            let why = cause::kind(&self.session.key, kind, namespace.as_deref(), &cause);
+            let why = cause::kind(&session.key, kind, namespace.as_deref(), &cause);
+            if matches!(cause, Cause::TooLarge(_)) {
+                tracing::warn!(cluster = %session.key, error = %why, "a kind is too large to watch");
+                return listening(tell(ClusterEvent::TooLarge(kind, namespace.clone(), why)));
+            }
             let narrowed = over == Some(Ended::Forbidden) && namespace.is_none() && kind != Kind::Namespace;
             let event = match narrowed {
                 true => ClusterEvent::Narrowed(kind),
@@ -376,7 +398,7 @@ impl Scope<'_> {
 }
 
 async fn probe(client: &Client) -> Result<(), Cause> {
-    match tokio::time::timeout(PROBE_TIMEOUT, client.apiserver_version()).await {
+    match tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, "/version")).await {
         Ok(Ok(_)) => Ok(()),
         // Who may not ask for the version may still read what we need.
         Ok(Err(error)) => match cause::of(&error) {
@@ -394,30 +416,4 @@ fn cause_of_secret(key: &ClusterKey, error: &kube::Error) -> String {
         ),
         other => cause::cluster(&ClusterKey::Local, &other),
     }
-}
-
-/// The kind in the version that the cluster prefers among those that have it; `None` when no
-/// version has.
-async fn served(client: &Client, kind: Kind) -> kube::Result<Option<ApiResource>> {
-    let (group, plural) = kind.resource();
-    let resource = |group: &str, version: &str| ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version: if group.is_empty() { version.into() } else { format!("{group}/{version}") },
-        kind: kind.name().into(),
-        plural: plural.into(),
-    };
-    if !group.contains('.') {
-        return Ok(Some(resource(group, "v1")));
-    }
-    let groups = client.list_api_groups().await?;
-    let Some(found) = groups.groups.into_iter().find(|g| g.name == group) else { return Ok(None) };
-    let preferred = found.preferred_version.into_iter();
-    for version in preferred.chain(found.versions) {
-        let resources = client.list_api_group_resources(&version.group_version).await?;
-        if resources.resources.iter().any(|r| r.name == plural) {
-            return Ok(Some(resource(group, &version.version)));
-        }
-    }
-    Ok(None)
 }

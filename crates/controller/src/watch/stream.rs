@@ -5,13 +5,18 @@ use std::fmt::{self, Debug};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt, pin_mut};
-use kube::api::{ObjectMeta, WatchEvent, WatchParams};
-use kube::{Api, Client, Resource, ResourceExt};
+use futures::{AsyncBufRead, pin_mut};
+use http::HeaderValue;
+use http::header::ACCEPT_ENCODING;
+use kube::api::{ObjectMeta, WatchParams};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
+use super::change::{self, Change};
 use super::guard::{Guard, Unreadable};
+use super::limit::{self, ChangeCount, Limits};
 use super::list;
 use crate::silence::silent;
 
@@ -67,6 +72,10 @@ const BEGIN: Duration = Duration::from_secs(60);
 const LASTING: Duration = Duration::from_secs(1);
 /// The pause after the first failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
+/// The pause after a server has sent too much.
+const TOO_LARGE_PAUSE: Duration = Duration::from_secs(60);
+/// The most unreadable objects that are told of one list or watch: each is a line in the log.
+const MOST_UNREADABLE: usize = 100;
 /// The longest pause between two tries. A cluster that comes back is to be seen within 15 seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -75,14 +84,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub async fn follow<K, T, E>(
     api: Guarded<K>,
     fields: Option<String>,
+    limits: Limits,
     trim: impl Fn(K) -> Option<T>,
     tell: impl FnMut(Seen<T>) -> ControlFlow<E>,
 ) -> E
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let client = api.clone().into_client();
-    let mut thread = Follower { api, client, fields, trim, tell, pause: SHORTEST_PAUSE };
+    let (client, changes) = (api.clone().into_client(), limits.changes());
+    let mut thread =
+        Follower { api, client, fields, limits, trim, tell, pause: SHORTEST_PAUSE, changes, warned: 0 };
     loop {
         if let ControlFlow::Break(end) = thread.once().await {
             return end;
@@ -94,9 +105,14 @@ struct Follower<K, F, G> {
     api: Guarded<K>,
     client: Client,
     fields: Option<String>,
+    limits: Limits,
     trim: F,
     tell: G,
     pause: Duration,
+    /// The changes that have come lately, by whatever watch.
+    changes: ChangeCount,
+    /// How many unreadable objects the log has named since the last list.
+    warned: usize,
 }
 
 /// What was listed, until it is told; and the version from which to watch on.
@@ -153,22 +169,36 @@ where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
+        self.warned = 0;
         let (mut listed, mut unreadable) = (Vec::new(), Vec::new());
         let each = |text: &[u8]| {
-            match Guard::<K>::read(text).map_err(kube::Error::SerdeError)?.0 {
+            match Guard::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
                 Ok(object) => listed.extend((self.trim)(object)),
-                Err(bad) => unreadable.push(bad),
+                // Counts as not there, as it does when it is not listed.
+                Err(bad) if unreadable.len() < MOST_UNREADABLE => unreadable.push(bad),
+                Err(_) => {}
             }
             Ok(())
         };
         let url = self.api.resource_url();
-        match list::read(&self.client, url, self.fields.as_deref(), each).await {
+        match list::read(&self.client, url, self.fields.as_deref(), &self.limits, each).await {
             Ok(version) => ControlFlow::Continue(Some(List { all: Some((listed, unreadable)), version })),
             Err(error) => {
+                drop(listed);
+                let too_large = limit::of(&error).is_some();
                 (self.tell)(Seen::Failed(Failure::List(error)))?;
+                if too_large {
+                    self.stop_reading().await;
+                }
                 ControlFlow::Continue(None)
             }
         }
+    }
+
+    /// Keeps nothing, and pauses: a server that has sent too much would do so again at once.
+    async fn stop_reading(&mut self) {
+        self.limits.clear();
+        tokio::time::sleep(TOO_LARGE_PAUSE).await;
     }
 
     /// Tells what was listed, once.
@@ -188,60 +218,89 @@ where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
-        let params = WatchParams {
-            field_selector: self.fields.clone(),
-            timeout: Some(OPEN),
-            bookmarks: true,
-            ..WatchParams::default()
-        };
-        let stream = match timeout(BEGIN, self.api.watch(&params, &list.version)).await {
-            Ok(Ok(stream)) => stream,
+        let client = self.client.clone();
+        let begun = begin(&client, self.api.resource_url(), self.fields.clone(), &list.version);
+        let body = match timeout(BEGIN, begun).await {
+            Ok(Ok(body)) => body,
             Ok(Err(error)) => {
                 if !matches!(&error, kube::Error::Api(status) if status.code == 403) {
                     self.tell_listed(list)?;
                 }
-                return self.broken(error);
+                return self.broken(error).await;
             }
-            Err(_) => return self.broken(silent(BEGIN)),
+            Err(_) => return self.broken(silent(BEGIN)).await,
         };
         self.tell_listed(list)?;
-        pin_mut!(stream);
+        pin_mut!(body);
         let version = &mut list.version;
-        let silence = Duration::from_secs(OPEN.into()) + MARGIN;
-        while let Ok(Some(event)) = timeout(silence, stream.next()).await {
-            match event {
-                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    *version = object.resource_version().unwrap_or_default();
-                    match object.0 {
-                        Ok(object) => {
-                            if let Some(kept) = (self.trim)(object) {
-                                (self.tell)(Seen::Applied(kept))?;
-                            }
-                        }
-                        Err(bad) => self.unreadable(bad)?,
-                    }
+        let mut line = Vec::new();
+        let over = tokio::time::Instant::now() + Duration::from_secs(OPEN.into()) + MARGIN;
+        loop {
+            self.limits.room().await;
+            let change = match timeout_at(over, change::line(&mut body, &mut line)).await {
+                // A server that keeps it open for longer than it was asked to, or has fallen silent.
+                Err(_) | Ok(Ok(false)) => return ControlFlow::Continue(Ended::Open),
+                Ok(Ok(true)) => {
+                    let counted = self.changes.change(line.len()).map_err(kube::Error::from);
+                    counted.and_then(|()| change::read::<K>(&line, &self.limits))
                 }
-                Ok(WatchEvent::Deleted(object)) => {
-                    *version = object.resource_version().unwrap_or_default();
-                    (self.tell)(Seen::Deleted(object.meta().clone()))?;
-                }
-                Ok(WatchEvent::Bookmark(mark)) => version.clone_from(&mark.metadata.resource_version),
-                Ok(WatchEvent::Error(status)) => return self.broken(kube::Error::Api(status.boxed())),
-                Err(error) => return self.broken(error),
+                Ok(Err(error)) => Err(error),
+            };
+            match change {
+                Ok(change) => self.take(change, version)?,
+                Err(error) => return self.broken(error).await,
             }
-            if version.is_empty() {
+            if version.is_empty() || self.limits.has_outgrown() {
                 return ControlFlow::Continue(Ended::Lost);
             }
         }
-        ControlFlow::Continue(Ended::Open)
+    }
+
+    /// Tells of a change, and keeps track of the version.
+    fn take<T, E>(&mut self, change: Change<K>, version: &mut String) -> ControlFlow<E>
+    where
+        F: Fn(K) -> Option<T>,
+        G: FnMut(Seen<T>) -> ControlFlow<E>,
+    {
+        match change {
+            Change::Nothing => ControlFlow::Continue(()),
+            Change::Bookmark(at) => {
+                *version = at;
+                ControlFlow::Continue(())
+            }
+            Change::Deleted(metadata, at) => {
+                *version = at;
+                (self.tell)(Seen::Deleted(*metadata))
+            }
+            Change::Applied(object, at) => {
+                *version = at;
+                let object = match object.0 {
+                    Ok(object) => object,
+                    Err(bad) => return self.unreadable(bad),
+                };
+                let (name, namespace) = (object.meta().name.clone(), object.meta().namespace.clone());
+                match (self.trim)(object) {
+                    Some(kept) => (self.tell)(Seen::Applied(kept)),
+                    // It may have been wanted until now.
+                    None => {
+                        (self.tell)(Seen::Deleted(ObjectMeta { name, namespace, ..ObjectMeta::default() }))
+                    }
+                }
+            }
+        }
     }
 
     /// A watch broke. Where the server says nothing that its start would not mend, it is taken up
     /// where it was; after an event that could not be read it is not.
-    fn broken<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, Ended>
+    async fn broken<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, Ended>
     where
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
+        if limit::of(&error).is_some() {
+            (self.tell)(Seen::Failed(Failure::Watch(error)))?;
+            self.stop_reading().await;
+            return ControlFlow::Continue(Ended::Lost);
+        }
         let ended = match &error {
             kube::Error::Api(status) if status.code == 410 => return ControlFlow::Continue(Ended::Lost),
             // A busy server, or one that does not let us, knows the version as well as before. Any
@@ -260,8 +319,31 @@ where
     where
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
-        let (name, namespace) = (&bad.metadata.name, &bad.metadata.namespace);
-        tracing::warn!(name, namespace, error = %bad.error, "an object cannot be read, and counts as not there");
+        self.warned += 1;
+        if self.warned <= MOST_UNREADABLE {
+            let (name, namespace, source) =
+                (&bad.metadata.name, &bad.metadata.namespace, &self.limits.source);
+            tracing::warn!(source, name, namespace, error = %bad.error, "an object cannot be read, and counts as not there");
+        }
         (self.tell)(Seen::Unreadable(bad))
     }
+}
+
+/// Asks for what changes from a version on.
+async fn begin(
+    client: &Client,
+    url: &str,
+    fields: Option<String>,
+    version: &str,
+) -> kube::Result<impl AsyncBufRead + use<>> {
+    let params = WatchParams {
+        field_selector: fields,
+        timeout: Some(OPEN),
+        bookmarks: true,
+        ..WatchParams::default()
+    };
+    let mut request = Request::new(url).watch(&params, version).map_err(kube::Error::BuildRequest)?;
+    // Servers since 1.37 compress each event on its own, of which clients decompress only the first.
+    request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    client.request_stream(request).await
 }

@@ -136,6 +136,7 @@ async fn begin(
         watch_namespace: None,
         no_cross_namespace_refs: false,
         insecure_kubeconfig_exec: false,
+        observed_memory: sluice_controller::OBSERVED_MEMORY,
         metrics_addr: Some(metrics),
         health_addr: None,
         hook: Some(hook),

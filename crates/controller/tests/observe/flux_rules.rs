@@ -33,7 +33,7 @@ fn health_follows_the_conditions_in_flux_order() {
             "waiting to be reconciled",
         ),
         (vec![yes()], Ready, ""),
-        (vec![no("RetriesExceeded"), stalled("RetriesExceeded")], Failed, "will not try again"),
+        (vec![no("RetriesExceeded"), stalled("RetriesExceeded")], Failed, "went wrong"),
         (vec![yes(), stalled("AccessDenied")], Failed, "will not try again"),
         (vec![yes(), condition("Stalled", "False", "x", "x", 2)], Ready, ""),
         (vec![no("UpgradeFailed")], Failed, "went wrong"),
@@ -266,4 +266,43 @@ fn health_checks_that_name_all_workloads_are_as_good_as_waiting() {
     assert!(flux_fact(&with(object(), "spec/wait", true.into())).covers);
     assert!(!flux_fact(&with(object(), "spec/healthChecks", checks(&["web"]))).covers);
     assert!(flux_fact(&with(object(), "spec/healthChecks", checks(&["web", "db"]))).covers);
+}
+
+/// Stalled says only that Flux gave up. Why is in the words of the condition that Helm failed with: the
+/// statuses are those that helm-controller writes after its last retry.
+#[test]
+fn a_release_that_helm_gave_up_on_shows_the_cause_of_helm() {
+    let cause = "Helm upgrade failed for release apps/podinfo with chart podinfo@6.1.7: timed out";
+    let stalled = condition("Stalled", "True", "RetriesExceeded", "Failed to upgrade after 2 attempt(s)", 2);
+    let released = condition("Released", "False", "UpgradeFailed", cause, 2);
+    let back = "Helm rollback to previous release apps/podinfo.v2 succeeded";
+    let failed = json!([ready("False", "UpgradeFailed", cause), stalled, released]);
+    let rolled_back = json!([
+        ready("False", "RollbackSucceeded", back),
+        stalled,
+        released,
+        condition("Remediated", "True", "RollbackSucceeded", back, 2),
+    ]);
+    for (conditions, message) in [(failed, cause.to_string()), (rolled_back, format!("{cause}; {back}"))] {
+        let status = json!({"observedGeneration": 2, "conditions": conditions,
+            "lastAttemptedRevision": "6.1.7+0cc9a8446c95"});
+        let fact = flux_fact(&release(status));
+        assert_eq!((fact.verdict.health, fact.verdict.message.as_str()), (Failed, message.as_str()));
+        assert_eq!(fact.gave_up.as_deref(), Some("6.1.7"));
+    }
+}
+
+#[test]
+fn flux_has_given_up_only_on_what_its_condition_speaks_of() {
+    let status = |generation: i64, stalled: &str| {
+        json!({"conditions": [ready("False", "UpgradeFailed", "no"),
+            condition("Stalled", stalled, "RetriesExceeded", "gave up", generation)],
+            "lastAttemptedRevision": "6.1.7"})
+    };
+    // The object is at generation 2.
+    let table = [(2, "True", Some("6.1.7")), (1, "True", None), (2, "False", None)];
+    for (generation, stalled, expected) in table {
+        let fact = flux_fact(&release(status(generation, stalled)));
+        assert_eq!(fact.gave_up.as_deref(), expected, "{generation} {stalled}");
+    }
 }

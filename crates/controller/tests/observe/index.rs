@@ -18,6 +18,13 @@ fn deleted(index: &mut Index, object: &Value) -> Touched {
     index.apply(&ClusterKey::Local, ClusterEvent::Deleted(fact(object).0))
 }
 
+/// The inventory's entry of the Deployment that [`web`] makes.
+const WEB: &str = "runs-here_web_apps_Deployment";
+
+fn releasing_web(release: Value) -> Value {
+    with(release, "status/inventory", json!({"entries": [{"id": WEB, "v": "v1"}]}))
+}
+
 fn web(image: &str) -> Value {
     deployment("runs-here", "web", ("kustomize", "apps", "podinfo"), image)
 }
@@ -26,9 +33,13 @@ fn web(image: &str) -> Value {
 fn an_event_concerns_the_targets_of_what_made_the_object() {
     let source = json!({"kind": "GitRepository", "metadata": {"namespace": "flux", "name": "fleet"},
         "spec": {"url": "https://example.com/fleet.git"}});
-    let member = with(kustomization("apps", "podinfo", &[]), "spec/sourceRef/namespace", "flux".into());
+    let member = kustomization("apps", "podinfo", &[WEB]);
+    let member = with(member, "spec/sourceRef/namespace", "flux".into());
     let mut index = local(&[namespace("apps"), member]);
-    assert_eq!(applied(&mut index, &helm_release("other", "podinfo", "1.0.0")), only(&["other"]));
+    assert_eq!(
+        applied(&mut index, &releasing_web(helm_release("other", "podinfo", "1.0.0"))),
+        only(&["other"])
+    );
     assert_eq!(applied(&mut index, &web("web:1")), only(&["apps"]));
     assert_eq!(applied(&mut index, &web("web:1")), Touched::Nothing);
     assert_eq!(applied(&mut index, &source), only(&["apps"]));
@@ -44,21 +55,35 @@ fn an_event_concerns_the_targets_of_what_made_the_object() {
 
 #[test]
 fn an_event_concerns_everything_above_the_object_and_circles_end() {
-    let release =
-        labelled(helm_release("inner", "podinfo", "1.0.0"), "kustomize.toolkit.fluxcd.io/name", "apps");
+    let release = labelled(
+        releasing_web(helm_release("inner", "podinfo", "1.0.0")),
+        "kustomize.toolkit.fluxcd.io/name",
+        "apps",
+    );
     let release = labelled(release, "kustomize.toolkit.fluxcd.io/namespace", "flux-system");
-    let apps =
-        labelled(kustomization("flux-system", "apps", &[]), "kustomize.toolkit.fluxcd.io/name", "apps");
+    let apps = labelled(
+        kustomization("flux-system", "apps", &["inner_podinfo_helm.toolkit.fluxcd.io_HelmRelease"]),
+        "kustomize.toolkit.fluxcd.io/name",
+        "apps",
+    );
     let apps = labelled(apps, "kustomize.toolkit.fluxcd.io/namespace", "flux-system");
     let mut index = local(&[release.clone(), apps]);
     let pod = deployment("runs-here", "web", ("helm", "inner", "podinfo"), "web:1");
     assert_eq!(applied(&mut index, &pod), only(&["flux-system", "inner"]));
     // Two that claim to have made each other.
-    let one = labelled(kustomization("a", "one", &[]), "kustomize.toolkit.fluxcd.io/name", "two");
+    let one = labelled(
+        kustomization("a", "one", &["b_two_kustomize.toolkit.fluxcd.io_Kustomization"]),
+        "kustomize.toolkit.fluxcd.io/name",
+        "two",
+    );
     let one = labelled(one, "kustomize.toolkit.fluxcd.io/namespace", "b");
-    let two = labelled(kustomization("b", "two", &[]), "kustomize.toolkit.fluxcd.io/name", "one");
+    let two = labelled(
+        kustomization("b", "two", &["a_one_kustomize.toolkit.fluxcd.io_Kustomization"]),
+        "kustomize.toolkit.fluxcd.io/name",
+        "one",
+    );
     let two = labelled(two, "kustomize.toolkit.fluxcd.io/namespace", "a");
-    assert_eq!(applied(&mut index, &one), only(&["a", "b"]));
+    assert_eq!(applied(&mut index, &one), only(&["a"]));
     assert_eq!(applied(&mut index, &two), only(&["a", "b"]));
     let one = labelled(one, "pipelines.weave.works/pipeline", "podinfo");
     assert_eq!(applied(&mut index, &one), only(&["a", "b"]));
@@ -86,7 +111,7 @@ fn listing_again_removes_what_is_gone_and_tells_what_that_concerns() {
 
 #[test]
 fn what_made_a_workload_forgets_it_when_it_goes_by_whatever_way() {
-    let member = kustomization("apps", "podinfo", &[]);
+    let member = kustomization("apps", "podinfo", &[WEB]);
     let images = |index: &Index| by_app("Kustomization", "apps").see(index).members[0].made.len();
     let mut index = local(&[namespace("apps"), member.clone(), web("web:1")]);
     assert_eq!(images(&index), 1);
@@ -194,4 +219,41 @@ fn going_through_a_kustomization_again_is_no_news() {
     assert_eq!(health(&index), Progressing);
     // Whoever comes to know it in the middle does not guess.
     assert_eq!(health(&local(&[namespace("apps"), at_work(calm)])), Progressing);
+}
+
+/// Where the whole cluster may not be read, a namespace that no target is in any more is not read: what was
+/// known of it must not count when it is wanted again.
+#[test]
+fn what_was_read_of_a_dropped_namespace_is_forgotten() {
+    let mut index = local(&[namespace("a"), namespace("b")]);
+    let hub = ClusterKey::Local;
+    let wanted = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let list = |ns: &str, chart: &str| {
+        let facts = vec![fact(&helm_release(ns, "podinfo", chart))];
+        ClusterEvent::Listed(Kind::HelmRelease, Some(ns.into()), facts)
+    };
+    index.narrow(&hub, wanted(&["a", "b"]));
+    index.apply(&hub, ClusterEvent::Narrowed(Kind::HelmRelease));
+    index.apply(&hub, list("a", "1.0.0"));
+    index.apply(&hub, list("b", "1.0.0"));
+    assert_eq!(by_app("HelmRelease", "b").see(&index).health(), Ready);
+    index.narrow(&hub, wanted(&["a"]));
+    // What the ended watch still had in the queue changes nothing.
+    index.apply(&hub, list("b", "1.0.0"));
+    applied(&mut index, &helm_release("b", "podinfo", "1.0.0"));
+    index.narrow(&hub, wanted(&["a", "b"]));
+    assert!(by_app("HelmRelease", "b").ask(&index).is_err(), "what was known of it before may be old");
+    assert_eq!(by_app("HelmRelease", "a").see(&index).health(), Ready);
+    index.apply(&hub, list("b", "1.1.0"));
+    assert_eq!(by_app("HelmRelease", "b").see(&index).revision(&[]).unwrap().to_string(), "1.1.0");
+}
+
+#[test]
+fn a_kind_that_is_too_large_makes_its_targets_unknown_and_keeps_nothing() {
+    let mut index = local(&[namespace("apps"), helm_release("apps", "podinfo", "1.0.0")]);
+    let why = "helmreleases of the local cluster are too large to watch";
+    index.apply(&ClusterKey::Local, ClusterEvent::TooLarge(Kind::HelmRelease, None, why.into()));
+    assert_eq!(by_app("HelmRelease", "apps").error(&index), why);
+    let key = fact(&helm_release("apps", "podinfo", "1.0.0")).0;
+    assert!(index.cluster(&ClusterKey::Local).unwrap().object(&key).is_none());
 }

@@ -12,6 +12,11 @@ use crate::support::{
 
 const LABEL: &str = "pipelines.weave.works/pipeline";
 
+/// The inventory of what made the Deployment `web` in a namespace.
+fn inventory_of(namespace: &str) -> Value {
+    json!({"entries": [{"id": format!("{namespace}_web_apps_Deployment"), "v": "v1"}]})
+}
+
 fn tracks(words: &[&str]) -> Vec<Track> {
     words.iter().map(|w| w.parse().unwrap()).collect()
 }
@@ -114,7 +119,8 @@ fn what_a_member_made_counts_through_other_flux_objects() {
         let object = labelled(object, "kustomize.toolkit.fluxcd.io/name", "podinfo");
         labelled(object, "kustomize.toolkit.fluxcd.io/namespace", "apps")
     };
-    let release = || by(helm_release("inner", "search", "1.0.0"));
+    let release =
+        || by(with(helm_release("inner", "search", "1.0.0"), "status/inventory", inventory_of("inner")));
     let failed = with(
         release(),
         "status/conditions",
@@ -169,7 +175,8 @@ fn a_target_is_as_healthy_as_its_worst_member_and_names_it() {
 #[test]
 fn the_images_of_several_workloads_make_one_revision() {
     let by = ("kustomize", "apps", "podinfo");
-    let member = kustomization("apps", "podinfo", &[]);
+    let made = ["apps_podinfo_apps_Deployment", "apps_podinfo-2_apps_Deployment", "apps_cache_batch_CronJob"];
+    let member = kustomization("apps", "podinfo", &made);
     let objects = |images: [&str; 3]| {
         let [a, b, c] = images;
         vec![
@@ -199,7 +206,7 @@ fn the_images_of_several_workloads_make_one_revision() {
 #[test]
 fn a_revision_is_known_only_when_all_that_is_tracked_is() {
     let release = || {
-        let object = helm_release("apps", "podinfo", "1.4.0");
+        let object = with(helm_release("apps", "podinfo", "1.4.0"), "status/inventory", inventory_of("apps"));
         with(object, "status/history/0/appVersion", "2.7".into())
     };
     let web = || deployment("apps", "web", ("helm", "apps", "podinfo"), "ghcr.io/x/web:2.7.1");
@@ -250,10 +257,10 @@ fn a_member_knows_its_natural_facet_and_its_source() {
 fn the_time_of_a_members_health_is_flux_own_only_where_flux_said_so() {
     let since =
         |objects: &[Value]| by_app("Kustomization", "apps").see(&local(objects)).members[0].since.clone();
-    let member = kustomization("apps", "podinfo", &[]);
+    let member = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
     let web = deployment("apps", "web", ("kustomize", "apps", "podinfo"), "web:1");
-    let unready = with(web, "status/readyReplicas", 0.into());
-    assert_eq!(since(&[namespace("apps"), member.clone()]).as_deref(), Some("2026-11-21T08:00:00Z"));
+    let unready = with(web.clone(), "status/readyReplicas", 0.into());
+    assert_eq!(since(&[namespace("apps"), member.clone(), web]).as_deref(), Some("2026-11-21T08:00:00Z"));
     assert_eq!(since(&[namespace("apps"), member.clone(), unready]), None);
     assert_eq!(since(&[namespace("apps"), with(member, "metadata/generation", 3.into())]), None);
 }

@@ -9,6 +9,7 @@ use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Fact, FluxFact
 use sluice_controller::observe::index::{Index, Touched};
 use sluice_controller::observe::target::{NotYet, Question, observe};
 use sluice_controller::observe::trim;
+use sluice_core::model::Track;
 use sluice_core::world::Target;
 
 /// A revision of git, as Flux prints it.
@@ -33,7 +34,7 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
         }
         Kind::Namespace => {
             let name = object["metadata"]["name"].as_str().unwrap().to_string();
-            (ObjectKey { kind, namespace: String::new(), name }, Fact::Namespace)
+            (ObjectKey { kind, namespace: String::new(), name }, Fact::Namespace { allowed: None })
         }
         Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
             let o: Workload = read(object);
@@ -178,13 +179,13 @@ pub struct Ask {
     app: Option<AppRef>,
     target: TargetSpec,
     cluster: ClusterKey,
-    images: bool,
+    tracks: Vec<Track>,
 }
 
 /// Asks for what belongs to the pipeline `podinfo` by label.
 pub fn by_label(namespace: &str) -> Ask {
     let target = TargetSpec { namespace: namespace.into(), ..TargetSpec::default() };
-    Ask { pipeline: "podinfo".into(), app: None, target, cluster: ClusterKey::Local, images: false }
+    Ask { pipeline: "podinfo".into(), app: None, target, cluster: ClusterKey::Local, tracks: Vec::new() }
 }
 
 /// Asks for an application of this kind named `podinfo`.
@@ -213,7 +214,13 @@ impl Ask {
 
     /// For a pipeline that tracks images.
     pub fn with_images(self) -> Self {
-        Ask { images: true, ..self }
+        Ask { tracks: vec![Track::Images], ..self }
+    }
+
+    /// For a pipeline that tracks these.
+    pub fn tracking(&self, tracks: &[&str]) -> Self {
+        let tracks = tracks.iter().map(|track| track.parse().unwrap()).collect();
+        Ask { app: self.app.clone(), tracks, ..by_label(&self.target.namespace) }
     }
 
     /// On another cluster.
@@ -229,8 +236,8 @@ impl Ask {
 
     /// The answer, or that there is none yet.
     pub fn ask(&self, index: &Index) -> Result<Target, NotYet> {
-        let Ask { pipeline, app, target, cluster, images } = self;
-        let question = Question { pipeline, app: app.as_ref(), target, cluster, images: *images };
+        let Ask { pipeline, app, target, cluster, tracks } = self;
+        let question = Question { pipeline, app: app.as_ref(), target, cluster, tracks };
         observe(&question, index.cluster(cluster))
     }
 

@@ -35,6 +35,12 @@ fn pipeline() -> Value {
     })
 }
 
+/// A HelmRelease whose inventory names its Deployment.
+fn releasing(release: Value) -> Value {
+    let entries = json!([{"id": "podinfo_podinfo_apps_Deployment", "v": "v1"}]);
+    with(release, "status/inventory/entries", entries)
+}
+
 /// Two Deployments of one Kustomization in dev-us, a HelmRelease with one Deployment in dev-eu, and in
 /// prod a HelmRelease that is behind and whose Deployment is not well.
 fn clusters() -> Index {
@@ -53,14 +59,14 @@ fn clusters() -> Index {
     let by = ("helm", "podinfo", "podinfo-pipeline-helm");
     let eu = [
         namespace("podinfo"),
-        member(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.8")),
+        member(releasing(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.8"))),
         deployment("podinfo", "podinfo", by, IMAGE),
     ];
     connect(&mut index, &remote("dev-eu"), &eu);
     let old = deployment("podinfo", "podinfo", by, "ghcr.io/stefanprodan/podinfo:6.1.5");
     let prod = [
         namespace("podinfo"),
-        member(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.5")),
+        member(releasing(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.5"))),
         with(old, "status/readyReplicas", 0.into()),
     ];
     connect(&mut index, &remote("prod"), &prod);
@@ -74,7 +80,7 @@ fn see(object: &Pipeline, index: &Index) -> World {
         for (target, name) in spec.targets.iter().zip(&environment.targets) {
             let cluster = translate::cluster_of(target, "default");
             let question =
-                Question { pipeline: "podinfo", app: None, target, cluster: &cluster, images: false };
+                Question { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
             world.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
         }
     }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
+mod hostile;
 mod mock;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use sluice_controller::watch::limit::Limits;
 use sluice_controller::watch::stream::{Failure, Guarded, Seen, follow};
 use sluice_testkit::ControlPlane;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -40,9 +42,11 @@ impl Follower {
             let value = object.data.as_ref()?.get("n")?.clone();
             Some((object.name_any(), value))
         };
-        tokio::spawn(follow(api, fields, keep, move |seen| match tell.send(seen) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+        tokio::spawn(follow(api, fields, Limits::hub("ConfigMaps"), keep, move |seen| {
+            match tell.send(seen) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
         }));
         Follower { seen, known: BTreeMap::new(), lists: 0, failures: Vec::new() }
     }

@@ -7,7 +7,7 @@ use super::guard::{refusal, unseen_source};
 use super::{Action, Decision, Facts, Intent, Move, Note, gates, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::model::{Environment, Phase, Policy, Promotion, Said, promotion_name};
-use crate::revision::Revision;
+use crate::revision::{Facet, FacetKey, Revision};
 use crate::world::{Health, Target};
 
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
@@ -98,6 +98,11 @@ fn settle(
         decision.record(promotion, Phase::Superseded, "Superseded", message);
         return true;
     }
+    if has_given_up(facts, environment, promotion) {
+        let message = format!("Flux will not try it again: {}", complaint(facts, environment, promotion));
+        decision.record(promotion, Phase::Failed, "Unhealthy", message);
+        return true;
+    }
     let timeout = environment.policy.as_ref().map(|p| p.timeout);
     let deadline = timeout.zip(promotion.delivered).and_then(|(t, d)| d.checked_add(t).ok());
     match deadline {
@@ -127,6 +132,20 @@ pub(super) fn check_delivered(
     if waits && policy.writes_to.is_some() && !runs(facts, environment, &promotion.revision) {
         decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
     }
+}
+
+/// Whether Helm has given up on exactly this revision on some target. The promotion succeeds all the same if
+/// the targets run it after that.
+fn has_given_up(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> bool {
+    let targets = environment.targets.iter().filter_map(|t| facts.world.target(&environment.name, t));
+    let mut members = targets.filter(|t| t.error.is_none()).flat_map(|t| &t.members);
+    members.any(|member| {
+        let is_its = |key: &FacetKey| {
+            (&key.kind, &key.name, &key.facet) == (&member.kind, &member.name, &Facet::Chart)
+        };
+        let promoted = promotion.revision.facets().find(|(key, _)| is_its(key)).map(|(_, value)| value);
+        promoted.is_some() && promoted == member.gave_up.as_deref()
+    })
 }
 
 /// Whether a promotion came to where it goes.

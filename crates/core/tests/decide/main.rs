@@ -10,6 +10,7 @@
 
 mod asked;
 mod gates;
+mod given_up;
 mod guards;
 mod kept;
 mod merging;

@@ -26,6 +26,7 @@ pub fn shows(version: &str, health: Health) -> Target {
         message: if health == Health::Ready { String::new() } else { format!("{health:?} at {version}") },
         since: None,
         version: version.into(),
+        gave_up: None,
         facets: BTreeMap::from([(Facet::Chart, version.to_string())]),
         natural: Natural::Chart,
         source: None,

@@ -10,6 +10,7 @@
 
 mod changes;
 mod crash;
+mod hostile;
 mod intake;
 mod isolation;
 #[path = "../support/place.rs"]

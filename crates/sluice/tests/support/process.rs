@@ -85,6 +85,15 @@ impl Controller {
         Ok(())
     }
 
+    /// The most memory that it has taken at any time, in MiB.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.running()?.pid());
+        let status =
+            std::fs::read_to_string(path).with_context(|| format!("it has ended: {}", self.tail()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? >> 10)
+    }
+
     /// Ends it with SIGKILL.
     pub fn kill(&mut self) {
         self.running = None;

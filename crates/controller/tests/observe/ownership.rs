@@ -1,0 +1,147 @@
+//! Which workloads count for a Kustomization or HelmRelease: those that its inventory names. Labels
+//! alone prove nothing, since anybody who may create a Deployment may write them.
+
+use serde_json::{Value, json};
+use sluice_core::world::Health::{Failed, Progressing, Ready};
+
+use crate::support::{
+    applied, by_app, condition, deployment, helm_release, kustomization, labelled, local, namespace, with,
+};
+
+/// A Deployment that failed, in the namespace of somebody else, with an image of theirs.
+fn forged(by: (&str, &str, &str)) -> Value {
+    let stuck = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+        "message": "forged"}]);
+    with(deployment("evil", "forged", by, "evil:666"), "status/conditions", stuck)
+}
+
+fn made(kind: &str, objects: &[Value]) -> (sluice_core::world::Health, Vec<String>, Option<String>) {
+    let shown = by_app(kind, "apps").see(&local(objects));
+    let names = shown.members[0].made.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
+    (shown.health(), names, shown.revision(&["images".parse().unwrap()]).map(|r| r.to_string()))
+}
+
+fn is_only_web(kind: &str, objects: &[Value]) {
+    let found = made(kind, objects);
+    assert_eq!(found, (Ready, vec!["Deployment/web".to_string()], Some("1".into())), "{kind}");
+}
+
+#[test]
+fn a_workload_that_the_inventory_does_not_name_is_not_counted() {
+    let member = kustomization("apps", "podinfo", &["runs-here_web_apps_Deployment"]);
+    let by = ("kustomize", "apps", "podinfo");
+    let web = deployment("runs-here", "web", by, "web:1");
+    is_only_web("Kustomization", &[namespace("apps"), member, web, forged(by)]);
+
+    let inventory = json!({"entries": [{"id": "runs-here_web_apps_Deployment", "v": "v1"}]});
+    let member = with(helm_release("apps", "podinfo", "1.0.0"), "status/inventory", inventory);
+    let by = ("helm", "apps", "podinfo");
+    let web = deployment("runs-here", "web", by, "web:1");
+    is_only_web("HelmRelease", &[namespace("apps"), member, web, forged(by)]);
+}
+
+#[test]
+fn a_flux_object_that_the_inventory_does_not_name_is_not_counted() {
+    let member = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
+    let web = deployment("apps", "web", ("kustomize", "apps", "podinfo"), "web:1");
+    let failed = json!([condition("Ready", "False", "UpgradeFailed", "forged", 2)]);
+    let release = with(helm_release("evil", "forged", "6.6.6"), "status/conditions", failed);
+    let release = labelled(release, "kustomize.toolkit.fluxcd.io/name", "podinfo");
+    let release = labelled(release, "kustomize.toolkit.fluxcd.io/namespace", "apps");
+    is_only_web("Kustomization", &[namespace("apps"), member, web, release]);
+}
+
+#[test]
+fn a_kustomization_without_an_inventory_owns_nothing() {
+    let by = ("kustomize", "apps", "podinfo");
+    let mut member = kustomization("apps", "podinfo", &[]);
+    member["status"].as_object_mut().unwrap().remove("inventory");
+    let (health, names, _) = made("Kustomization", &[namespace("apps"), member, forged(by)]);
+    assert_eq!((health, names), (Ready, vec![]));
+}
+
+/// helm-controller has written an inventory since 1.5. Before that Helm's own annotations tell.
+#[test]
+fn an_older_helm_release_owns_what_helm_annotated_in_its_namespace() {
+    let annotated = |object: Value, namespace: &str, name: &str| {
+        let annotations =
+            json!({"meta.helm.sh/release-namespace": namespace, "meta.helm.sh/release-name": name});
+        with(object, "metadata/annotations", annotations)
+    };
+    let by = ("helm", "apps", "podinfo");
+    let snapshot = |namespace: &str, name: &str| {
+        let history = json!([{"version": 4, "status": "deployed", "chartVersion": "1.0.0",
+            "namespace": namespace, "name": name}]);
+        with(helm_release("apps", "podinfo", "1.0.0"), "status/history", history)
+    };
+    let web = |namespace: &str| deployment(namespace, "web", by, "web:1");
+    let owned = annotated(web("runs-here"), "runs-here", "web-release");
+    let strangers = [
+        forged(by),
+        annotated(forged(by), "runs-here", "web-release"),
+        annotated(with(forged(by), "metadata/namespace", "runs-here".into()), "evil", "web-release"),
+    ];
+    for stranger in strangers {
+        let member = snapshot("runs-here", "web-release");
+        is_only_web("HelmRelease", &[namespace("apps"), member, owned.clone(), stranger]);
+    }
+    // Without a history, the spec names the release.
+    let member = || with(helm_release("apps", "podinfo", "1.0.0"), "status/history", json!([]));
+    let member = || with(member(), "status/lastAppliedRevision", "1.0.0".into());
+    let target = with(member(), "spec/targetNamespace", "runs-here".into());
+    let cases = [
+        (member(), annotated(web("apps"), "apps", "podinfo")),
+        (target.clone(), annotated(web("runs-here"), "runs-here", "runs-here-podinfo")),
+        (with(target, "spec/releaseName", "web".into()), annotated(web("runs-here"), "runs-here", "web")),
+    ];
+    for (member, owned) in cases {
+        is_only_web("HelmRelease", &[namespace("apps"), member, owned, forged(by)]);
+    }
+}
+
+#[test]
+fn a_change_of_a_workload_that_is_not_owned_concerns_nobody() {
+    let member = kustomization("apps", "podinfo", &["runs-here_web_apps_Deployment"]);
+    let by = ("kustomize", "apps", "podinfo");
+    let mut index = local(&[namespace("apps"), member]);
+    let touched = |touched| format!("{touched:?}").contains("apps");
+    assert!(touched(applied(&mut index, &deployment("runs-here", "web", by, "web:1"))));
+    assert!(!touched(applied(&mut index, &forged(by))));
+}
+
+/// A chain of objects of which each made the next must not exhaust the stack.
+#[test]
+fn a_chain_of_flux_objects_is_followed_to_a_depth() {
+    let name = |n: usize| if n == 0 { "podinfo".to_string() } else { format!("k{n}") };
+    let mut objects = vec![namespace("apps")];
+    for n in 0..500 {
+        let next = format!("apps_{}_kustomize.toolkit.fluxcd.io_Kustomization", name(n + 1));
+        let object = kustomization("apps", &name(n), &[&next]);
+        let object = labelled(object, "kustomize.toolkit.fluxcd.io/namespace", "apps");
+        let by = if n == 0 { "nobody".into() } else { name(n - 1) };
+        objects.push(labelled(object, "kustomize.toolkit.fluxcd.io/name", &by));
+    }
+    let error = by_app("Kustomization", "apps").error(&local(&objects));
+    assert!(error.contains("nested"), "{error}");
+}
+
+/// With `disableWait` Helm reports success as soon as the API server took the objects.
+#[test]
+fn a_helm_release_that_does_not_wait_is_as_healthy_as_what_it_made() {
+    let inventory = json!({"entries": [{"id": "apps_web_apps_Deployment", "v": "v1"}]});
+    let member = with(helm_release("apps", "podinfo", "1.0.0"), "status/inventory", inventory);
+    let web = deployment("apps", "web", ("helm", "apps", "podinfo"), "web:1");
+    let see = |member: &Value, web: &[Value]| {
+        let objects = [&[namespace("apps"), member.clone()], web].concat();
+        by_app("HelmRelease", "apps").see(&local(&objects)).health()
+    };
+    assert_eq!(see(&member, &[]), Ready);
+    for action in ["install", "upgrade", "rollback"] {
+        let member = with(member.clone(), &format!("spec/{action}/disableWait"), true.into());
+        assert_eq!(see(&member, &[]), Progressing, "{action}: its Deployment has not been seen");
+        assert_eq!(see(&member, std::slice::from_ref(&web)), Ready, "{action}");
+        assert_eq!(see(&member, &[with(web.clone(), "metadata/generation", 9.into())]), Progressing);
+        let stuck = with(web.clone(), "status/conditions/1/reason", "ProgressDeadlineExceeded".into());
+        assert_eq!(see(&member, &[stuck]), Failed, "{action}");
+    }
+}

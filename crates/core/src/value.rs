@@ -1,0 +1,99 @@
+//! What a value of a revision may be. Values come from clusters and from calls, and go into records,
+//! files, branches and commit messages.
+
+use crate::model::Track;
+use crate::revision::Facet;
+use crate::world::Natural;
+
+/// What a value may be, in words.
+pub const VALUE: &str =
+    "up to 256 letters, digits and the signs . _ - + / @ : such as 1.2.3 or main@sha1:1eabc9a4";
+
+/// Whether a text may be a value of a revision.
+pub fn is_value(value: &str) -> bool {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"._-+/@:".contains(&b);
+    !value.is_empty() && value.len() <= 256 && value.bytes().all(good)
+}
+
+/// Checks a value that a cluster reports for a facet.
+///
+/// # Errors
+/// What the value should be.
+pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
+    let good = match facet {
+        // Chart authors write any words there.
+        Facet::App => !value.is_empty() && value.len() <= 256 && !value.contains(char::is_control),
+        Facet::Source => is_value(value),
+        Facet::Chart | Facet::Tag | Facet::Digest | Facet::Image(_) => {
+            is_value(value) && !value.contains('/')
+        }
+    };
+    match (good, facet) {
+        (true, Facet::Image(repository)) if !is_repository(repository) => {
+            Err("a repository is letters, digits and the signs . _ - / with an optional port".into())
+        }
+        (true, _) => Ok(()),
+        (false, Facet::App) => Err("it should be up to 256 bytes on one line".into()),
+        (false, Facet::Source) => Err(format!("it should be {VALUE}")),
+        (false, _) => Err("it should be up to 256 letters, digits and the signs . _ - + @ :".into()),
+    }
+}
+
+/// Whether a text may name a repository of images: a registry with an optional port, and a path.
+fn is_repository(text: &str) -> bool {
+    let (registry, path) = text.split_once('/').unwrap_or(("", text));
+    let (host, port) = registry.split_once(':').unwrap_or((registry, "0"));
+    let good = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b));
+    !path.is_empty()
+        && text.len() <= 256
+        && good(host)
+        && good(path)
+        && (1..=5).contains(&port.len())
+        && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether a facet is part of the revision of a workload: one that the pipeline tracks, or where it
+/// tracks none, one that counts by default.
+pub fn is_part(facet: &Facet, natural: Natural, tracks: &[Track]) -> bool {
+    if !tracks.is_empty() {
+        return tracks.iter().any(|track| track.admits(facet));
+    }
+    match natural {
+        Natural::Chart => *facet == Facet::Chart,
+        Natural::Artifact => matches!(facet, Facet::Tag | Facet::Digest),
+        Natural::Images => matches!(facet, Facet::Image(_)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_checked_by_its_facet() {
+        let image = |repository: &str| Facet::Image(repository.into());
+        let table = [
+            (Facet::Chart, "1.0.0-rc.1", true),
+            (Facet::Chart, "a/b", false),
+            (Facet::Chart, "", false),
+            (Facet::Chart, "1\n2", false),
+            (Facet::Tag, "main/x", false),
+            (Facet::Digest, "sha256:aa", true),
+            (Facet::Source, "feature/x@sha1:aa", true),
+            (Facet::Source, "a b", false),
+            (Facet::App, "Spring release", true),
+            (Facet::App, "\u{1b}[2J", false),
+            (image("ghcr.io/x/app"), "1.2", true),
+            (image("localhost:5000/app"), "1.2", true),
+            (image("redis"), "7", true),
+            (image("redis"), "7/8", false),
+            (image("red is"), "7", false),
+            (image("ghcr.io:x/app"), "7", false),
+            (image("ghcr.io/x\n/app"), "7", false),
+        ];
+        for (facet, value, good) in table {
+            assert_eq!(check(&facet, value).is_ok(), good, "{facet} {value:?}");
+        }
+        assert!(check(&Facet::Chart, &"1".repeat(257)).is_err());
+    }
+}
