@@ -7,7 +7,9 @@ pub mod cluster;
 pub mod flux;
 pub mod hook_key;
 pub mod pipeline;
+pub mod policy;
 pub mod promotion;
+pub mod rules;
 pub mod workload;
 
 pub use cluster::GitopsCluster;
@@ -48,6 +50,9 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
         for version in &mut crd.spec.versions {
             if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
                 bound_numbers(schema);
+                if crd.spec.names.kind == "Promotion" {
+                    rules::add(schema);
+                }
             }
         }
         let labels = crd.metadata.labels.get_or_insert_default();

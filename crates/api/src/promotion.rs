@@ -23,7 +23,7 @@ use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
     category = "fluxcd",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Promotion records one revision going into one environment of a Pipeline. Sluice creates it; people approve and retry it.",
+    doc = "Promotion records one revision going into one environment of a Pipeline. Sluice creates it; people approve, reject and retry it. Everything else in its spec is immutable.",
     printcolumn(name = "Pipeline", type_ = "string", json_path = ".spec.pipeline"),
     printcolumn(name = "Environment", type_ = "string", json_path = ".spec.environment"),
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.target", priority = 1),
@@ -31,6 +31,7 @@ use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Attempts", type_ = "integer", json_path = ".status.attempts", priority = 1),
     printcolumn(name = "Approved By", type_ = "string", json_path = ".spec.approval.by", priority = 1),
+    printcolumn(name = "Rejected By", type_ = "string", json_path = ".spec.rejection.by", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Link", type_ = "string", json_path = ".status.changeRequest.url", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -66,10 +67,16 @@ pub struct PromotionSpec {
     /// Who asked for it, where nothing before the environment has proven the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
-    /// Set by a person: lets exactly this revision pass, once. A retry after an end needs a new one.
+    /// Set by a person, in their own name: lets this revision pass its gates, once. It cannot be changed or
+    /// removed. After a retry the promotion needs a new approval, with `retries` as in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// Set by a person: any new value tries a promotion again that had ended without success.
+    /// Set by a person, in their own name: ends the promotion and closes its change request. It cannot be
+    /// changed or removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<Rejection>,
+    /// Set by a person: the time of the request to try again a promotion that had ended, such as
+    /// `2026-11-21T10:00:00Z`. Each request has a later time than the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
 }
@@ -86,6 +93,20 @@ impl PromotionSpec {
     /// Where it goes, as people read it: the environment, or `environment/target`.
     pub fn place(&self) -> String {
         place(&self.environment, self.target.as_deref())
+    }
+
+    /// The approval, if it counts for the try that the status is at.
+    pub fn approval_now(&self, status: &PromotionStatus) -> Option<&Approval> {
+        let is_this = |a: &&Approval| a.revision.is_empty() || a.revision == self.revision;
+        let counts =
+            |a: &&Approval| a.retries == status.retries && Some(*a) != status.spent_approval.as_ref();
+        self.approval.as_ref().filter(is_this).filter(counts)
+    }
+
+    /// The rejection, if it counts for the try that the status is at.
+    pub fn rejection_now(&self, status: &PromotionStatus) -> Option<&Rejection> {
+        let counts = |r: &&Rejection| r.revision == self.revision && r.retries == status.retries;
+        self.rejection.as_ref().filter(counts)
     }
 }
 
@@ -122,15 +143,53 @@ pub struct Trigger {
     pub at: String,
 }
 
-/// Who let the revision pass.
+/// An approval of one revision by one person. The controller records its time in `status.approval`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// As the one who approved names himself.
+    /// The user who approves, as the API server knows them (`kubectl auth whoami`).
     pub by: String,
-    /// When.
+    /// The revision that is approved: `spec.revision`. Only approvals that an earlier version of Sluice
+    /// stored have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub revision: String,
+    /// Which try is approved: `status.retries` at the time of the approval.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// The time that the approver stated. Only approvals that an earlier version of Sluice stored have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "date_time")]
+    pub at: Option<String>,
+}
+
+/// A rejection of one revision by one person. The controller records its time in `status.times.Rejected`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rejection {
+    /// The user who rejects, as the API server knows them (`kubectl auth whoami`).
+    pub by: String,
+    /// Why. It is shown in the status, and below the change request that is closed.
+    #[schemars(length(min = 1, max = 1024))]
+    pub reason: String,
+    /// The revision that is rejected: `spec.revision`.
+    pub revision: String,
+    /// Which try is rejected: `status.retries` at the time of the rejection.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+}
+
+/// An approval that counted, with the time at which the controller saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GivenApproval {
+    /// The user who approved.
+    pub by: String,
+    /// When the controller saw the approval.
     #[schemars(schema_with = "date_time")]
     pub at: String,
+    /// Which try was approved.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
 }
 
 /// Where a promotion is.
@@ -151,7 +210,7 @@ pub enum Phase {
     Succeeded,
     /// Ended without effect, or the targets did not become healthy in time.
     Failed,
-    /// Its change request was closed unmerged.
+    /// A person rejected it, or its change request was closed unmerged.
     Rejected,
     /// A newer revision took its place.
     Superseded,
@@ -214,7 +273,18 @@ pub struct PromotionStatus {
     /// When the approval by key was signed that let it pass before it was tried again: it counts no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_key_approval: Option<String>,
-    /// The approval that let it pass before it was tried again: it counts no more.
+    /// The SHA-256 of the fields of the spec that never change, as the controller first saw them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub spec_digest: String,
+    /// How many times the promotion was started again after it had ended or passed its gates. Approvals and
+    /// rejections of earlier tries do not count any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// The last approval that counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<GivenApproval>,
+    /// The approval that let an earlier try pass: it does not count any more. Only earlier versions of Sluice
+    /// wrote this; `retries` has its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_approval: Option<Approval>,
 }

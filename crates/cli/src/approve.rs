@@ -1,8 +1,7 @@
-//! `sluice approve`: lets exactly the revision pass that the person has looked at. The write carries
-//! the version of the promotion that was judged, so that it cannot hit one that changed meanwhile.
+//! `sluice approve`: lets a revision pass that waits for a person. The write carries the version of the
+//! promotion that was looked at, so that it fails if the promotion has changed since.
 
 use clap::Args;
-use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -17,25 +16,31 @@ use crate::find::{self, Which, phase};
 use crate::sign::{Io, Sign};
 
 /// The field manager of what people write by this command line.
-const FIELD_MANAGER: &str = "sluice-cli";
+pub(crate) const FIELD_MANAGER: &str = "sluice-cli";
 
 /// Arguments of `sluice approve`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  # What waits for a person?
+  # Which promotions wait for an approval?
   sluice get promotions -A -o wide
 
-  # Let it pass: by the pipeline and the environment, or by the promotion's own name
+  # Approve one: by the pipeline and the environment, or by its own name
   sluice approve podinfo --environment prod -n apps
   sluice approve podinfo-prod-5f1c9a -n apps
 
-  # On behalf of somebody else, for example from a chat bot
-  sluice approve podinfo -e prod -n apps --by jane@example.com")]
+  # In a script: only if this very revision waits
+  sluice approve podinfo --revision 6.1.8 -n apps
+
+An approval is in your own name, as the API server knows you (kubectl auth whoami). It needs the verbs get, list, patch
+and approve on promotions.pipelines.weave.works: the ClusterRole sluice-approver.")]
 pub struct Approve {
     #[command(flatten)]
     which: Which,
-    /// Who approves; default is the user that the cluster knows you as
-    #[arg(long, value_name = "NAME")]
+    /// Refuse unless this is the revision that waits
+    #[arg(long, value_name = "REVISION")]
+    revision: Option<String>,
+    /// Removed: approvals are in the name of the user who gives them
+    #[arg(long, value_name = "NAME", hide = true)]
     by: Option<String>,
     #[command(flatten)]
     connect: Connect,
@@ -52,40 +57,65 @@ pub(crate) enum Verdict {
     Refuse(String, Option<String>),
 }
 
+/// What a command does to the promotion that is meant.
+pub(crate) struct Change<'a> {
+    /// Whether it applies to a promotion.
+    pub judge: &'a dyn Fn(&Promotion) -> Verdict,
+    /// What it writes into the spec.
+    pub spec: &'a dyn Fn(&Promotion) -> Value,
+}
+
 pub(crate) async fn run(args: &Approve, io: &mut Io<'_>) -> Outcome {
+    if args.by.is_some() {
+        let message = "--by was removed: an approval is in the name of the user who gives it";
+        return Err(Failure::new(Exit::Usage, message).hinted(
+            "leave --by out; a bot approves as its own user, or as another with --as, if RBAC allows it",
+        ));
+    }
     let connection = args.connect.open(Some(PATIENCE))?;
-    let by = match &args.by {
-        Some(by) => by.clone(),
-        None => whoami(&connection).await?,
+    let by = whoami(&connection).await?;
+    let revision = args.revision.as_deref();
+    let change = Change {
+        judge: &|promotion| is_meant(promotion, revision).unwrap_or_else(|| judge(promotion)),
+        spec: &|promotion| json!({"approval": approval(promotion, &by)}),
     };
-    let fits = |p: &Promotion| judge(p) == Verdict::Go;
-    let approval = json!({"approval": {"by": by, "at": second(Timestamp::now())}});
-    if let Some(promotion) = change(&connection, &args.which, fits, judge, &approval, io).await? {
-        let spec = &promotion.spec;
-        let what = format!("approved {} {} into {} (as {by})", spec.pipeline, spec.revision, spec.place());
-        io.tell(Sign::Done, &what);
+    let Some(promotion) = apply(&connection, &args.which, revision, &change, io).await? else {
+        return Ok(());
+    };
+    let what = what(&promotion);
+    io.tell(Sign::Done, &format!("approved {what} (as {by})"));
+    if let Some(note) = find::suspended(&connection, &promotion).await {
+        io.tell(Sign::Waiting, &note);
     }
     Ok(())
+}
+
+/// The approval of what a promotion is now. What an older approval says is replaced.
+fn approval(promotion: &Promotion, by: &str) -> Value {
+    json!({"by": by, "revision": promotion.spec.revision, "retries": retries(promotion), "at": null})
+}
+
+/// How often a promotion was retried, which approvals and rejections name.
+pub(crate) fn retries(promotion: &Promotion) -> u32 {
+    promotion.status.as_ref().map_or(0, |status| status.retries)
 }
 
 /// How long the cluster may be silent.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Finds the promotion, judges it and writes `spec` into it; looks again when somebody else was
-/// faster. None where nothing was left to do, which was told.
-pub(crate) async fn change(
+/// Finds the promotion, judges it and writes into its spec; looks again when somebody else was faster. Returns the
+/// promotion as it was before, or `None` if nothing was left to do, which was printed.
+pub(crate) async fn apply(
     connection: &Connection,
     which: &Which,
-    fits: fn(&Promotion) -> bool,
-    judge: fn(&Promotion) -> Verdict,
-    spec: &Value,
+    revision: Option<&str>,
+    change: &Change<'_>,
     io: &mut Io<'_>,
 ) -> Outcome<Option<Promotion>> {
-    let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     for _ in 0..5 {
-        let promotion = find::promotion(connection, which, fits).await?;
-        match judge(&promotion) {
+        let fits = |p: &Promotion| (change.judge)(p) == Verdict::Go;
+        let promotion = find::promotion(connection, which, revision, &fits).await?;
+        match (change.judge)(&promotion) {
             Verdict::Go => {}
             Verdict::Already(why) => {
                 io.tell(Sign::Done, &why);
@@ -95,9 +125,8 @@ pub(crate) async fn change(
                 return Err(Failure { exit: Exit::Refused, message, hint });
             }
         }
-        let patch = json!({"metadata": {"resourceVersion": promotion.resource_version()}, "spec": spec});
-        match api.patch(&promotion.name_any(), &params, &Patch::Merge(patch)).await {
-            Ok(_) => return Ok(Some(promotion)),
+        match write(connection, &promotion, (change.spec)(&promotion)).await {
+            Ok(()) => return Ok(Some(promotion)),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(connection.explain(error)),
         }
@@ -105,36 +134,55 @@ pub(crate) async fn change(
     Err(Failure::new(Exit::Error, "the promotion keeps changing: try again"))
 }
 
-/// The time in whole seconds, as Kubernetes writes it.
-fn second(now: Timestamp) -> String {
-    now.round(Unit::Second).unwrap_or(now + SignedDuration::ZERO).to_string()
+/// Merges into the spec of a promotion, if it has not changed since it was read.
+pub(crate) async fn write(connection: &Connection, promotion: &Promotion, spec: Value) -> kube::Result<()> {
+    let namespace = promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
+    let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &namespace);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let patch = json!({"metadata": {"resourceVersion": promotion.resource_version()}, "spec": spec});
+    api.patch(&promotion.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
 }
 
-/// The user as the cluster knows him; on a cluster that does not tell, as the kubeconfig does.
-async fn whoami(connection: &Connection) -> Outcome<String> {
+/// The user as the API server knows them.
+pub(crate) async fn whoami(connection: &Connection) -> Outcome<String> {
     let api: Api<SelfSubjectReview> = Api::all(connection.client.clone());
-    let told = match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
-        Ok(review) => review.status.and_then(|s| s.user_info?.username),
-        Err(kube::Error::Api(status)) if status.code != 401 => None,
-        Err(error) => return Err(connection.explain(error)),
+    let unknown = |why: &str| {
+        Failure::new(Exit::Cluster, format!("the cluster does not say who you are: {why}")).hinted(
+            "it takes Kubernetes 1.28, and create on selfsubjectreviews.authentication.k8s.io, which Kubernetes \
+             grants by default (system:basic-user)",
+        )
     };
-    let known = told.unwrap_or_else(|| connection.user.clone());
-    match known.is_empty() {
-        false => Ok(known),
-        true => Err(Failure::new(Exit::Error, "the cluster does not say who you are")
-            .hinted("say it yourself: --by NAME")),
+    match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+        Ok(review) => {
+            let user = review.status.and_then(|s| s.user_info?.username).filter(|user| !user.is_empty());
+            user.ok_or_else(|| unknown("the answer has no name"))
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Err(unknown(&status.message)),
+        Err(error) => Err(connection.explain(error)),
     }
+}
+
+/// A promotion in a few words.
+pub(crate) fn what(promotion: &Promotion) -> String {
+    let spec = &promotion.spec;
+    format!("{} {} into {}", spec.pipeline, spec.revision, spec.place())
+}
+
+/// Refuses a promotion of another revision than the person means.
+pub(crate) fn is_meant(promotion: &Promotion, revision: Option<&str>) -> Option<Verdict> {
+    let meant = revision.filter(|meant| *meant != promotion.spec.revision)?;
+    let message = format!("{meant} is not what waits here: {} is {:?}", what(promotion), phase(promotion));
+    let hint = format!("see what waits now: sluice get promotions --pipeline {}", promotion.spec.pipeline);
+    Some(Verdict::Refuse(message, Some(hint)))
 }
 
 fn judge(promotion: &Promotion) -> Verdict {
     let spec = &promotion.spec;
-    let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.place());
+    let what = what(promotion);
     let name = promotion.name_any();
-    let gates = promotion.status.as_ref().map(|s| s.gates.as_slice()).unwrap_or_default();
-    // One that let an earlier try pass counts no more.
-    let spent = promotion.status.as_ref().and_then(|s| s.spent_approval.as_ref());
-    let approval = spec.approval.as_ref().filter(|a| Some(*a) != spent);
-    match (phase(promotion), approval) {
+    let status = promotion.status.clone().unwrap_or_default();
+    let gates = status.gates.as_slice();
+    match (phase(promotion), spec.approval_now(&status)) {
         (Phase::Superseded, _) => Verdict::Refuse(
             format!("{what} was superseded by a newer revision"),
             Some(format!("see what waits now: sluice get promotions --pipeline {}", spec.pipeline)),
@@ -145,7 +193,10 @@ fn judge(promotion: &Promotion) -> Verdict {
             Some(format!("try it again: sluice retry {name}")),
         ),
         (_, Some(approval)) => {
-            Verdict::Already(format!("{what} is approved already, by {} at {}", approval.by, approval.at))
+            let given = status.approval.as_ref().filter(|given| given.retries == approval.retries);
+            let at = given.map(|given| &given.at).or(approval.at.as_ref());
+            let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+            Verdict::Already(format!("{what} is approved already, by {}{at}", approval.by))
         }
         (Phase::Pending, None)
             if gates.is_empty() || gates.iter().any(|g| GATES.contains(&g.name.as_str())) =>
@@ -187,10 +238,15 @@ mod tests {
         assert_eq!(judge(&promotion("Pending", false, &["Approval"])), Verdict::Go);
         assert_eq!(judge(&promotion("Pending", false, &["Downgrade"])), Verdict::Go);
         assert_eq!(judge(&promotion("Pending", false, &[])), Verdict::Go);
+        // That of an earlier try does not count any more, as an earlier version kept it, and as this one does.
         let mut retried = promotion("Pending", true, &["Approval"]);
-        let approval = retried.spec.approval.clone();
-        retried.status.as_mut().unwrap().spent_approval = approval;
+        let before = retried.spec.approval.clone();
+        retried.status.as_mut().unwrap().spent_approval = before;
         assert_eq!(judge(&retried), Verdict::Go);
+        let mut retried = promotion("Pending", true, &["Approval"]);
+        retried.status.as_mut().unwrap().retries = 1;
+        assert_eq!(judge(&retried), Verdict::Go);
+        assert_eq!(approval(&retried, "jane")["retries"], 1);
         let said = |phase, approved, gates: &[&str]| match judge(&promotion(phase, approved, gates)) {
             Verdict::Go => "go".to_owned(),
             Verdict::Already(why) => format!("✔ {why}"),
@@ -209,10 +265,5 @@ mod tests {
           see what waits now: sluice get promotions --pipeline podinfo
         ");
         insta::assert_snapshot!(said("Cancelled", false, &[]), @"✗ podinfo 6.1.8 into prod was cancelled (why)");
-    }
-
-    #[test]
-    fn times_are_whole_seconds() {
-        assert_eq!(second("2026-11-21T10:00:00.4Z".parse().unwrap()), "2026-11-21T10:00:00Z");
     }
 }

@@ -38,8 +38,6 @@ pub(crate) struct Connection {
     pub client: Client,
     /// The namespace to look in unless all of them are meant.
     pub namespace: String,
-    /// The user as the kubeconfig calls him.
-    pub user: String,
     /// The API server's address.
     server: String,
 }
@@ -47,20 +45,19 @@ pub(crate) struct Connection {
 impl Connect {
     /// The way to the cluster. `patience` is how long an answer may be silent; none for watches.
     pub(crate) fn open(&self, patience: Option<Duration>) -> Outcome<Connection> {
-        let (mut config, mut user) = self.config()?;
+        let mut config = self.config()?;
         config.connect_timeout = Some(Duration::from_secs(10));
         config.read_timeout = patience;
         if let Some(other) = &self.impersonate {
             config.auth_info.impersonate = Some(other.clone());
-            user = other.clone();
         }
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
         let client = Client::try_from(config).map_err(|e| sentence(e, &server))?;
-        Ok(Connection { client, namespace, user, server })
+        Ok(Connection { client, namespace, server })
     }
 
-    fn config(&self) -> Outcome<(Config, String)> {
+    fn config(&self) -> Outcome<Config> {
         let read = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
             None => Kubeconfig::read(),
@@ -69,13 +66,12 @@ impl Connect {
             Ok(kubeconfig) => kubeconfig,
             Err(error) if self.kubeconfig.is_none() && absent(&error) => {
                 return match Config::incluster() {
-                    Ok(config) => Ok((config, "the pod's service account".into())),
+                    Ok(config) => Ok(config),
                     Err(_) => Err(explain(&error, None)),
                 };
             }
             Err(error) => return Err(explain(&error, None)),
         };
-        let user = user_name(&kubeconfig, self.context.as_deref());
         let own_proxy = has_proxy(&kubeconfig, self.context.as_deref());
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let mut config = now(Config::from_custom_kubeconfig(kubeconfig.clone(), &options))
@@ -84,7 +80,7 @@ impl Connect {
         if !own_proxy && config.cluster_url.host().is_some_and(direct_by_environment) {
             config.proxy_url = None;
         }
-        Ok((config, user))
+        Ok(config)
     }
 }
 
@@ -112,10 +108,6 @@ fn now<T>(future: impl Future<Output = Result<T, KubeconfigError>>) -> Result<T,
 fn chosen<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a Context> {
     let context = context.or(kubeconfig.current_context.as_deref());
     kubeconfig.contexts.iter().find(|c| Some(c.name.as_str()) == context)?.context.as_ref()
-}
-
-fn user_name(kubeconfig: &Kubeconfig, context: Option<&str>) -> String {
-    chosen(kubeconfig, context).and_then(|c| c.user.clone()).unwrap_or_default()
 }
 
 /// Whether the kubeconfig itself says by which proxy to reach the cluster.
@@ -202,11 +194,11 @@ contexts:
     }
 
     #[test]
-    fn the_context_says_who_and_where() {
+    fn the_context_says_where() {
         let east = with_kubeconfig(KUBECONFIG, None).unwrap();
-        assert_eq!((east.user.as_str(), east.namespace.as_str()), ("jane", "apps"));
+        assert_eq!(east.namespace, "apps");
         let west = with_kubeconfig(KUBECONFIG, Some("west")).unwrap();
-        assert_eq!((west.user.as_str(), west.namespace.as_str()), ("joe", "default"));
+        assert_eq!(west.namespace, "default");
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! `sluice crds`: the custom resource definitions of exactly this version, out of the binary itself.
+//! `sluice crds`: the custom resource definitions of exactly this version and the admission policy that goes with
+//! them, from the binary itself.
 
 use std::io;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::Value;
+use sluice_api::policy;
 
 use crate::exit::Outcome;
 use crate::output;
@@ -16,17 +19,32 @@ use crate::sign::Io;
   sluice crds | kubectl apply --server-side -f -
 
   # Keep them in git, for Flux to apply
-  sluice crds > crds.yaml")]
-pub struct Crds {}
+  sluice crds > crds.yaml
 
-pub(crate) fn run(_: &Crds, io: &mut Io<'_>) -> Outcome {
+  # For Kubernetes before 1.30, which has no ValidatingAdmissionPolicy
+  sluice crds --no-policy | kubectl apply --server-side -f -")]
+pub struct Crds {
+    /// Leave out the admission policy, which decides who may approve
+    #[arg(long)]
+    no_policy: bool,
+}
+
+pub(crate) fn run(args: &Crds, io: &mut Io<'_>) -> Outcome {
     for crd in sluice_api::all_crds() {
-        let mut value = serde_json::to_value(crd).map_err(io::Error::other)?;
-        prune(&mut value);
-        writeln!(io.out, "---")?;
-        io.out.write_all(output::yaml(&value)?.as_bytes())?;
+        document(crd, io)?;
+    }
+    if !args.no_policy {
+        document(policy::policy(), io)?;
+        document(policy::binding(), io)?;
     }
     Ok(())
+}
+
+fn document(object: impl Serialize, io: &mut Io<'_>) -> io::Result<()> {
+    let mut value = serde_json::to_value(object).map_err(io::Error::other)?;
+    prune(&mut value);
+    writeln!(io.out, "---")?;
+    io.out.write_all(output::yaml(&value)?.as_bytes())
 }
 
 /// Takes out what says nothing: nulls, which `kubectl apply` would take for "remove this field".
@@ -44,17 +62,29 @@ fn prune(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::admissionregistration::v1::{
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-    #[test]
-    fn the_documents_are_the_definitions() {
+    fn printed(no_policy: bool) -> Vec<String> {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        run(&Crds {}, &mut Io { out: &mut out, err: &mut err, color: false }).unwrap();
+        let mut io = Io { out: &mut out, err: &mut err, color: false };
+        run(&Crds { no_policy }, &mut io).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let documents: Vec<&str> = text.split("---\n").filter(|d| !d.is_empty()).collect();
-        let read: Vec<CustomResourceDefinition> =
-            documents.iter().map(|d| serde_saphyr::from_str(d).unwrap()).collect();
-        assert_eq!(read, sluice_api::all_crds());
         assert!(!text.contains(": null") && !text.contains(": ~"));
+        text.split("---\n").filter(|d| !d.is_empty()).map(String::from).collect()
+    }
+
+    #[test]
+    fn the_documents_are_the_definitions_and_the_policy() {
+        let documents = printed(false);
+        let crds: Vec<CustomResourceDefinition> =
+            documents.iter().take(2).map(|d| serde_saphyr::from_str(d).unwrap()).collect();
+        assert_eq!(crds, sluice_api::all_crds());
+        let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(&documents[2]).unwrap();
+        let binding: ValidatingAdmissionPolicyBinding = serde_saphyr::from_str(&documents[3]).unwrap();
+        assert_eq!((policy, binding), (policy::policy(), policy::binding()));
+        assert_eq!(printed(true), documents[..2]);
     }
 }

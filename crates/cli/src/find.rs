@@ -25,24 +25,48 @@ use crate::suggest::instead;
 pub(crate) struct Which {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
-    name: String,
+    pub name: String,
     /// The environment that the pipeline promotes into, or ENVIRONMENT/TARGET
     #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
-    environment: Option<String>,
+    pub environment: Option<String>,
 }
 
 /// The promotion that is meant. Of several into one environment it is the newest for which `fits`
 /// is true, else the newest that no other has taken the place of: what is wrong with that one is
-/// then the answer.
+/// then the answer. With a revision the pipeline's name alone is enough.
 pub(crate) async fn promotion(
     connection: &Connection,
     which: &Which,
-    fits: fn(&Promotion) -> bool,
+    revision: Option<&str>,
+    fits: &dyn Fn(&Promotion) -> bool,
 ) -> Outcome<Promotion> {
-    match &which.environment {
-        None => by_name(connection, &which.name).await,
-        Some(environment) => by_place(connection, &which.name, environment, fits).await,
+    match (&which.environment, revision) {
+        (None, None) => by_name(connection, &which.name).await,
+        (None, Some(_)) => {
+            let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
+            match api.get_opt(&which.name).await.map_err(|e| connection.explain(e))? {
+                Some(promotion) => Ok(promotion),
+                None => by_place(connection, &which.name, None, fits).await,
+            }
+        }
+        (Some(environment), _) => by_place(connection, &which.name, Some(environment), fits).await,
     }
+}
+
+/// The pipeline of a promotion, if it can be read.
+pub(crate) async fn pipeline_of(connection: &Connection, promotion: &Promotion) -> Option<Pipeline> {
+    let namespace = promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
+    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &namespace);
+    api.get_opt(&promotion.spec.pipeline).await.ok().flatten()
+}
+
+/// Why nothing happens for now, if the promotion's pipeline is suspended.
+pub(crate) async fn suspended(connection: &Connection, promotion: &Promotion) -> Option<String> {
+    let pipeline = pipeline_of(connection, promotion).await.filter(|pipeline| pipeline.spec.suspend)?;
+    Some(format!(
+        "pipeline {} is suspended: nothing is done until spec.suspend is false",
+        pipeline.name_any()
+    ))
 }
 
 async fn by_name(connection: &Connection, name: &str) -> Outcome<Promotion> {
@@ -70,18 +94,23 @@ fn is_a_pipeline(pipeline: &Pipeline) -> Failure {
 async fn by_place(
     connection: &Connection,
     pipeline: &str,
-    environment: &str,
-    fits: fn(&Promotion) -> bool,
+    environment: Option<&str>,
+    fits: &dyn Fn(&Promotion) -> bool,
 ) -> Outcome<Promotion> {
     let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let promotions = api.list(&ListParams::default()).await.map_err(|e| connection.explain(e))?.items;
-    let is_there = |p: &Promotion| p.spec.environment == environment || p.spec.place() == environment;
+    let is_there = |p: &Promotion| {
+        environment.is_none_or(|wanted| p.spec.environment == wanted || p.spec.place() == wanted)
+    };
     let there: Vec<Promotion> =
         promotions.into_iter().filter(|p| p.spec.pipeline == pipeline && is_there(p)).collect();
     let places: BTreeSet<String> = there.iter().filter(|p| fits(p)).map(|p| p.spec.place()).collect();
     if places.len() > 1 {
         let places: Vec<String> = places.into_iter().collect();
-        let message = format!("each target of {environment} is promoted into by itself");
+        let message = match environment {
+            Some(environment) => format!("each target of {environment} is promoted into by itself"),
+            None => format!("pipeline {pipeline} promotes it into several places"),
+        };
         let hint = format!("say which is meant: {pipeline} --environment {}", places.join(" or "));
         return Err(Failure::new(Exit::Error, message).hinted(hint));
     }
@@ -91,10 +120,11 @@ async fn by_place(
     }
 }
 
-fn choose(mut promotions: Vec<Promotion>, fits: fn(&Promotion) -> bool) -> Option<Promotion> {
+fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> Option<Promotion> {
     promotions.sort_by_cached_key(|p| {
         let replaced = matches!(phase(p), Phase::Superseded | Phase::Cancelled);
-        (fits(p), !replaced, p.creation_timestamp(), p.name_any())
+        let waits = phase(p) == Phase::Pending;
+        (fits(p), !replaced, waits, p.creation_timestamp(), p.name_any())
     });
     promotions.pop()
 }
@@ -104,12 +134,15 @@ pub(crate) fn phase(promotion: &Promotion) -> Phase {
     promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()
 }
 
-async fn no_promotion(connection: &Connection, pipeline: &str, environment: &str) -> Failure {
+async fn no_promotion(connection: &Connection, pipeline: &str, environment: Option<&str>) -> Failure {
     let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
     match api.get_opt(pipeline).await {
         Err(error) => connection.explain(error),
         Ok(None) => missing::<Pipeline>(connection, pipeline, false).await,
         Ok(Some(found)) => {
+            let Some(environment) = environment else {
+                return Failure::new(Exit::NotFound, format!("pipeline {pipeline} has no promotion"));
+            };
             let names: Vec<String> = found.spec.environments.iter().map(|e| e.name.clone()).collect();
             let message = match names.iter().any(|n| n == environment) {
                 true => format!("pipeline {pipeline} has no promotion into {environment}"),
@@ -182,9 +215,10 @@ mod tests {
             promotion("c", 3, Phase::Succeeded),
             promotion("d", 4, Phase::Superseded),
         ];
-        let chosen = |fits| choose(all.clone(), fits).unwrap().name_any();
-        assert_eq!(chosen(|p| phase(p) == Phase::Pending), "b");
-        assert_eq!(chosen(|_| false), "c");
-        assert!(choose(vec![], |_| true).is_none());
+        let chosen = |fits: &dyn Fn(&Promotion) -> bool| choose(all.clone(), fits).unwrap().name_any();
+        assert_eq!(chosen(&|p| phase(p) == Phase::Pending), "b");
+        assert_eq!(chosen(&|p| phase(p) == Phase::Succeeded), "c");
+        assert_eq!(chosen(&|_| false), "b", "one that waits");
+        assert!(choose(vec![], &|_| true).is_none());
     }
 }

@@ -15,6 +15,7 @@ mod output;
 pub mod plain;
 mod proxy;
 mod reference;
+mod reject;
 mod retry;
 mod server;
 mod sign;
@@ -36,15 +37,17 @@ pub use sign::{Io, Sign};
 pub enum Command {
     /// Show pipelines, promotions and targets
     Get(get::Get),
-    /// Let a promotion that waits for a person pass
+    /// Approve a pending promotion
     Approve(approve::Approve),
-    /// Try a promotion again that failed or was rejected
+    /// Reject a promotion that is not delivered yet
+    Reject(reject::Reject),
+    /// Retry a promotion that failed or was rejected, or all that failed
     Retry(retry::Retry),
     /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
     /// Print what others need to work with Sluice, ready to commit
     Export(export::Export),
-    /// Print the custom resource definitions
+    /// Print the custom resource definitions and the admission policy
     Crds(crds::Crds),
     /// Print the completion script for a shell
     Completion(completion::Completion),
@@ -88,6 +91,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
     let outcome = match command {
         Command::Get(args) => get::run(args, io).await,
         Command::Approve(args) => approve::run(args, io).await,
+        Command::Reject(args) => reject::run(args, io).await,
         Command::Retry(args) => retry::run(args, io).await,
         Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,

@@ -1,16 +1,21 @@
-//! `sluice retry`: asks for another try of a promotion that failed, was rejected, or waits for its
-//! next attempt.
+//! `sluice retry`: asks for another try of a promotion that failed, was rejected, or waits for its next attempt; or
+//! of all that failed.
 
 use clap::Args;
-use jiff::Timestamp;
-use serde_json::json;
-use sluice_api::Promotion;
+use clap_complete::ArgValueCompleter;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 use sluice_api::promotion::Phase;
+use sluice_api::{Pipeline, Promotion};
 
-use crate::approve::{PATIENCE, Verdict, change, said};
-use crate::connect::Connect;
-use crate::exit::Outcome;
-use crate::find::{Which, phase};
+use crate::approve::{Change, PATIENCE, Verdict, apply, said, what, write};
+use crate::complete::{environments, pipelines, promotions_and_pipelines};
+use crate::connect::{Connect, Connection};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::find::{self, Which, phase};
+use crate::reference;
 use crate::sign::{Io, Sign};
 
 /// Arguments of `sluice retry`.
@@ -21,30 +26,172 @@ use crate::sign::{Io, Sign};
 
   # Try it again: by the pipeline and the environment, or by the promotion's own name
   sluice retry podinfo --environment prod -n apps
-  sluice retry podinfo-prod-5f1c9a -n apps")]
+  sluice retry podinfo-prod-5f1c9a -n apps
+
+  # Everything that failed: of one pipeline, into one environment, of some pipelines
+  sluice retry --failed --pipeline podinfo -n apps
+  sluice retry --failed --environment prod -A
+  sluice retry --failed -l 'pipelines.weave.works/pipeline in (podinfo, search)' -A
+
+It needs the verbs get, list, patch and retry on promotions.pipelines.weave.works (the ClusterRole sluice-editor), and
+approve as well where a person rejected the promotion.")]
 pub struct Retry {
-    #[command(flatten)]
-    which: Which,
+    /// The promotion's name; or, together with --environment, the pipeline's
+    #[arg(
+        value_parser = reference::either,
+        add = ArgValueCompleter::new(promotions_and_pipelines),
+        required_unless_present = "failed"
+    )]
+    name: Option<String>,
+    /// The environment that the pipeline promotes into, or ENVIRONMENT/TARGET
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
+    environment: Option<String>,
+    /// Retry all promotions that failed or wait for their next attempt
+    #[arg(long, conflicts_with = "name")]
+    failed: bool,
+    /// With --failed: only those of this pipeline
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = reference::pipeline,
+        add = ArgValueCompleter::new(pipelines),
+        requires = "failed",
+        conflicts_with = "name"
+    )]
+    pipeline: Option<String>,
+    /// With --failed: only Promotions with these labels
+    #[arg(short = 'l', long, value_name = "LABELS", requires = "failed", conflicts_with = "name")]
+    selector: Option<String>,
+    /// With --failed: in all namespaces
+    #[arg(short = 'A', long, requires = "failed", conflicts_with = "name")]
+    all_namespaces: bool,
     #[command(flatten)]
     connect: Connect,
 }
 
 pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
     let connection = args.connect.open(Some(PATIENCE))?;
-    let fits = |p: &Promotion| judge(p) == Verdict::Go;
-    let token = json!({"retry": Timestamp::now().to_string()});
-    if let Some(promotion) = change(&connection, &args.which, fits, judge, &token, io).await? {
-        let spec = &promotion.spec;
-        let what =
-            format!("asked for another try of {} {} into {}", spec.pipeline, spec.revision, spec.place());
-        io.tell(Sign::Done, &what);
-    }
+    let Some(name) = &args.name else { return retry_failed(args, &connection, io).await };
+    let which = Which { name: name.clone(), environment: args.environment.clone() };
+    let fits = |p: &Promotion| judge(p, None) == Verdict::Go;
+    let found = find::promotion(&connection, &which, None, &fits).await?;
+    let pipeline = find::pipeline_of(&connection, &found).await;
+    let change = Change {
+        judge: &|promotion| judge(promotion, pipeline.as_ref()),
+        spec: &|promotion| token(promotion),
+    };
+    let Some(promotion) = apply(&connection, &which, None, &change, io).await? else { return Ok(()) };
+    tell(&promotion, pipeline.as_ref(), io);
     Ok(())
 }
 
-fn judge(promotion: &Promotion) -> Verdict {
+/// Retries each promotion that failed, and goes on where one cannot be retried.
+async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) -> Outcome {
+    let api: Api<Promotion> = match args.all_namespaces {
+        true => Api::all(connection.client.clone()),
+        false => Api::namespaced(connection.client.clone(), &connection.namespace),
+    };
+    let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
+    let all = api.list(&params).await.map_err(|e| connection.explain(e))?.items;
+    let meant = failed(all, args.pipeline.as_deref(), args.environment.as_deref());
+    if meant.is_empty() {
+        io.note("no promotion has failed, or waits for its next attempt");
+        return Ok(());
+    }
+    let (mut first, mut refused) = (None, 0);
+    for promotion in meant {
+        let pipeline = find::pipeline_of(connection, &promotion).await;
+        let outcome = match judge(&promotion, pipeline.as_ref()) {
+            Verdict::Go => match write(connection, &promotion, token(&promotion)).await {
+                Ok(()) => {
+                    tell(&promotion, pipeline.as_ref(), io);
+                    continue;
+                }
+                // It has changed just now: what failed may be over.
+                Err(kube::Error::Api(status)) if status.is_conflict() => {
+                    Failure::new(Exit::Error, "it changed meanwhile: look at it again")
+                }
+                Err(error) => connection.explain(error),
+            },
+            Verdict::Already(why) => {
+                io.tell(Sign::Done, &why);
+                continue;
+            }
+            Verdict::Refuse(message, hint) => Failure { exit: Exit::Refused, message, hint },
+        };
+        io.tell(Sign::Failed, &format!("{}: {}", what(&promotion), outcome.message));
+        refused += 1;
+        first.get_or_insert(outcome);
+    }
+    match first {
+        None => Ok(()),
+        Some(Failure { exit, hint, .. }) => {
+            Err(Failure { exit, message: format!("{refused} of them could not be retried"), hint })
+        }
+    }
+}
+
+/// The promotions that failed or wait for their next attempt, of those that no later one into the same place has
+/// replaced.
+fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>) -> Vec<Promotion> {
+    let is_meant = |p: &Promotion| {
+        pipeline.is_none_or(|wanted| p.spec.pipeline == wanted)
+            && environment.is_none_or(|wanted| p.spec.environment == wanted || p.spec.place() == wanted)
+    };
+    let lane = |p: &Promotion| (p.namespace(), p.spec.pipeline.clone(), p.spec.place());
+    let newest = |p: &Promotion| !all.iter().any(|other| lane(other) == lane(p) && other.line() > p.line());
+    let has_failed = |p: &Promotion| {
+        let waits = p.status.as_ref().is_some_and(|s| s.next_attempt.is_some());
+        phase(p) == Phase::Failed || (phase(p) == Phase::Promoting && waits)
+    };
+    let keep: Vec<bool> = all.iter().map(|p| is_meant(p) && has_failed(p) && newest(p)).collect();
+    all.into_iter().zip(keep).filter_map(|(promotion, keep)| keep.then_some(promotion)).collect()
+}
+
+/// The request for another try: the time, later than that of the request before.
+fn token(promotion: &Promotion) -> Value {
+    let now = Timestamp::now();
+    let before = promotion.spec.retry.as_ref().and_then(|text| text.parse::<Timestamp>().ok());
+    let after = before.and_then(|before| before.checked_add(SignedDuration::from_secs(1)).ok());
+    json!({"retry": after.map_or(now, |after| now.max(after)).to_string()})
+}
+
+/// Prints that it was asked for, and what it needs beside.
+fn tell(promotion: &Promotion, pipeline: Option<&Pipeline>, io: &mut Io<'_>) {
+    io.tell(Sign::Done, &format!("asked for another try of {}", what(promotion)));
+    let Some(pipeline) = pipeline else { return };
+    if pipeline.spec.suspend {
+        let name = pipeline.name_any();
+        let note = format!("pipeline {name} is suspended: nothing is tried until spec.suspend is false");
+        return io.tell(Sign::Waiting, &note);
+    }
+    let environment = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
+    let manual = environment.and_then(|e| pipeline.spec.policy(e)).is_some_and(|policy| policy.manual);
+    if manual && phase(promotion) != Phase::Promoting {
+        let namespace = promotion.namespace().unwrap_or_default();
+        let note = format!("it needs a new approval: sluice approve -n {namespace} {}", promotion.name_any());
+        io.tell(Sign::Waiting, &note);
+    }
+}
+
+/// Whether the place that a promotion goes to runs its revision, as the pipeline's status says.
+fn runs(promotion: &Promotion, pipeline: &Pipeline) -> bool {
+    let spec = &promotion.spec;
+    let status = pipeline.status.as_ref().and_then(|status| status.environments.get(&spec.environment));
+    let running = status.and_then(|shown| match &spec.target {
+        None => shown.revision.as_ref(),
+        Some(target) => shown.targets.iter().find(|t| t.name == *target)?.revision.as_ref(),
+    });
+    running == Some(&spec.revision)
+}
+
+fn judge(promotion: &Promotion, pipeline: Option<&Pipeline>) -> Verdict {
     let (spec, at) = (&promotion.spec, phase(promotion));
-    let what = format!("{} {} into {}", spec.pipeline, spec.revision, spec.place());
+    let what = what(promotion);
+    if at == Phase::Succeeded && pipeline.is_some_and(|pipeline| runs(promotion, pipeline)) {
+        let why = format!("{what} has succeeded, and {} runs it: there is nothing to retry", spec.place());
+        return Verdict::Refuse(why, None);
+    }
     let status = promotion.status.as_ref();
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
     if !matches!(at, Phase::Failed | Phase::Rejected | Phase::Succeeded) && !waits {
@@ -77,7 +224,7 @@ mod tests {
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "facets": {}, "retry": retry},
             "status": status,
         });
-        judge(&serde_json::from_value(promotion).unwrap())
+        judge(&serde_json::from_value(promotion).unwrap(), None)
     }
 
     #[test]

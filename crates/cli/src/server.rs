@@ -8,6 +8,11 @@ use crate::exit::{Exit, Failure};
 const NO_CRDS: &str =
     "the cluster does not know pipelines: Sluice's custom resource definitions are not installed";
 
+/// What Kubernetes says before the message of a ValidatingAdmissionPolicy
+/// ([validation.go](https://github.com/kubernetes/kubernetes/blob/v1.33.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go),
+/// `Validate`).
+const DENIED: &str = " denied request: ";
+
 /// The failure that an error of the client stands for.
 pub(crate) fn sentence(error: kube::Error, server: &str) -> Failure {
     match error {
@@ -38,6 +43,12 @@ fn answered(status: &Status) -> Failure {
     match status.code {
         401 => Failure::new(Exit::Cluster, "the cluster does not accept your credentials")
             .hinted("check the user of this context in your kubeconfig, or log in again"),
+        // An admission policy has its own sentence, after Kubernetes' own names for it.
+        403 | 422 if said.contains(DENIED) => {
+            let why = said.rsplit_once(DENIED).map_or(said, |(_, why)| why);
+            Failure::new(Exit::Refused, why)
+                .hinted("kubectl auth whoami shows who you are; ask whoever runs the cluster for the right")
+        }
         403 => {
             let hint = match said.contains("at the cluster scope") {
                 true => {

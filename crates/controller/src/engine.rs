@@ -52,6 +52,8 @@ pub struct Engine {
     pub(crate) polling: Polling,
     /// For which pipelines this replica acts.
     pub(crate) shards: Shards,
+    /// Why the API server does not check who approves, if it does not.
+    pub(crate) approvals_unguarded: Option<String>,
     /// Objects that cannot be read, by kind.
     pub(crate) unreadable: BTreeMap<(&'static str, PipelineKey), Unreadable>,
     pub(crate) fleet: Fleet,
@@ -187,6 +189,7 @@ impl Engine {
             metrics,
             tell,
             shards,
+            approvals_unguarded: None,
             unreadable: BTreeMap::new(),
             index: Index::default(),
             early: Early::default(),
@@ -334,6 +337,7 @@ impl Engine {
             Input::Done(done) => self.done(*done),
             Input::Shards(news) => self.turned_over(news),
             Input::Standing(standing) => self.stands(*standing),
+            Input::ApprovalPolicy(gap) => self.approvals_checked(gap),
         }
     }
 

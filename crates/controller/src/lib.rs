@@ -3,6 +3,7 @@
 //! writes down what came of it.
 
 pub mod act;
+pub mod approvals;
 mod due;
 pub mod engine;
 pub mod hook;

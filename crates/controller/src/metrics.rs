@@ -80,6 +80,8 @@ pub struct Metrics {
     pause: Family<Purse, Gauge<f64, AtomicU64>>,
     queue: Family<Purse, Gauge>,
     due: Gauge,
+    /// 1 while the API server checks who approves, else 0.
+    pub approvals_checked: Gauge,
     /// Of shards and replicas.
     pub shards: ShardMetrics,
     begun: Instant,
@@ -95,6 +97,7 @@ impl Metrics {
     pub fn new(delivery: Delivery) -> Self {
         let mut registry = Registry::with_prefix("sluice");
         let (turns, due) = (Counter::default(), Gauge::default());
+        let approvals_checked = Gauge::default();
         let failures = Family::<Reason, Counter>::default();
         let phases = Family::<Phase, Counter>::default();
         let writes = Family::<Write, Counter>::default();
@@ -123,8 +126,14 @@ impl Metrics {
         );
         registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
+        registry.register(
+            "approvals_checked",
+            "1 while the API server checks who approves, by Sluice's admission policy; else 0",
+            approvals_checked.clone(),
+        );
         Self {
             steps: Steps::new(&mut registry),
+            approvals_checked,
             hooks: HookMetrics::new(&mut registry),
             shards: ShardMetrics::new(&mut registry),
             registry,

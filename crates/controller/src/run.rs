@@ -79,6 +79,7 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
     tasks.spawn(pipelines(hub.clone(), namespace.clone(), door.clone()));
     tasks.spawn(promotions(hub.clone(), namespace, door.clone()));
     tasks.spawn(clusters(hub.clone(), door.clone()));
+    tasks.spawn(crate::approvals::watch(hub.clone(), door.clone()));
     tasks.spawn(engine.run(inputs));
     let orders = match election {
         Some(election) => {

@@ -111,7 +111,11 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         sequence: spec.sequence,
         trigger: spec.trigger.as_ref().map(|trigger| trigger.key.clone()),
         phase: phase(status.phase),
-        approved: spec.approval.is_some() && spec.approval != status.spent_approval,
+        approved: spec.approval_now(&status).is_some(),
+        retries: status.retries,
+        rejected: spec
+            .rejection_now(&status)
+            .map(|r| format!("rejected by {}: {}", line(&r.by), line(&r.reason))),
         gates: status
             .gates
             .iter()
@@ -131,6 +135,11 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         said: None,
         message: status.message.clone(),
     })
+}
+
+/// What a person wrote, on one line.
+fn line(text: &str) -> String {
+    text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// What the other side of a webhook has said of the try that a record is at.

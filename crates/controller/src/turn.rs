@@ -19,8 +19,9 @@ use crate::intake::PipelineKey;
 use crate::observe::reported;
 use crate::observe::target::{self, NotYet, Question};
 use crate::record::pace::{self, Pace};
-use crate::record::status;
+use crate::record::promotion::Change;
 use crate::record::writer::{Basis, StatusOf, spell};
+use crate::record::{status, tampered};
 use crate::translate;
 
 /// How long a cluster that a pipeline refers to for the first time may take to answer before its targets
@@ -35,24 +36,34 @@ pub(crate) struct Learned {
     /// Targets, by environment, whose clusters have not answered since the start.
     unheard: BTreeSet<(String, String)>,
     promotions: Vec<Promotion>,
+    /// Records that are not as Sluice wrote them, by name, and why. They count for nothing.
+    tampered: BTreeMap<String, String>,
 }
 
 impl Engine {
     /// Takes in, observes, decides, acts and records for one pipeline.
     pub(crate) fn turn(&mut self, key: &PipelineKey, now: Timestamp) {
         self.hand_over(key, now);
-        let Some(promotions) = self.take_up(key, now) else { return };
+        let Some((promotions, tampered)) = self.take_up(key, now) else { return };
+        for (name, why) in &tampered {
+            self.change(key, name, &Change::Tampered(why.clone()), now);
+        }
         let Some((world, unheard)) = self.observe(key) else { return };
         self.hurry(key, &world, &promotions);
-        let learned = Learned { world, unheard, promotions };
+        let learned = Learned { world, unheard, promotions, tampered };
         let Some(decision) = self.decide(key, &learned, now) else { return };
         self.act(key, &decision, now);
         self.prune(key, &history::surplus(&learned.promotions, self.options.history_limit));
         self.record(key, &learned, &decision, now);
     }
 
-    /// INTAKE: what was started for the pipeline. `None` when it is gone.
-    pub(crate) fn take_up(&mut self, key: &PipelineKey, now: Timestamp) -> Option<Vec<Promotion>> {
+    /// INTAKE: what was started for the pipeline, and the records that are not as Sluice wrote them, by name.
+    /// `None` when the pipeline is gone.
+    pub(crate) fn take_up(
+        &mut self,
+        key: &PipelineKey,
+        now: Timestamp,
+    ) -> Option<(Vec<Promotion>, BTreeMap<String, String>)> {
         let entry = self.pipelines.get_mut(key)?;
         if let Some(since) = entry.touched.take() {
             self.metrics.waited(since.elapsed());
@@ -63,7 +74,12 @@ impl Engine {
             let failed = own.iter().filter(|r| retry::may_hurry(&r.object));
             failed.for_each(|r| self.polling.tries_now(&r.object.name_any(), Instant::now()));
         }
+        let mut tampered = BTreeMap::new();
         let own = own.into_iter().filter_map(|r| {
+            if let Some(why) = tampered::tampered(&entry.model, &r.object) {
+                tampered.insert(r.object.name_any(), why);
+                return None;
+            }
             let said = r.said.as_ref().and_then(|said| translate::said(said, &r.object));
             let mut known = translate::promotion(&entry.object, &r.object)?;
             let due = |recorded| self.polling.next_try(&known.name, recorded, (now, Instant::now()));
@@ -71,7 +87,8 @@ impl Engine {
             known.approved |= approval::counts(&r.object, r.key_approval.as_deref());
             Some(known)
         });
-        Some(own.collect())
+        let own = own.collect();
+        Some((own, tampered))
     }
 
     /// OBSERVE: what the targets show, and which of them have not been heard of. `None` while it is
@@ -128,8 +145,10 @@ impl Engine {
             world: &learned.world,
             evidence: &entry.evidence,
             promotions: &learned.promotions,
+            unguarded: self.approvals_unguarded.as_deref(),
             now,
         });
+        keep_names_taken(&mut decision, &learned.tampered);
         // Of those that are still wanted and do not stand by now, whoever has made them.
         let starts = decision.actions.iter().filter_map(|action| match action {
             Action::Start(intent) => Some((&intent.name, &intent.environment)),
@@ -161,6 +180,8 @@ impl Engine {
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let records: Vec<_> =
             records.filter(|r| r.belongs_to(&entry.object)).map(|r| r.object.as_ref()).collect();
+        let records: Vec<_> =
+            records.into_iter().filter(|p| !learned.tampered.contains_key(&p.name_any())).collect();
         let before = entry.stands();
         let status = status::compose(&status::Facts {
             object: &entry.object,
@@ -212,6 +233,19 @@ fn hook_secret(entry: &Entry, serves_hooks: bool) -> Option<Option<&Problem>> {
     entry.hook_secret.as_ref().map(Option::as_ref)
 }
 
+/// Does not record a promotion anew whose name is taken by a record that is not as Sluice wrote it: the API
+/// server would refuse it, and that record is evidence.
+fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>) {
+    let Decision { actions, notes, .. } = decision;
+    actions.retain(|action| {
+        let Action::Start(intent) = action else { return true };
+        let Some(why) = tampered.get(&intent.name) else { return true };
+        let message = format!("{} waits: {}: {why}", intent.revision, intent.name);
+        notes.insert(intent.environment.clone(), Note { reason: "Tampered", message });
+        false
+    });
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use serde_json::json;
@@ -260,7 +294,8 @@ pub(crate) mod tests {
             world.insert("prod", "p", runs(prod));
             let entry = engine.pipelines.get_mut(&key).unwrap();
             entry.unrecorded.extend(unrecorded.map(|name| (name.into(), "no room".into())));
-            let learned = Learned { world, unheard: BTreeSet::new(), promotions: Vec::new() };
+            let (unheard, promotions, tampered) = Default::default();
+            let learned = Learned { world, unheard, promotions, tampered };
             let decision = engine.decide(&key, &learned, now).unwrap();
             let started = decision.actions.iter().find_map(|action| match action {
                 Action::Start(intent) => Some(intent.name.clone()),

@@ -54,6 +54,8 @@ mod tests {
             trigger: None,
             phase,
             approved: false,
+            retries: 0,
+            rejected: None,
             gates: Vec::new(),
             retry: None,
             next_attempt: None,

@@ -253,6 +253,10 @@ pub struct Promotion {
     pub phase: Phase,
     /// A person let it pass, and it has not passed yet.
     pub approved: bool,
+    /// How many times it was started again after it had ended or passed: each needs an approval of its own.
+    pub retries: u32,
+    /// Who rejected this try and why, as a sentence.
+    pub rejected: Option<String>,
     /// The gates as last recorded.
     pub gates: Vec<Gate>,
     /// A person asked for another try, and nothing was done about it yet: the token.

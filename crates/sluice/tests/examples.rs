@@ -88,6 +88,7 @@ async fn what_the_pages_show_is_accepted() -> Result<()> {
     let shared = shared().await?;
     let pages = [
         "README.md",
+        "docs/approvals.md",
         "docs/hooks.md",
         "docs/operations.md",
         "docs/setting-values.md",
@@ -128,13 +129,15 @@ async fn every_file_of_the_readme_of_the_examples_is_there() -> Result<()> {
 }
 
 /// What the controller asks the hub for: group, resource, verb.
-const ASKS: [(&str, &str, &str); 15] = [
+const ASKS: [(&str, &str, &str); 17] = [
     ("pipelines.weave.works", "pipelines", "watch"),
     ("pipelines.weave.works", "promotions", "watch"),
     ("pipelines.weave.works", "promotions", "create"),
     ("pipelines.weave.works", "promotions", "delete"),
     ("pipelines.weave.works", "pipelines/status", "patch"),
     ("pipelines.weave.works", "promotions/status", "patch"),
+    ("pipelines.weave.works", "pipelines", "record"),
+    ("pipelines.weave.works", "promotions", "record"),
     ("gitops.weave.works", "gitopsclusters", "watch"),
     ("", "secrets", "watch"),
     ("events.k8s.io", "events", "create"),
@@ -150,9 +153,11 @@ const ASKS: [(&str, &str, &str); 15] = [
 const LEASES: &str = "coordination.k8s.io";
 
 /// What it must not be able to do.
-const REFUSED: [(&str, &str, &str); 6] = [
+const REFUSED: [(&str, &str, &str); 8] = [
     ("pipelines.weave.works", "pipelines", "delete"),
     ("pipelines.weave.works", "promotions", "patch"),
+    ("pipelines.weave.works", "promotions", "approve"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "list"),
     ("", "secrets", "create"),
     ("", "pods", "list"),
     ("helm.toolkit.fluxcd.io", "helmreleases", "patch"),
@@ -205,8 +210,10 @@ fn review(group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
 #[tokio::test]
 async fn the_crds_of_deploy_are_those_of_the_code() -> Result<()> {
     let written = parse_yaml(&std::fs::read_to_string(folder("deploy/crds.yaml"))?)?;
-    let code: Vec<Value> =
+    let mut code: Vec<Value> =
         sluice_api::all_crds().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    code.push(json!(sluice_api::policy::policy()));
+    code.push(json!(sluice_api::policy::binding()));
     if written.len() != code.len() || written.iter().zip(&code).any(|(a, b)| a["spec"] != b["spec"]) {
         bail!("deploy/crds.yaml is not what the code says: run make crds");
     }

@@ -196,12 +196,15 @@ impl Cluster {
         crds::install(&self.client().await?, crds::read_flux()?).await
     }
 
-    /// Installs Sluice's own CRDs, and waits until they are served.
+    /// Installs Sluice's own CRDs and their admission policy, and waits until the kinds are served.
     ///
     /// # Errors
     /// When the API server refuses one.
     pub async fn install_sluice_crds(&self) -> Result<()> {
-        crds::install(&self.client().await?, sluice_api::all_crds()).await
+        let client = self.client().await?;
+        crds::install(&client, sluice_api::all_crds()).await?;
+        let policy = [json!(sluice_api::policy::policy()), json!(sluice_api::policy::binding())];
+        apply(&client, FIELD_MANAGER, policy.into()).await.map(drop)
     }
 
     /// Ends the API server at once. Its objects and its port stay for [`Cluster::start`].

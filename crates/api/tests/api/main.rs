@@ -7,6 +7,7 @@ mod admitted;
 mod contract;
 mod descriptions;
 mod hub;
+mod immutable;
 mod manifests;
 mod requests;
 mod rules;

@@ -1,6 +1,6 @@
 //! The command line against a real API server: what people see, and what ends up in the cluster.
 
-#![allow(clippy::expect_used, reason = "tests say it by failing")]
+#![allow(clippy::expect_used, clippy::panic, reason = "tests say it by failing")]
 
 mod approve;
 mod crds;
@@ -10,6 +10,7 @@ mod get;
 mod hostile;
 mod hub;
 mod retry;
+mod rights;
 mod validate;
 mod watch;
 

@@ -1,10 +1,13 @@
 //! `sluice retry`.
 
 use anyhow::Result;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use sluice_api::Pipeline;
 use sluice_cli::Exit;
 
-use crate::hub::{managers, place};
+use crate::hub::{managers, place, running};
 
 #[tokio::test]
 async fn a_failed_promotion_is_tried_again() -> Result<()> {
@@ -32,5 +35,93 @@ async fn one_that_is_on_its_way_is_left_alone() -> Result<()> {
     assert_eq!(ran.exit, Exit::Refused);
     insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod is proposed, nothing has failed");
     assert_eq!(place.promotions().get("p").await?.spec.retry, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_succeeded_and_runs_is_not_retried_and_a_suspended_pipeline_is_told_of() -> Result<()> {
+    let place = place("retry-runs").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.8")).await?;
+    place.promotion("p", "prod", json!({"phase": "Succeeded"})).await?;
+    let ran = place.sluice(&["retry", "p"]).await;
+    assert_eq!(ran.exit, Exit::Refused);
+    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod has succeeded, and prod runs it: there is nothing to retry");
+
+    let pipelines: Api<Pipeline> = Api::namespaced(place.client.clone(), &place.namespace);
+    let other = Patch::Merge(json!({"status": running("6.1.8", "6.1.6")}));
+    pipelines.patch_status("podinfo", &PatchParams::default(), &other).await?;
+    let suspended = Patch::Merge(json!({"spec": {"suspend": true}}));
+    pipelines.patch("podinfo", &PatchParams::default(), &suspended).await?;
+    let ran = place.sluice(&["retry", "p"]).await;
+    assert_eq!(ran.exit, Exit::Ok);
+    insta::assert_snapshot!(ran.err, @"
+    ✔ asked for another try of podinfo 6.1.8 into prod
+    ◎ pipeline podinfo is suspended: nothing is tried until spec.suspend is false
+    ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_retried_manual_promotion_needs_a_new_approval() -> Result<()> {
+    let place = place("retry-manual").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
+    let pipelines: Api<Pipeline> = Api::namespaced(place.client.clone(), &place.namespace);
+    let manual = json!({"spec": {"promotion": {"manual": true, "strategy": {"notification": {}}}}});
+    pipelines.patch("podinfo", &PatchParams::default(), &Patch::Merge(manual)).await?;
+    place.promotion("p", "prod", json!({"phase": "Rejected"})).await?;
+    let ran = place.sluice(&["retry", "p"]).await;
+    insta::assert_snapshot!(ran.err, @"
+    ✔ asked for another try of podinfo 6.1.8 into prod
+    ◎ it needs a new approval: sluice approve -n retry-manual p
+    ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_later_request_is_later_however_far_ahead_the_one_before_was() -> Result<()> {
+    let place = place("retry-ahead").await?;
+    place.promotion("p", "prod", json!({"phase": "Failed", "retried": "2099-01-01T00:00:00Z"})).await?;
+    let ahead = Patch::Merge(json!({"spec": {"retry": "2099-01-01T00:00:00Z"}}));
+    place.promotions().patch("p", &PatchParams::default(), &ahead).await?;
+    let ran = place.sluice(&["retry", "p"]).await;
+    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    assert_eq!(place.promotions().get("p").await?.spec.retry.as_deref(), Some("2099-01-01T00:00:01Z"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_that_failed_is_retried_by_pipeline_environment_and_label() -> Result<()> {
+    let place = place("retry-failed").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
+    let waits = json!({"phase": "Promoting", "nextAttempt": "2026-11-21T10:00:00Z"});
+    for (name, environment, status) in [
+        ("failed", "prod", json!({"phase": "Failed"})),
+        ("waits", "dev", waits),
+        ("rejected", "qa", json!({"phase": "Rejected"})),
+        ("runs", "staging", json!({"phase": "Succeeded"})),
+    ] {
+        place.promotion(name, environment, status).await?;
+    }
+    let label = Patch::Merge(json!({"metadata": {"labels": {"team": "web"}}}));
+    place.promotions().patch("failed", &PatchParams::default(), &label).await?;
+    let none = "no promotion has failed, or waits for its next attempt\n";
+    for arguments in [
+        &["retry", "--failed", "--pipeline", "other"][..],
+        &["retry", "--failed", "-e", "staging"],
+        &["retry", "--failed", "-l", "team=db"],
+    ] {
+        let ran = place.sluice(arguments).await;
+        assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, none), "{arguments:?}");
+    }
+    let ran = place.sluice(&["retry", "--failed", "-l", "team=web"]).await;
+    assert_eq!((ran.exit, ran.err.lines().count()), (Exit::Ok, 1), "{ran:?}");
+    let asked = async |name: &str| anyhow::Ok(place.promotions().get(name).await?.spec.retry.is_some());
+    assert!(asked("failed").await? && !asked("waits").await?);
+    let ran = place.sluice(&["retry", "--failed", "--pipeline", "podinfo"]).await;
+    assert!(ran.exit == Exit::Ok && ran.err.contains("was asked for already"), "{ran:?}");
+    assert!(asked("waits").await? && !asked("rejected").await? && !asked("runs").await?);
+    for arguments in [&["retry"][..], &["retry", "p", "--failed"], &["retry", "p", "-l", "a=b"]] {
+        assert_eq!(place.sluice(arguments).await.exit, Exit::Usage, "{arguments:?}");
+    }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Strategy;
@@ -24,6 +23,9 @@ use crate::record::promotion::{self, Change};
 use crate::record::writer::{Basis, StatusOf, spell};
 use crate::silence::{PATIENCE, within};
 
+/// The comment on a change request that Sluice closes, unless a person rejected its promotion.
+const NOT_NEEDED: &str =
+    "Sluice does not need this change any more: the environment has what it carries, or something newer.";
 /// The pause after a promotion could not be recorded.
 const RECORD_AGAIN: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,9 @@ impl Engine {
                 Action::Follow { promotion, may_merge } => self.follow(key, promotion, *may_merge),
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
                 Action::CheckDelivered { promotion } => self.check_delivered(key, promotion),
+                Action::Pass { promotion, gates } => {
+                    self.change(key, promotion, &Change::Passed(gates.clone()), now);
+                }
                 Action::Move(to) => self.change(key, &to.promotion, &Change::Moved(to.clone()), now),
                 Action::Wait { promotion, gates, message } => {
                     let change = Change::Waits { gates: gates.clone(), message: message.clone() };
@@ -168,7 +173,7 @@ impl Engine {
     }
 
     /// Changes the status of a record, here at once and on the server as soon as may be.
-    fn change(&mut self, key: &PipelineKey, name: &str, change: &Change, now: Timestamp) {
+    pub(crate) fn change(&mut self, key: &PipelineKey, name: &str, change: &Change, now: Timestamp) {
         let Some(permit) = self.shards.permit(key) else { return };
         let Some(record) = self.promotions.get_mut(key).and_then(|r| r.get_mut(name)) else { return };
         let before = record.object.status.clone().unwrap_or_default();
@@ -196,8 +201,8 @@ impl Engine {
             tracing::info!(pipeline = %key, promotion = name, %phase, message, "promotion");
             self.metrics.entered(&format!("{:?}", status.phase));
             // What failed on the way was counted when it did.
-            if let (Change::Moved(to), Phase::Failed) = (change, status.phase) {
-                self.metrics.failed(to.reason);
+            if let (Change::Moved(_) | Change::Tampered(_), Phase::Failed) = (change, status.phase) {
+                self.metrics.failed(&status.reason);
             }
         }
         match spell(&status) {
@@ -211,28 +216,6 @@ impl Engine {
             self.events.tell(&entry.object, &object, &before, change);
         }
         self.touch(key);
-    }
-
-    /// Removes records of the past that nobody needs.
-    pub(crate) fn prune(&mut self, key: &PipelineKey, names: &[String]) {
-        let Some(permit) = self.shards.permit(key) else { return };
-        for name in names {
-            let removed = self.promotions.get_mut(key).and_then(|records| records.remove(name));
-            // That very one, and not one of its name that somebody has made since.
-            let uid = removed.and_then(|record| record.object.uid());
-            let preconditions = Some(Preconditions { uid, resource_version: None });
-            let params = DeleteParams { preconditions, ..DeleteParams::default() };
-            let permit = permit.clone();
-            let api: Api<ApiPromotion> = Api::namespaced(self.hub.clone(), &key.namespace);
-            let name = name.clone();
-            tokio::spawn(async move {
-                if permit.check().is_ok()
-                    && let Err(error) = within(PATIENCE, api.delete(&name, &params)).await
-                {
-                    tracing::warn!(promotion = name, %error, "cannot remove an old promotion");
-                }
-            });
-        }
     }
 
     /// The job for a promotion, when it may be acted on now: by the strategy that the pipeline names,
@@ -328,11 +311,18 @@ impl Engine {
         let Some(job) = self.job(key, name, On::Request) else { return };
         let Some(request) = job.request() else { return };
         self.polling.withdrawing(name, now);
-        self.spawn(key, job, |e| Ended::Withdrawal(Err(e)), |delivery, order| async move {
-            let comment =
-                "Sluice needs this change no more: the environment has what it carries, or something newer.";
-            Ended::Withdrawal(delivery.withdraw(&order, &request, comment).await.map_err(ActError::from))
-        });
+        let status = job.object.status.as_ref();
+        let rejected = status.filter(|s| s.phase == Phase::Rejected).map(|s| s.message.clone());
+        let comment = rejected.unwrap_or_else(|| NOT_NEEDED.into());
+        self.spawn(
+            key,
+            job,
+            |e| Ended::Withdrawal(Err(e)),
+            |delivery, order| async move {
+                let withdrawn = delivery.withdraw(&order, &request, &comment).await;
+                Ended::Withdrawal(withdrawn.map_err(ActError::from))
+            },
+        );
     }
 
     /// Looks whether the commit that a promotion was delivered by is still in its branch. Only of a commit that

@@ -8,6 +8,7 @@ pub mod notification;
 pub mod order;
 mod outcome;
 pub mod polling;
+mod prune;
 pub(crate) mod retry;
 
 use sluice_api::pipeline::Strategy;

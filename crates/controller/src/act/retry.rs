@@ -87,11 +87,19 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
+    /// The name that the promotion of revision 1 into dev has.
+    fn name() -> String {
+        let model = crate::translate::pipeline(&pipeline(1, 1));
+        let facets = [("HelmRelease/a:chart".to_string(), "1".to_string())].into();
+        let revision = sluice_core::Revision::from_strings(&facets).unwrap();
+        sluice_core::model::promotion_name(&model, &model.environments[0], &revision, 0)
+    }
+
     /// A promotion whose delivery failed, and which is tried again in an hour.
     fn failed(engine: &mut Engine, reason: &str) {
         let later = clock::now().checked_add(jiff::SignedDuration::from_hours(1)).unwrap();
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
-            "metadata": {"name": "p", "namespace": "apps"},
+            "metadata": {"name": name(), "namespace": "apps"},
             "spec": {"pipeline": "podinfo", "environment": "dev", "revision": "1",
                 "facets": {"HelmRelease/a:chart": "1"}},
             "status": {"phase": "Promoting", "reason": reason, "attempts": 3,
@@ -99,13 +107,13 @@ mod tests {
         let object = Arc::new(serde_json::from_value(object).unwrap());
         let record =
             Record { object, stored: true, said: None, key_approval: None, first: false, version: 1 };
-        engine.promotions.entry(key()).or_default().insert("p".into(), record);
+        engine.promotions.entry(key()).or_default().insert(name(), record);
     }
 
     /// Whether it is due at the next look.
     fn is_due(engine: &mut Engine) -> bool {
         let now = clock::now();
-        engine.take_up(&key(), now).unwrap()[0].next_attempt.unwrap() <= now
+        engine.take_up(&key(), now).unwrap().0[0].next_attempt.unwrap() <= now
     }
 
     #[tokio::test]
@@ -135,7 +143,7 @@ mod tests {
             target.members.extend(crate::turn::tests::runs(version).members);
             world.insert("dev", "podinfo", target);
             let now = clock::now();
-            let promotions = engine.take_up(&key(), now).unwrap();
+            let (promotions, _) = engine.take_up(&key(), now).unwrap();
             engine.hurry(&key(), &world, &promotions);
             is_due(&mut engine)
         };

@@ -1,6 +1,7 @@
 //! INTAKE. Everything that can set the loop in motion, as one kind of value, so that the loop has
 //! one door; and what it takes from each of the hub's watches.
 
+mod approvals;
 mod clusters;
 mod pipelines;
 mod promotions;
@@ -36,6 +37,7 @@ impl fmt::Display for PipelineKey {
 }
 
 /// What sets the loop in motion.
+#[allow(clippy::large_enum_variant, reason = "most of them are Promotions, and they are moved, not kept")]
 #[derive(Debug)]
 pub enum Input {
     /// Pipelines on the hub.
@@ -61,6 +63,8 @@ pub enum Input {
     Done(Box<Done>),
     /// A shard comes or goes.
     Shards(Turnover),
+    /// Why the API server does not check who approves; `None` while it does.
+    ApprovalPolicy(Option<String>),
     /// What the last holders of shards have left.
     Standing(Box<Standing>),
 }

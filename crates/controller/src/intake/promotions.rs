@@ -97,6 +97,11 @@ impl Engine {
                 object.status.clone_from(&known.object.status);
                 version = known.version;
             }
+            // What is under way was begun before somebody rejected it.
+            if known.object.spec.rejection != object.spec.rejection {
+                let place = (key.clone(), object.spec.place());
+                self.under_way.get(&place).into_iter().for_each(sluice_delivery::Permit::revoke);
+            }
             if as_it_was && known.object.spec == object.spec {
                 known.version = version;
                 if heard {

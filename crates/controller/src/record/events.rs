@@ -332,6 +332,7 @@ pub fn notice(before: &PromotionStatus, change: &Change) -> Option<Notice> {
             Notice::new(true, "LeftOpen", message)
         }
         Change::Rejected { message, .. } => Notice::new(true, "Rejected", message),
+        Change::Tampered(why) if before.reason != "Tampered" => Notice::new(true, "Tampered", why),
         Change::Moved(to) => moved(before, to)?,
         _ => return None,
     })

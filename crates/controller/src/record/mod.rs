@@ -7,6 +7,7 @@ pub mod events;
 pub mod pace;
 pub mod promotion;
 pub mod status;
+pub mod tampered;
 pub mod writer;
 
 pub use create::create;

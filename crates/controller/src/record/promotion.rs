@@ -6,10 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use sluice_api::pipeline::Pipeline;
-use sluice_api::promotion::{ChangeRequest, Evidence, Phase, Promotion, PromotionSpec, PromotionStatus};
+use sluice_api::promotion::{
+    ChangeRequest, Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
+};
 use sluice_core::decide::{Intent, Move};
 use sluice_core::model::Gate;
 
+use super::tampered;
 use crate::act::order::WITHDRAWN;
 use crate::translate;
 
@@ -71,6 +74,7 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
             evidence: evidence.collect(),
             trigger: None,
             approval: None,
+            rejection: None,
             retry: None,
         },
         status: None,
@@ -89,6 +93,10 @@ pub enum Change {
         /// What it waits for.
         message: String,
     },
+    /// Its gates are open, and it is delivered next.
+    Passed(Vec<Gate>),
+    /// Its spec is not the one that Sluice wrote: why.
+    Tampered(String),
     /// Its change request is open.
     Proposed(ChangeRequest),
     /// Its change request is open, and Sluice merges it as soon as it may.
@@ -153,7 +161,11 @@ pub fn apply(
     now: Timestamp,
 ) -> PromotionStatus {
     let mut status = before.clone();
-    note(&mut status, spec, change, now);
+    note(&mut status, change, now);
+    approved(&mut status, spec, now);
+    if status.spec_digest.is_empty() {
+        status.spec_digest = tampered::digest(spec);
+    }
     let ended = translate::phase(before.phase).has_ended();
     let by_decision = matches!(change, Change::Moved(_));
     if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
@@ -167,6 +179,16 @@ pub fn apply(
     status
 }
 
+/// Records an approval that counts, with the time at which it was seen.
+fn approved(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timestamp) {
+    let Some(approval) = spec.approval_now(status) else { return };
+    let (by, retries) = (approval.by.clone(), approval.retries);
+    if status.approval.as_ref().is_none_or(|given| (&given.by, given.retries) != (&by, retries)) {
+        let at = approval.at.clone().unwrap_or_else(|| translate::time(now));
+        status.approval = Some(GivenApproval { by, at, retries });
+    }
+}
+
 /// What an open change request waits for, and what its forge did not take of what was asked for.
 pub fn waiting(request: &ChangeRequest, what: &str) -> String {
     let notes = request.notes.iter().map(|note| format!("; {note}"));
@@ -178,6 +200,8 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
     Some(match change {
         Change::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
         Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
+        Change::Passed(_) => (before.phase, "GatesOpen", "its gates are open: it is being delivered".into()),
+        Change::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
         Change::Proposed(request) => (
             Phase::Proposed,
             "Proposed",
@@ -205,12 +229,14 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
 }
 
 /// What a change adds to the story, wherever it brings the promotion.
-fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now: Timestamp) {
+fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
     match change {
         Change::Moved(to) => {
             if to.to == sluice_core::model::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
+                // They are decided anew, and what they said before is not shown until then.
+                status.gates.clear();
                 // Others who have been told of it once must not take this for a repetition, nor may what was
                 // done for it be found for done. It may have been seen to run with nobody knowing who did it.
                 let came = ["Delivered", "Succeeded"].map(|phase| status.times.remove(phase).is_some());
@@ -219,11 +245,10 @@ fn note(status: &mut PromotionStatus, spec: &PromotionSpec, change: &Change, now
             if to.answers.is_some() {
                 status.retried.clone_from(&to.answers);
             }
-            if to.spends_approval {
-                status.spent_approval.clone_from(&spec.approval);
-            }
+            status.retries = status.retries.saturating_add(u32::from(to.spends_approval));
         }
-        Change::Waits { gates, .. } => status.gates = translate::gates(gates),
+        Change::Waits { gates, .. } | Change::Passed(gates) => status.gates = translate::gates(gates),
+        Change::Tampered(_) => {}
         Change::Proposed(request) => {
             status.commit = Some(request.head_commit.clone());
             status.change_request = Some(request.clone());

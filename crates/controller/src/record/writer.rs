@@ -70,6 +70,7 @@ pub struct Basis {
 }
 
 /// An object as it stands.
+#[allow(clippy::large_enum_variant, reason = "most of them are Promotions, and they are moved, not kept")]
 #[derive(Debug)]
 pub enum Found {
     /// A pipeline.

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use serde_json::json;
-use sluice_api::promotion::{Approval, ChangeRequest, Phase, PromotionSpec, PromotionStatus};
+use sluice_api::promotion::{Approval, ChangeRequest, GivenApproval, Phase, PromotionSpec, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::order::is_handed_over;
 use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
 use sluice_core::Revision;
 use sluice_core::decide::{Intent, Move};
-use sluice_core::model::Phase as At;
+use sluice_core::model::{Gate, Phase as At};
 
 fn now() -> Timestamp {
     "2026-11-21T09:00:00Z".parse().unwrap()
@@ -20,7 +20,7 @@ fn request(state: &str) -> ChangeRequest {
 }
 
 fn spec() -> PromotionSpec {
-    let approval = Approval { by: "jane".into(), at: "2026-11-21T08:00:00Z".into() };
+    let approval = Approval { by: "jane".into(), revision: String::new(), retries: 0, at: None };
     PromotionSpec { approval: Some(approval), ..PromotionSpec::default() }
 }
 
@@ -79,10 +79,46 @@ fn what_was_still_under_way_does_not_bring_back_what_has_ended() {
 fn another_try_starts_over_and_needs_another_approval() {
     let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let failed = after(&[failure.clone(), failure]);
-    assert_eq!((failed.phase, failed.attempts, &failed.spent_approval), (Phase::Promoting, 2, &None));
+    assert_eq!((failed.phase, failed.attempts, failed.retries), (Phase::Promoting, 2, 0));
+    assert_eq!(spec().approval_now(&failed), spec().approval.as_ref());
     let again = apply(&failed, &spec(), &moved(At::Pending, "Retried", true), now());
-    assert_eq!((again.phase, again.attempts, again.next_attempt), (Phase::Pending, 0, None));
-    assert_eq!((again.retried.as_deref(), again.spent_approval), (Some("token"), spec().approval));
+    assert_eq!((again.phase, again.attempts, &again.next_attempt), (Phase::Pending, 0, &None));
+    assert_eq!((again.retried.as_deref(), again.retries), (Some("token"), 1));
+    assert_eq!(spec().approval_now(&again), None);
+}
+
+#[test]
+fn the_time_of_an_approval_is_the_controllers_and_stays() {
+    let mut spec = spec();
+    let gate = |open| Gate { name: "Approval", open, message: String::new() };
+    let pending = PromotionStatus::default();
+    let passed = apply(&pending, &spec, &Change::Passed(vec![gate(true)]), now());
+    let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".into(), retries: 0 };
+    assert_eq!(passed.approval.as_ref(), Some(&given));
+    assert_eq!((passed.reason.as_str(), passed.gates[0].open), ("GatesOpen", true));
+    let later: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+    let proposed = apply(&passed, &spec, &Change::Proposed(request("open")), later);
+    assert_eq!(proposed.approval.as_ref(), Some(&given));
+    // What was said of an earlier try is not shown while it is decided anew.
+    let again = apply(&proposed, &spec, &moved(At::Pending, "Retried", true), later);
+    assert!(again.gates.is_empty() && again.approval == Some(given), "{again:?}");
+    // A new one replaces it; one that an earlier version stored has its own time; another revision's is none.
+    let approval = spec.approval.as_mut().unwrap();
+    (approval.by, approval.retries, approval.at) = ("joe".into(), 1, Some("2026-11-20T08:00:00Z".into()));
+    let second = apply(&again, &spec, &Change::Passed(Vec::new()), later);
+    let given = GivenApproval { by: "joe".into(), at: "2026-11-20T08:00:00Z".into(), retries: 1 };
+    assert_eq!(second.approval, Some(given));
+    spec.approval.as_mut().unwrap().revision = "6.1.9".into();
+    assert_eq!(spec.approval_now(&again), None);
+}
+
+#[test]
+fn a_record_that_was_changed_fails_and_one_that_has_ended_stays_as_it_is() {
+    let tampered = Change::Tampered("its spec was changed".into());
+    let failed = after(std::slice::from_ref(&tampered));
+    assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "Tampered"));
+    let rejected = moved(At::Rejected, "Rejected", false);
+    assert_eq!(after(&[rejected.clone(), tampered]), after(&[rejected]));
 }
 
 #[test]

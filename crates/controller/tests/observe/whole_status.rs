@@ -102,8 +102,14 @@ fn compose_after(
     let pipeline = translate::pipeline(object);
     let evidence = Evidence::default().after(&pipeline, world, 0, now);
     let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(object, p)).collect();
-    let facts = decide::Facts { pipeline: &pipeline, world, evidence: &evidence, promotions: &known, now };
-    let decision: Decision = decide(facts);
+    let decision: Decision = decide(decide::Facts {
+        pipeline: &pipeline,
+        world,
+        evidence: &evidence,
+        promotions: &known,
+        unguarded: None,
+        now,
+    });
     compose(&Facts {
         object,
         before,

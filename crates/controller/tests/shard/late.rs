@@ -90,7 +90,7 @@ async fn a_late_status_is_written_over_an_edit_and_not_over_anothers() -> Result
     let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
 
     // A person approves in between: what the status was composed for stands as it did.
-    let approved = json!({"spec": {"approval": {"by": "ann", "at": "2026-11-21T10:00:00Z"}}});
+    let approved = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;
     let none = PromotionStatus::default();
     let how = write(&mut one, &mut ended, (made, &none), &begun, Permit::default()).await?;

@@ -47,9 +47,20 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     let current = promotions.iter().filter(|p| p.revision == candidate.revision && p.run == candidate.run);
     current.for_each(|p| check_delivered(facts, environment, policy, p, decision));
     match open {
-        // What was proven may be forgotten, when its status was lost: an older revision takes no place.
-        Some(open) if open.revision == candidate.revision || open.arrival > candidate.arrival => {
+        Some(open) if open.revision == candidate.revision => {
             proceed(facts, environment, policy, open, decision)
+        }
+        // The proof of the newer revision may be lost, for example with the status. The older candidate does
+        // not replace it; and a record alone does not deliver what nothing proves.
+        Some(open) if open.arrival > candidate.arrival => {
+            let message = format!(
+                "{} waits: it is not proven in {}, and {} is older; it goes on when enough targets run it healthily, \
+                 or a newer revision takes its place",
+                open.revision,
+                environment.after.join(", "),
+                candidate.revision
+            );
+            note(decision, environment, "NotProven", message);
         }
         _ => replace(facts, environment, policy, open, &promotions, &candidate, decision),
     }
@@ -72,13 +83,22 @@ fn settle(
     decision: &mut Decision,
 ) -> bool {
     let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
-    if promotion.phase.has_ended() && !late {
+    let may_reject = promotion.phase.is_open() || promotion.phase == Phase::Failed;
+    let rejected = promotion.rejected.as_ref().filter(|_| may_reject);
+    if promotion.phase.has_ended() && !late && rejected.is_none() {
         return false;
     }
-    let runs_now = runs(facts, environment, &promotion.revision);
+    let runs_now = (late || !promotion.phase.has_ended()) && runs(facts, environment, &promotion.revision);
     if runs_now && facts.evidence.has_settled(environment, &promotion.revision) {
         let message = format!("{} runs {}, healthily", environment.name, promotion.revision);
         decision.record(promotion, Phase::Succeeded, "Succeeded", message);
+        return true;
+    }
+    if let Some(why) = rejected {
+        // A request for another try that came before the rejection does not undo it.
+        let answers = promotion.retry.clone();
+        let to = Move { answers, ..Move::of(promotion, Phase::Rejected, "Rejected", why.clone()) };
+        decision.actions.push(Action::Move(to));
         return true;
     }
     if let Some(said) = promotion.said.as_ref().filter(|_| !late)
@@ -314,6 +334,9 @@ pub(super) fn proceed(
             decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
         }
         return;
+    }
+    if open.gates.iter().any(|gate| !gate.open) && open.gates != gates {
+        decision.actions.push(Action::Pass { promotion: open.name.clone(), gates });
     }
     if let Some(token) = &open.retry {
         let message = "a person asked for another try".into();

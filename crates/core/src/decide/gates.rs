@@ -22,7 +22,16 @@ fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<
     let message = if promotion.approved {
         String::new()
     } else {
-        format!("waits for approval: sluice approve -n {} {}", facts.pipeline.namespace, promotion.name)
+        let what = match promotion.retries {
+            0 => "waits for approval",
+            _ => "waits for a new approval, since it was retried",
+        };
+        format!(
+            "{what}: sluice approve -n {} {}{}",
+            facts.pipeline.namespace,
+            promotion.name,
+            unguarded(facts)
+        )
     };
     policy.manual.then_some(Gate { name: "Approval", open: promotion.approved, message })
 }
@@ -70,14 +79,24 @@ fn unreported(
     Some(held(facts, promotion, "Unreported", &why))
 }
 
+/// Says so where anybody who may patch the promotion can approve it in any name.
+fn unguarded(facts: Facts<'_>) -> String {
+    facts
+        .unguarded
+        .map(|why| format!(" (the API server does not check who approves: {why})"))
+        .unwrap_or_default()
+}
+
 /// A gate that holds what may take something newer back, until a person lets it pass.
 fn held(facts: Facts<'_>, promotion: &Promotion, name: &'static str, why: &str) -> Gate {
     let message = if promotion.approved {
         String::new()
     } else {
         format!(
-            "is held: {why}: sluice approve -n {} {} lets it pass, and promotion.allowDowngrade lets all pass",
-            facts.pipeline.namespace, promotion.name
+            "is held: {why}: sluice approve -n {} {} lets it pass, and promotion.allowDowngrade lets all pass{}",
+            facts.pipeline.namespace,
+            promotion.name,
+            unguarded(facts)
         )
     };
     Gate { name, open: promotion.approved, message }

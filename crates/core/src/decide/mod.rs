@@ -27,6 +27,8 @@ pub struct Facts<'a> {
     pub evidence: &'a Evidence,
     /// What was started for this pipeline.
     pub promotions: &'a [Promotion],
+    /// Why the API server does not check who approves, if it does not.
+    pub unguarded: Option<&'a str>,
     /// The time; only deadlines and retries depend on it.
     pub now: Timestamp,
 }
@@ -60,6 +62,13 @@ pub enum Action {
     },
     /// Record that a promotion is somewhere else now.
     Move(Move),
+    /// Record that a promotion's gates are open, before it is delivered.
+    Pass {
+        /// Which promotion.
+        promotion: String,
+        /// Every gate.
+        gates: Vec<Gate>,
+    },
     /// Record the verdicts of a promotion's gates.
     Wait {
         /// Which promotion.

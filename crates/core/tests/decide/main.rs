@@ -14,6 +14,7 @@ mod given_up;
 mod guards;
 mod kept;
 mod merging;
+mod people;
 mod properties;
 mod resumed;
 mod sim;

@@ -166,6 +166,7 @@ impl Sim {
             world: &self.world,
             evidence: &self.evidence,
             promotions: &self.promotions,
+            unguarded: None,
             now: self.now,
         };
         self.last = decide(facts);
@@ -210,6 +211,8 @@ impl Sim {
                     trigger: None,
                     phase: Phase::Pending,
                     approved: false,
+                    retries: 0,
+                    rejected: None,
                     gates: Vec::new(),
                     retry: None,
                     next_attempt: None,
@@ -231,6 +234,7 @@ impl Sim {
                 }
             }
             Action::Move(to) => self.carry_out_move(to),
+            Action::Pass { promotion, gates } => self.promotion(&promotion).gates = gates,
             Action::Wait { promotion, gates, message } => {
                 let promotion = self.promotion(&promotion);
                 promotion.gates = gates;
@@ -254,6 +258,8 @@ impl Sim {
         if to.to == Phase::Pending {
             promotion.next_attempt = None;
             promotion.delivered = None;
+            promotion.gates.clear();
+            promotion.retries += u32::from(to.spends_approval);
         }
         if to.answers.is_some() {
             promotion.retry = None;

@@ -23,6 +23,7 @@ mod resume;
 mod rows;
 mod story;
 mod strategies;
+mod tampered;
 mod trouble;
 
 /// Runs a test on a runtime of its own, with a deadline.

@@ -82,7 +82,7 @@ impl Rows {
     async fn approve(&self, version: &str) -> Result<()> {
         let all = self.place.promotions().list(&Default::default()).await?;
         let waiting = all.iter().find(|p| p.spec.environment == "prod" && p.spec.revision == version);
-        let patch = json!({ "spec": { "approval": { "by": "jane", "at": "2026-11-21T10:00:00Z" } } });
+        let patch = json!({ "spec": { "approval": { "by": "admin", "revision": version } } });
         let name = waiting.context("nothing to approve")?.name_any();
         self.place.promotions().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(())
@@ -192,7 +192,7 @@ fn rows_eight_and_nine_what_was_approved_and_what_stays_a_candidate() -> Result<
         rows.story("prod", &["1.1.0 Superseded", "1.2.0 Proposed"]).await?;
         let all = rows.place.promotions().list(&Default::default()).await?;
         let last = all.iter().find(|p| p.status.clone().unwrap_or_default().phase == Phase::Proposed);
-        ensure!(last.and_then(|p| p.spec.approval.clone()).is_some_and(|a| a.by == "jane"));
+        ensure!(last.and_then(|p| p.spec.approval.clone()).is_some_and(|a| a.by == "admin"));
         Ok(())
     })
 }

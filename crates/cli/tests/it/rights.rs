@@ -1,0 +1,321 @@
+//! Who may approve, reject and retry: users and a group with the roles of `deploy/` on a real API server, asked by
+//! its own API as `kubectl` does, and by `sluice`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_api::{Pipeline, Promotion};
+use sluice_cli::Exit;
+use sluice_testkit::{PATIENCE, connect, eventually};
+
+use crate::hub::{Place, Ran, place, running, servers, sluice_as};
+
+/// A user with their own certificate.
+struct User {
+    namespace: String,
+    kubeconfig: PathBuf,
+    client: kube::Client,
+}
+
+impl User {
+    async fn new(place: &Place, name: &str, group: Option<&str>) -> Result<User> {
+        User::with(place, name, &servers().await?.hub.user(name, group)?).await
+    }
+
+    async fn with(place: &Place, name: &str, kubeconfig: &str) -> Result<User> {
+        let folder = place.kubeconfig.parent().context("a folder")?;
+        let path = folder.join(format!("{}-{name}.kubeconfig", place.namespace));
+        std::fs::write(&path, kubeconfig)?;
+        let client = connect(kubeconfig).await?;
+        Ok(User { namespace: place.namespace.clone(), kubeconfig: path, client })
+    }
+
+    fn promotions(&self) -> Api<Promotion> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Merges into a promotion, as `kubectl patch --type merge` does.
+    async fn patch(&self, name: &str, patch: Value) -> Result<(), String> {
+        told(self.promotions().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+    }
+
+    async fn refused(&self, name: &str, patch: Value, sentence: &str) {
+        match self.patch(name, patch.clone()).await {
+            Ok(()) => panic!("{patch} was accepted"),
+            Err(said) => assert!(said.contains(sentence), "{patch} was refused with: {said}"),
+        }
+    }
+
+    async fn sluice(&self, arguments: &[&str]) -> Ran {
+        sluice_as(&self.kubeconfig, &[arguments, &["-n", &self.namespace]].concat()).await
+    }
+}
+
+fn told<T>(result: kube::Result<T>) -> Result<(), String> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(other) => panic!("the API server did not answer: {other}"),
+    }
+}
+
+fn deployed(file: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
+    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+/// Binds a role to a user or group in the namespace.
+async fn bind(place: &Place, role: &str, kind: &str, name: &str) -> Result<()> {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": format!("{role}-{name}"), "namespace": place.namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}],
+    });
+    servers().await?.hub.apply_yaml(&binding.to_string()).await.map(drop)
+}
+
+/// jane may approve, joe by his group; eve edits pipelines, vic looks.
+struct People {
+    place: Place,
+    jane: User,
+    joe: User,
+    eve: User,
+    vic: User,
+}
+
+fn approval(by: &str) -> Value {
+    json!({"spec": {"approval": {"by": by, "revision": "6.1.8"}}})
+}
+
+fn rejection(by: &str) -> Value {
+    json!({"spec": {"rejection": {"by": by, "revision": "6.1.8", "reason": "no"}}})
+}
+
+/// A namespace with a pipeline whose promotion `p` waits for an approval.
+async fn people(name: &str) -> Result<People> {
+    let place = place(name).await?;
+    servers().await?.hub.apply_yaml(&deployed("roles.yaml")?).await?;
+    bind(&place, "sluice-approver", "User", "jane").await?;
+    bind(&place, "sluice-approver", "Group", "release-managers").await?;
+    bind(&place, "sluice-editor", "User", "eve").await?;
+    bind(&place, "sluice-viewer", "User", "vic").await?;
+    let waits = json!({"phase": "Pending", "gates": [{"name": "Approval", "open": false}]});
+    place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
+    place.promotion("p", "prod", waits).await?;
+    let people = People {
+        jane: User::new(&place, "jane", None).await?,
+        joe: User::new(&place, "joe", Some("release-managers")).await?,
+        eve: User::new(&place, "eve", None).await?,
+        vic: User::new(&place, "vic", None).await?,
+        place,
+    };
+    // The API server learns of roles and policies by watches, a moment later.
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    eventually(PATIENCE, || async {
+        let (eve, api) = (&people.eve, people.eve.promotions());
+        let said = told(api.patch("p", &dry, &Patch::Merge(approval("eve"))).await);
+        ensure!(
+            said.as_ref().is_err_and(|said| said.contains("may not approve")),
+            "{}: {said:?}",
+            eve.namespace
+        );
+        for user in [&people.jane, &people.joe] {
+            user.promotions().get("p").await?;
+        }
+        people.vic.promotions().get("p").await?;
+        Ok(())
+    })
+    .await?;
+    Ok(people)
+}
+
+#[tokio::test]
+async fn only_approvers_approve_and_only_in_their_own_name() -> Result<()> {
+    let People { place, jane, joe, eve, vic } = people("rights-approve").await?;
+    let verb = "eve may not approve promotions rights-approve/p: it needs the verb approve on \
+                promotions.pipelines.weave.works (ClusterRole sluice-approver)";
+    eve.refused("p", approval("eve"), verb).await;
+    eve.refused("p", approval("jane"), "spec.approval.by must be your own name, eve").await;
+    eve.refused("p", rejection("eve"), "eve may not reject promotions rights-approve/p").await;
+    jane.refused("p", approval("joe"), "spec.approval.by must be your own name, jane").await;
+    jane.refused("p", rejection("joe"), "spec.rejection.by must be your own name, jane").await;
+    let mut other = approval("jane");
+    other["spec"]["approval"]["revision"] = "6.1.9".into();
+    jane.refused("p", other, "spec.approval.revision must be spec.revision").await;
+    let forged = json!({"spec": {"facets": {"HelmRelease/podinfo:chart": "6.6.6"}, "revision": "6.6.6",
+        "arrival": 999_999, "approval": {"by": "jane", "revision": "6.6.6"}}});
+    jane.refused("p", forged, "a Promotion records what Sluice decided").await;
+    vic.refused("p", approval("vic"), "cannot patch resource \"promotions\"").await;
+
+    let ran = vic.sluice(&["approve", "p"]).await;
+    assert_eq!(ran.exit, Exit::Cluster, "{ran:?}");
+    let ran = eve.sluice(&["approve", "podinfo", "-e", "prod"]).await;
+    assert_eq!((ran.exit, ran.err.lines().next()), (Exit::Refused, Some(format!("✗ {verb}").as_str())));
+    let ran = eve.sluice(&["reject", "p", "--reason", "no"]).await;
+    assert!(ran.exit == Exit::Refused && ran.err.contains("eve may not reject"), "{ran:?}");
+
+    let ran = jane.sluice(&["approve", "podinfo", "--revision", "6.1.9"]).await;
+    assert_eq!(ran.exit, Exit::Refused);
+    insta::assert_snapshot!(ran.err, @"
+    ✗ 6.1.9 is not what waits here: podinfo 6.1.8 into prod is Pending
+      see what waits now: sluice get promotions --pipeline podinfo
+    ");
+    let ran = jane.sluice(&["approve", "podinfo", "--revision", "6.1.8"]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ approved podinfo 6.1.8 into prod (as jane)\n"));
+    let again = joe.sluice(&["approve", "p"]).await;
+    assert_eq!(
+        (again.exit, again.err.as_str()),
+        (Exit::Ok, "✔ podinfo 6.1.8 into prod is approved already, by jane\n")
+    );
+    joe.refused("p", approval("joe"), "an approval is given once").await;
+    jane.refused("p", json!({"spec": {"approval": null}}), "an approval is given once").await;
+
+    // The group's member may approve where nobody has.
+    place.promotion("q", "prod", json!({"phase": "Pending"})).await?;
+    joe.patch("q", approval("joe")).await.map_err(anyhow::Error::msg)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_two_at_once_one_approves() -> Result<()> {
+    let People { jane, joe, .. } = people("rights-twice").await?;
+    let (first, second) = tokio::join!(jane.sluice(&["approve", "p"]), joe.sluice(&["approve", "p"]));
+    let said = [first.err, second.err].concat();
+    assert_eq!((first.exit, second.exit), (Exit::Ok, Exit::Ok), "{said}");
+    assert_eq!(said.matches("✔ approved").count(), 1, "{said}");
+    assert_eq!(said.matches("approved already").count(), 1, "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rejection_says_who_and_why_and_only_an_approver_undoes_it() -> Result<()> {
+    let People { place, jane, joe, eve, vic } = people("rights-reject").await?;
+    let ran = jane.sluice(&["reject", "podinfo", "-e", "prod", "--reason", "not before Monday"]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ rejected podinfo 6.1.8 into prod (as jane)\n"));
+    let stored = place.promotions().get("p").await?.spec.rejection.context("a rejection")?;
+    assert_eq!((stored.by.as_str(), stored.reason.as_str()), ("jane", "not before Monday"));
+    joe.refused("p", rejection("joe"), "a rejection is given once").await;
+    let ended = Patch::Merge(json!({"status": {"phase": "Rejected", "message": "rejected by jane"}}));
+    place.promotions().patch_status("p", &PatchParams::default(), &ended).await?;
+
+    let retry = json!({"spec": {"retry": "2026-11-21T10:00:00Z"}});
+    eve.refused(
+        "p",
+        retry.clone(),
+        "jane rejected promotions rights-reject/p: to retry it, eve needs the verb approve",
+    )
+    .await;
+    vic.refused("p", retry, "cannot patch resource \"promotions\"").await;
+    let ran = eve.sluice(&["retry", "p"]).await;
+    assert!(ran.exit == Exit::Refused && ran.err.contains("jane rejected"), "{ran:?}");
+    let ran = joe.sluice(&["retry", "p"]).await;
+    assert_eq!(
+        (ran.exit, ran.err.as_str()),
+        (Exit::Ok, "✔ asked for another try of podinfo 6.1.8 into prod\n")
+    );
+
+    // What failed by itself, whoever edits the pipelines tries again.
+    place.promotion("q", "prod", json!({"phase": "Failed"})).await?;
+    let ran = eve.sluice(&["retry", "q"]).await;
+    assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
+    let patcher = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "patches-promotions"},
+        "rules": [{"apiGroups": ["pipelines.weave.works"], "resources": ["promotions"], "verbs": ["get", "list", "patch"]}],
+    });
+    servers().await?.hub.apply_yaml(&patcher.to_string()).await?;
+    bind(&place, "patches-promotions", "User", "vic").await?;
+    let later = json!({"spec": {"retry": "2099-11-21T10:00:00Z"}});
+    eventually(PATIENCE, || async {
+        match vic.patch("q", later.clone()).await {
+            Err(said)
+                if said.contains("vic may not retry promotions rights-reject/q: it needs the verb retry") =>
+            {
+                Ok(())
+            }
+            other => bail!("{other:?}"),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn nobody_but_the_controller_creates_promotions_and_writes_statuses() -> Result<()> {
+    let People { place, jane, .. } = people("rights-record").await?;
+    let hub = &servers().await?.hub;
+    // As owners of namespaces often have it: everything, but by the verbs that Kubernetes itself has.
+    let owner = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "owns-namespace"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"],
+            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}],
+    });
+    hub.apply_yaml(&owner.to_string()).await?;
+    bind(&place, "owns-namespace", "User", "ted").await?;
+    let ted = User::new(&place, "ted", None).await?;
+    let new = |name: &str| -> Promotion {
+        serde_json::from_value(json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": name},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.6.6", "facets": {"a": "6.6.6"}},
+        }))
+        .unwrap()
+    };
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    eventually(PATIENCE, || async {
+        let said = told(ted.promotions().create(&dry, &new("forged")).await);
+        let wanted = "ted may not create promotions rights-record/forged: only the controller does, with the verb record";
+        ensure!(said.as_ref().is_err_and(|said| said.contains(wanted)), "{said:?}");
+        Ok(())
+    })
+    .await?;
+    let params = PatchParams::default();
+    let status = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+    let said = told(ted.promotions().patch_status("p", &params, &status).await);
+    assert!(
+        said.as_ref()
+            .is_err_and(|said| said.contains("ted may not write the status of promotions rights-record/p")),
+        "{said:?}"
+    );
+    let pipelines: Api<Pipeline> = Api::namespaced(ted.client.clone(), &ted.namespace);
+    let evidence = Patch::Merge(json!({"status": {"environments": {}}}));
+    let said = told(pipelines.patch_status("podinfo", &params, &evidence).await);
+    assert!(said.as_ref().is_err_and(|said| said.contains("only the controller does")), "{said:?}");
+
+    // Neither does a patch take the promotion from its pipeline, or have it removed.
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"}]);
+    let place_of = "jane may not change ownerReferences, finalizers or the labels of Sluice on promotions rights-record/p";
+    for metadata in [
+        json!({"ownerReferences": owner}),
+        json!({"finalizers": ["example.com/never"]}),
+        json!({"labels": {"pipelines.weave.works/pipeline": "other"}}),
+        json!({"labels": {"pipelines.weave.works/environment": "dev"}}),
+    ] {
+        jane.refused("p", json!({"metadata": metadata}), place_of).await;
+    }
+    jane.patch("p", json!({"metadata": {"labels": {"team": "web"}}})).await.map_err(anyhow::Error::msg)?;
+
+    // The controller's own account may.
+    hub.namespace("sluice-system").await?;
+    hub.apply_yaml(&deployed("reader/role.yaml")?).await?;
+    hub.apply_yaml(&deployed("rbac.yaml")?).await?;
+    let sluice = User::with(&place, "sluice", &hub.service_account("sluice-system", "sluice").await?).await?;
+    eventually(PATIENCE, || async {
+        told(sluice.promotions().create(&dry, &new("recorded")).await).map_err(anyhow::Error::msg)
+    })
+    .await?;
+    told(sluice.promotions().patch_status("p", &params, &status).await).map_err(anyhow::Error::msg)
+}
+
+#[tokio::test]
+async fn a_name_that_is_claimed_is_refused_with_what_to_do() -> Result<()> {
+    let place = place("rights-by").await?;
+    let ran = place.sluice(&["approve", "podinfo", "-e", "prod", "--by", "joe"]).await;
+    assert_eq!(ran.exit, Exit::Usage);
+    insta::assert_snapshot!(ran.err, @"
+    ✗ --by was removed: an approval is in the name of the user who gives it
+      leave --by out; a bot approves as its own user, or as another with --as, if RBAC allows it
+    ");
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Looks whether the hub's API server has Sluice's admission policy in force, which decides who may approve.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use sluice_api::policy;
+use tokio::sync::mpsc;
+
+use crate::intake::Input;
+use crate::silence::{PATIENCE, within};
+
+/// The pause between two looks. Only people change the policy.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The pause while the policy is not in force: whoever installs it wants to see that it is.
+const SHORT_PAUSE: Duration = Duration::from_secs(10);
+
+/// Reports whether the policy is in force, again and again, until nobody listens any more.
+pub(crate) async fn watch(hub: Client, tx: mpsc::UnboundedSender<Input>) {
+    let mut last = None;
+    loop {
+        // An API server that cannot be reached says nothing about its policies.
+        if let Ok(gap) = look(&hub).await {
+            last = gap.clone();
+            if tx.send(Input::ApprovalPolicy(gap)).is_err() {
+                return;
+            }
+        }
+        tokio::time::sleep(if last.is_some() { SHORT_PAUSE } else { PAUSE }).await;
+    }
+}
+
+/// Returns why the policy is not in force, or `None` if it is.
+///
+/// # Errors
+/// When the API server cannot be reached.
+pub async fn look(hub: &Client) -> kube::Result<Option<String>> {
+    let policy = match get::<ValidatingAdmissionPolicy>(hub).await? {
+        Ok(policy) => policy,
+        Err(why) => return Ok(Some(why)),
+    };
+    let binding = match get::<ValidatingAdmissionPolicyBinding>(hub).await? {
+        Ok(binding) => binding,
+        Err(why) => return Ok(Some(why)),
+    };
+    Ok(policy::gap(policy.as_ref(), binding.as_ref()))
+}
+
+/// The object of Sluice's name, `None` if there is none, or why that is not known.
+async fn get<K>(hub: &Client) -> kube::Result<Result<Option<K>, String>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(hub.clone());
+    let plural = K::plural(&());
+    match within(PATIENCE, api.get(policy::NAME)).await {
+        Ok(found) => Ok(Ok(Some(found))),
+        Err(kube::Error::Api(e)) if e.code == 404 => Ok(Ok(None)),
+        Err(kube::Error::Api(e)) if e.code == 403 => Ok(Err(format!(
+            "{plural}.{} {} cannot be read: grant the controller the verb get on it, as deploy/rbac.yaml does",
+            K::group(&()),
+            policy::NAME
+        ))),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether a Promotion still is what Sluice recorded. The API server refuses changes of its spec, by the rules
+//! of the CRD; this holds where those rules are not installed, and for Promotions that somebody else created.
+
+use std::fmt::Write;
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use sluice_api::promotion::{Promotion, PromotionSpec};
+use sluice_core::Revision;
+use sluice_core::model::{Environment, Pipeline, promotion_name, trigger_name};
+
+/// The highest arrival and sequence that a pipeline reaches by counting. Beyond it the next ones would not be
+/// accepted by the API server, whose limit is twice as high.
+const MAX_COUNT: u64 = 1 << 52;
+
+/// Returns why a record cannot be one that Sluice wrote for this pipeline, or `None` if it can be.
+///
+/// The name says what a Promotion is for, and cannot change; the digest in the status says what the rest of the
+/// spec was when the controller first saw it.
+pub fn tampered(pipeline: &Pipeline, promotion: &Promotion) -> Option<String> {
+    let what = difference(pipeline, promotion)?;
+    Some(format!(
+        "this Promotion is not as Sluice recorded it: {what}; nothing is delivered by it. Find out who wrote it, then \
+         remove it: kubectl delete promotion -n {} {}",
+        pipeline.namespace,
+        promotion.name_any()
+    ))
+}
+
+fn difference(pipeline: &Pipeline, promotion: &Promotion) -> Option<&'static str> {
+    let spec = &promotion.spec;
+    if spec.pipeline != pipeline.name {
+        return Some("spec.pipeline names another pipeline");
+    }
+    let Some(revision) = Revision::from_strings(&spec.facets) else {
+        return Some("spec.facets cannot be read");
+    };
+    if spec.revision != revision.to_string() {
+        return Some("spec.revision is not the revision of spec.facets");
+    }
+    let place = place(spec);
+    let name = match &spec.trigger {
+        Some(trigger) => trigger_name(pipeline, &place, &trigger.key),
+        None => promotion_name(pipeline, &place, &revision, spec.run),
+    };
+    if promotion.name_any() != name {
+        return Some("its name does not follow from its spec");
+    }
+    if spec.arrival > MAX_COUNT || spec.sequence > MAX_COUNT {
+        return Some("spec.arrival or spec.sequence is out of range");
+    }
+    let status = promotion.status.as_ref();
+    let first_seen = status.map(|s| s.spec_digest.as_str()).filter(|digest| !digest.is_empty());
+    match first_seen {
+        Some(first_seen) if first_seen != digest(spec) => Some("its spec was changed after it was recorded"),
+        _ => None,
+    }
+}
+
+/// Where it goes, as far as its name depends on it.
+fn place(spec: &PromotionSpec) -> Environment {
+    Environment {
+        name: spec.environment.clone(),
+        alone: spec.target.clone(),
+        targets: Vec::new(),
+        after: Vec::new(),
+        policy: None,
+    }
+}
+
+/// Returns the SHA-256 of the fields of a spec that never change, in hexadecimal.
+///
+/// It is compared with what other versions of Sluice wrote: a new field is added only where it is set.
+pub fn digest(spec: &PromotionSpec) -> String {
+    let evidence = |e: &sluice_api::promotion::Evidence| json!([e.environment, e.target, e.at]);
+    let fields = json!([
+        spec.pipeline,
+        spec.environment,
+        spec.target,
+        spec.revision,
+        spec.facets,
+        spec.run,
+        spec.arrival,
+        spec.sequence,
+        spec.replaces,
+        spec.evidence.iter().map(evidence).collect::<Vec<Value>>(),
+        spec.trigger.as_ref().map(|t| json!([t.key, t.at])),
+    ]);
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(fields.to_string().as_bytes()) {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kube::api::ObjectMeta;
+    use sluice_api::promotion::{Approval, Evidence, PromotionStatus, Rejection, Trigger};
+
+    use super::*;
+
+    fn pipeline() -> Pipeline {
+        let (namespace, name, uid) = ("apps".into(), "podinfo".into(), "u-1".into());
+        Pipeline { namespace, name, uid, suspended: false, tracks: Vec::new(), environments: Vec::new() }
+    }
+
+    fn facets(chart: &str) -> BTreeMap<String, String> {
+        [("HelmRelease/podinfo:chart".to_string(), chart.to_string())].into()
+    }
+
+    /// A record as Sluice writes it, whose first status is stored.
+    fn recorded(target: Option<&str>, key: Option<&str>) -> Promotion {
+        let at = "2026-11-21T10:00:00Z".to_string();
+        let evidence = Evidence { environment: "dev".into(), target: "eu".into(), at: at.clone() };
+        let spec = PromotionSpec {
+            pipeline: "podinfo".into(),
+            environment: "prod".into(),
+            target: target.map(String::from),
+            revision: "6.1.8".into(),
+            facets: facets("6.1.8"),
+            run: 1,
+            arrival: 7,
+            sequence: 3,
+            replaces: "6.1.7".into(),
+            evidence: vec![evidence],
+            trigger: key.map(|key| Trigger { key: key.into(), at }),
+            ..PromotionSpec::default()
+        };
+        let revision = Revision::from_strings(&spec.facets).unwrap();
+        let name = match key {
+            Some(key) => trigger_name(&pipeline(), &place(&spec), key),
+            None => promotion_name(&pipeline(), &place(&spec), &revision, 1),
+        };
+        let status = PromotionStatus { spec_digest: digest(&spec), ..PromotionStatus::default() };
+        let metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
+        Promotion { metadata, spec, status: Some(status) }
+    }
+
+    #[test]
+    fn what_people_may_set_is_no_tampering() {
+        for promotion in [recorded(None, None), recorded(Some("eu"), None), recorded(None, Some("build-1"))] {
+            assert_eq!(tampered(&pipeline(), &promotion), None);
+            let mut set = promotion.clone();
+            set.spec.approval = Some(Approval::default());
+            set.spec.rejection = Some(Rejection::default());
+            set.spec.retry = Some("2026-11-21T10:00:00Z".into());
+            assert_eq!(tampered(&pipeline(), &set), None);
+            set.status = None;
+            assert_eq!(tampered(&pipeline(), &set), None, "it has no status yet");
+        }
+    }
+
+    #[test]
+    fn each_changed_field_is_found() {
+        type Change = fn(&mut PromotionSpec);
+        let named: [(&str, Change); 6] = [
+            ("pipeline", |s| s.pipeline = "other".into()),
+            ("environment", |s| s.environment = "dev".into()),
+            ("target", |s| s.target = if s.target.is_some() { None } else { Some("us".into()) }),
+            ("revision", |s| s.revision = "6.6.6".into()),
+            ("facets", |s| (s.facets, s.revision) = (facets("6.6.6"), "6.6.6".into())),
+            ("run", |s| s.run += 1),
+        ];
+        let digested: [(&str, Change); 5] = [
+            ("arrival", |s| s.arrival = 999_999),
+            ("sequence", |s| s.sequence += 1),
+            ("replaces", |s| s.replaces.clear()),
+            ("evidence", |s| s.evidence.clear()),
+            ("trigger", |s| s.trigger.as_mut().unwrap().at.clear()),
+        ];
+        for (field, change) in named {
+            for target in [None, Some("eu")] {
+                let mut promotion = recorded(target, None);
+                change(&mut promotion.spec);
+                assert!(tampered(&pipeline(), &promotion).is_some(), "{field}");
+                promotion.status = None;
+                assert!(tampered(&pipeline(), &promotion).is_some(), "{field}, before its first status");
+            }
+        }
+        for (field, change) in named.into_iter().chain(digested) {
+            let mut promotion = recorded(None, Some("build-1"));
+            change(&mut promotion.spec);
+            assert!(tampered(&pipeline(), &promotion).is_some(), "{field}, of one that was asked for");
+        }
+        let mut far = recorded(None, None);
+        (far.spec.arrival, far.status) = (MAX_COUNT + 1, None);
+        assert!(tampered(&pipeline(), &far).is_some(), "the next arrival would not be accepted");
+        let mut unreadable = recorded(None, None);
+        unreadable.spec.facets.clear();
+        assert!(tampered(&pipeline(), &unreadable).is_some());
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_pipeline_of_this_name_is_found() {
+        let mut new = pipeline();
+        new.uid = "u-2".into();
+        let why = tampered(&new, &recorded(None, None)).unwrap();
+        assert!(why.contains("its name does not follow from its spec"), "{why}");
+        assert!(why.contains("kubectl delete promotion -n apps podinfo-prod-"), "{why}");
+    }
+}
