@@ -310,7 +310,7 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
         ensure!(served.calls_back(&message, &token, &done).await? == 200);
 
         // Another try is another round, with a token of its own.
-        let retry = Patch::Merge(json!({"spec": {"retry": "now"}}));
+        let retry = Patch::Merge(json!({"spec": {"retry": "2026-11-21T10:00:00Z"}}));
         promotions.patch(name, &PatchParams::default(), &retry).await?;
         let again = heard(2).await?;
         ensure!(again["callbackToken"] != message["callbackToken"] && again["id"] != message["id"]);

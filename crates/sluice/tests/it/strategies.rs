@@ -332,7 +332,7 @@ fn what_the_other_side_answers_decides() -> Result<()> {
         let attempts: Vec<Value> =
             scene.receiver.calls("/busy").iter().map(|c| c.json()["attempt"].clone()).collect();
         ensure!(attempts == [1, 2, 3], "{attempts:?}");
-        scene.retry(&promotion, "1").await?;
+        scene.retry(&promotion, "2026-11-21T10:00:00Z").await?;
         let again = format!("{uid}.1");
         sluice_testkit::eventually(crate::place::SOON, || async {
             ensure!(keys("/busy")[3..] == [again.as_str()], "{:?}", keys("/busy"));
