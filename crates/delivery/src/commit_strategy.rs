@@ -99,7 +99,14 @@ async fn find_earlier(
     if base.carries(&known_by) && holds(inner, order, access, cache, (branch, base), &base.id).await? {
         return Ok(Some(base.id.clone()));
     }
-    for commit in cache.find_promotion(git, access, counters, (branch, base), &known_by).await? {
+    let named = cache.find_promotion(git, access, counters, (branch, base), &known_by).await?;
+    // The newest commit of the branch is here already; each other one costs a fetch.
+    if let Some(newest) = named.first()
+        && holds(inner, order, access, cache, (branch, base), &base.id).await?
+    {
+        return Ok(Some(newest.clone()));
+    }
+    for commit in named {
         if holds(inner, order, access, cache, (branch, base), &commit).await? {
             return Ok(Some(commit));
         }
