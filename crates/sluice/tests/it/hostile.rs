@@ -27,7 +27,8 @@ const ATTACKS: [(&str, &str); 7] = [
     ("objects", "too large"),
     ("kept", "too large"),
     ("line", "too large"),
-    ("flood", "too large"),
+    // A slow machine takes changes more slowly than the limit: then the missing member is what is wrong.
+    ("flood", "/flood"),
     ("slow", "has not answered yet"),
 ];
 
@@ -47,6 +48,19 @@ fn release(namespace: &str, n: usize, padding: usize) -> String {
     .to_string()
 }
 
+/// The answer of a cluster that has nothing but the namespace `apps`, and in which nothing changes.
+fn empty(path: &str, watched: bool) -> Response {
+    let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
+    let body = match (watched, path.ends_with("/namespaces")) {
+        (true, _) => Body::from_stream(nothing),
+        (false, true) => {
+            Body::from(r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"apps"}}]}"#)
+        }
+        (false, false) => Body::from(r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#),
+    };
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
 fn answer(attack: &str, request: &Request) -> Response {
     let (path, watched) = (request.uri().path(), request.uri().query().is_some_and(|q| q.contains("watch")));
     let sound = |text: &'static str| ([(CONTENT_TYPE, "application/json")], text).into_response();
@@ -60,6 +74,10 @@ fn answer(attack: &str, request: &Request) -> Response {
         (_, "/version") => sound("{}"),
         (_, "/apis") => sound(GROUPS),
         (_, "/apis/helm.toolkit.fluxcd.io/v2") => sound(r#"{"resources":[{"name":"helmreleases"}]}"#),
+        // One kind is attacked: the others are what they are on a sound cluster that has nothing.
+        ("object" | "objects" | "kept" | "line" | "flood", path) if !path.ends_with("/helmreleases") => {
+            empty(path, watched)
+        }
         ("object", _) if !watched => endless(LIST, || "[[".repeat(1 << 19)),
         ("objects", _) if !watched => endless(LIST, || "{\"metadata\":{}},".repeat(10_000)),
         ("kept", _) if !watched => endless(LIST, move || many(4000, ("", ","))),
@@ -70,16 +88,10 @@ fn answer(attack: &str, request: &Request) -> Response {
             });
             ([(CONTENT_TYPE, "application/json")], Body::from_stream(drip)).into_response()
         }
-        (_, path) if !watched && path.ends_with("/namespaces") => {
-            sound(r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"apps"}}]}"#)
-        }
-        _ if !watched => sound(r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#),
+        _ if !watched => empty(path, watched),
         ("line", _) => endless("{\"type\":\"ADDED\",", || " ".repeat(1 << 20)),
         ("flood", _) => endless("", move || many(1, ("{\"type\":\"ADDED\",\"object\":", "}\n"))),
-        _ => {
-            let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
-            ([(CONTENT_TYPE, "application/json")], Body::from_stream(nothing)).into_response()
-        }
+        _ => empty(path, watched),
     }
 }
 
