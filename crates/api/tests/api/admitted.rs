@@ -173,7 +173,7 @@ async fn all_admitted_is_read<K: DeserializeOwned>(kind: &str, mut base: Value, 
     let unreadable: Vec<_> = admitted.iter().filter_map(|read| read.as_ref().err()).collect();
     assert!(unreadable.is_empty(), "let in and not readable: {unreadable:#?}");
     // Were nothing let in, nothing would be proven.
-    assert!(admitted.len() > 2 * all.len(), "{} of {} places", admitted.len(), all.len());
+    assert!(admitted.len() > all.len(), "{} values for {} places", admitted.len(), all.len());
 }
 
 fn pipeline() -> Value {

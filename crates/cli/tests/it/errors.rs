@@ -73,8 +73,8 @@ async fn names_that_can_be_nobodys_never_reach_the_cluster() -> Result<()> {
     for (arguments, says) in [
         (&["get", "pipelines", "-n", "a/b"][..], "lower-case letters, digits and '-'"),
         (&["get", "pipelines", "-n", ""], "lower-case letters, digits and '-'"),
-        (&["get", "pipelines", ""], "a value is required for '[NAME]'"),
-        (&["approve", ""], "a value is required for '<NAME>'"),
+        (&["get", "pipelines", ""], "write the name of a pipeline"),
+        (&["approve", ""], "write the name of a "),
         (&["get", "pods"], "<pipelines|promotions|targets>"),
     ] {
         let ran = sluice_as(&hub, arguments).await;

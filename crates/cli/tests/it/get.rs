@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_cli::Exit;
+use sluice_testkit::{PATIENCE, eventually};
 
 use crate::hub::{place, running};
 
@@ -117,6 +118,13 @@ async fn promotions_can_be_narrowed() -> Result<()> {
     let place = place("get-promotions").await?;
     place.promotion("one", "dev", json!({"phase": "Succeeded"})).await?;
     place.promotion("two", "prod", json!({"phase": "Pending", "message": "waits for approval"})).await?;
+    // A list may be a moment older than what was written just now.
+    eventually(PATIENCE, || async {
+        let names = place.sluice(&["get", "promotions", "-o", "name"]).await.out;
+        anyhow::ensure!(names.lines().count() == 2, "{names}");
+        Ok(())
+    })
+    .await?;
     let all = place.sluice(&["get", "promotions", "--pipeline", "podinfo"]).await;
     insta::assert_snapshot!(all.steady(), @"
     NAME PIPELINE ENVIRONMENT REVISION PHASE AGE

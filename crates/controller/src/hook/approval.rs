@@ -77,7 +77,8 @@ impl Hook {
             Granted::Recorded(promotions, new) => {
                 let names: Vec<String> = promotions.iter().map(ResourceExt::name_any).collect();
                 tracing::info!(
-                    pipeline = %call.place.pipeline, environment, revision, secret, key = key_id, ?names,
+                    pipeline = %call.place.pipeline, environment, revision, secret, key = key_id,
+                    promotions = names.join(","),
                     "approved by key"
                 );
                 recorded(&call, &request, &promotions, new)
