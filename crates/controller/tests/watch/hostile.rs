@@ -40,7 +40,6 @@ enum Attack {
     EndlessLine,
     EventFlood,
     BookmarkFlood,
-    GrowingWatch,
     Continue,
 }
 
@@ -139,9 +138,6 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (Attack::BookmarkFlood, _) => json_body(lines(|n| {
             format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"{n}"}}}}}}"#)
         })),
-        (Attack::GrowingWatch, _) => json_body(lines(|n| {
-            format!(r#"{{"type":"ADDED","object":{}}}"#, deployment(n, &"x".repeat(12_000)))
-        })),
         _ => json_body(Body::from(EMPTY)),
     }
 }
@@ -225,7 +221,6 @@ fn each_attack_of_a_cluster_ends_in_a_sentence_and_takes_little_memory() -> Resu
         (Attack::EndlessLine, "it sends an object of more than 4 MiB"),
         (Attack::EventFlood, "changes a second"),
         (Attack::BookmarkFlood, "changes a second"),
-        (Attack::GrowingWatch, "changes a second"),
         (Attack::Continue, "the list is not whole"),
     ];
     // Made before anybody waits for it.

@@ -44,7 +44,7 @@ fn endless(head: &'static str, mut again: impl FnMut() -> String + Send + 'stati
 
 fn release(namespace: &str, n: usize, padding: usize) -> String {
     json!({"metadata": {"namespace": namespace, "name": format!("podinfo-{n}"), "resourceVersion": "7"},
-        "status": {"conditions": [{"type": "Ready", "status": "False", "message": "x".repeat(padding)}]}})
+        "spec": {}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "x".repeat(padding)}]}})
     .to_string()
 }
 
