@@ -139,63 +139,53 @@ async fn what_came_before_and_what_others_push_is_seen_by_those_who_share_a_fetc
     assert_eq!(done, Delivered::AlreadySet { commit: by_hand });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pipeline_with_many_commits_delays_another_by_one() {
-    const MANY: usize = 12;
-    let marked = |pipeline: &str, environment: &str, version: &str| {
-        format!("version: {version} # {{\"$promotion\": \"apps:{pipeline}:{environment}\"}}\n")
+/// Commits `many` promotions into one branch, and after them one more, which `of` describes like the others: by
+/// namespace, pipeline and environment. Returns how many commits the branch has, and the place of the last
+/// promotion among them, the oldest commit being 0.
+async fn place_of_the_last(many: usize, of: impl Fn(usize) -> [String; 3]) -> (usize, Option<usize>) {
+    let file = |n: usize| {
+        let marker = format!("{{\"$promotion\": \"{}\"}}", of(n).join(":"));
+        (format!("{n}.yaml"), format!("version: 1.0.0 # {marker}\n"))
     };
-    let of = |n: usize| if n < MANY { ("busy", format!("e{n}")) } else { ("other", "prod".to_string()) };
-    let file = |n: usize| (format!("{n}.yaml"), marked(of(n).0, &of(n).1, "1.0.0"));
-    let files: Vec<(String, String)> = (0..=MANY).map(file).collect();
+    let files: Vec<(String, String)> = (0..=many).map(file).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let forge = Forge::start().unwrap();
     let hosted = forge.create_repo("fleet", &files).unwrap();
     let bench = bench();
     let order = |n: usize| {
-        let (pipeline, environment) = of(n);
-        let promotion = format!("apps/{pipeline}-{environment}");
-        Order { promotion, pipeline: pipeline.into(), environment, ..order(committed(&hosted), "1.1.0") }
+        let [namespace, pipeline, environment] = of(n);
+        let promotion = format!("{namespace}/{pipeline}-{environment}");
+        Order { promotion, namespace, pipeline, environment, ..order(committed(&hosted), "1.1.0") }
     };
-    // The other one comes last.
-    let orders: Vec<Order> = (0..=MANY).map(order).collect();
+    let orders: Vec<Order> = (0..=many).map(order).collect();
     for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
         assert!(matches!(done.unwrap(), Delivered::Committed { .. }));
     }
     let log = hosted.repo.log("main").unwrap();
-    let place = log.iter().rev().position(|c| c.body.contains("Sluice-Promotion: apps/other-prod"));
-    // After the one that all wait for, and one more of those that came before it.
-    assert_eq!((log.len(), place), (MANY + 2, Some(3)));
+    let last = format!("Sluice-Promotion: {}", orders[many].promotion);
+    (log.len(), log.iter().rev().position(|c| c.body.contains(&last)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_with_many_commits_delays_another_by_one() {
+    const MANY: usize = 12;
+    let of = |n: usize| match n {
+        MANY => ["apps", "other", "prod"].map(String::from),
+        n => ["apps".into(), "busy".into(), format!("e{n}")],
+    };
+    // After the first commit of the repository, the one that all wait for, and one more of the busy pipeline.
+    assert_eq!(place_of_the_last(MANY, of).await, (MANY + 2, Some(3)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespace_with_many_pipelines_delays_another_by_one_commit() {
     const MANY: usize = 20;
-    let of = |n: usize| if n < MANY { ("busy", format!("app-{n}")) } else { ("quiet", "app".to_string()) };
-    let file = |n: usize| {
-        let (namespace, pipeline) = of(n);
-        let marker = format!("{{\"$promotion\": \"{namespace}:{pipeline}:prod\"}}");
-        (format!("{n}.yaml"), format!("version: 1.0.0 # {marker}\n"))
+    let of = |n: usize| match n {
+        MANY => ["quiet", "app", "prod"].map(String::from),
+        n => ["busy".into(), format!("app-{n}"), "prod".into()],
     };
-    let files: Vec<(String, String)> = (0..=MANY).map(file).collect();
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    let forge = Forge::start().unwrap();
-    let hosted = forge.create_repo("fleet", &files).unwrap();
-    let bench = bench();
-    let order = |n: usize| {
-        let (namespace, pipeline) = of(n);
-        let promotion = format!("{namespace}/{pipeline}-prod");
-        Order { promotion, namespace: namespace.into(), pipeline, ..order(committed(&hosted), "1.1.0") }
-    };
-    // The quiet one comes last.
-    let orders: Vec<Order> = (0..=MANY).map(order).collect();
-    for done in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
-        assert!(matches!(done.unwrap(), Delivered::Committed { .. }));
-    }
-    let log = hosted.repo.log("main").unwrap();
-    let place = log.iter().rev().position(|c| c.body.contains("Sluice-Promotion: quiet/app-prod"));
     // After the first commit of the repository, the one that all wait for, and one more of the busy namespace.
-    assert_eq!((log.len(), place), (MANY + 2, Some(3)));
+    assert_eq!(place_of_the_last(MANY, of).await, (MANY + 2, Some(3)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
