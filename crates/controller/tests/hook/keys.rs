@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
@@ -10,16 +9,15 @@ use base64::Engine;
 use http::Request;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use kube::{Client, Config};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
+use sluice_controller::hook::Hook;
 use sluice_controller::hook::callback::{Claim, Subject, mint};
 use sluice_controller::hook::keys::{Known, Purpose};
-use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
-use sluice_controller::metrics::Metrics;
 use sluice_testkit::Scratch;
 
 use crate::server::sign;
+use crate::serving::serving;
 
 /// A target on a cluster that is watched, or one that reports.
 fn target(cluster: &str, namespace: Option<&str>, observe: &str) -> Value {
@@ -64,41 +62,20 @@ async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> Hook {
         };
         async move { (status, [("content-type", "application/json")], body.to_string()) }
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
-    let directory = Arc::new(Directory::default());
     let watched = target("watched", None, "Watch");
     let pushed = [
         target("edge-1", None, "Push"),
         target("edge-2", None, "Push"),
         target("edge-2", Some("fleet"), "Push"),
     ];
-    for pipeline in [
+    let pipelines = [
         pipeline(
             "podinfo",
             &json!([{"name": "dev", "targets": [watched]}, {"name": "edge", "targets": pushed}]),
         ),
         pipeline("other", &json!([{"name": "edge", "targets": pushed}])),
-    ] {
-        let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
-        directory.put(key, Arc::new(pipeline));
-    }
-    directory.complete();
-    let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
-    let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
-    let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
-    std::mem::forget(heard);
-    let options = HookOptions {
-        address: "127.0.0.1:0".parse().unwrap(),
-        certificate: None,
-        proxies: Proxies::default(),
-        peer_rate: 0,
-        pipeline_rate: 0,
-        connections: HookOptions::CONNECTIONS,
-        callbacks: true,
-    };
-    Hook::new(&options, Client::try_from(Config::new(url)).unwrap(), directory, metrics, tell)
+    ];
+    serving(scratch, pipelines, 0, Router::new().fallback(answer)).await
 }
 
 async fn status(hook: &Hook, path: &str, (name, value): (&str, &str), body: &str) -> u16 {

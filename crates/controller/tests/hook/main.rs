@@ -14,6 +14,7 @@ mod push;
 mod reports;
 mod router;
 mod server;
+mod serving;
 mod signatures;
 mod triggers;
 

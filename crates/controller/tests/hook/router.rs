@@ -15,17 +15,17 @@ use futures::{StreamExt, poll, stream};
 use http::Request;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
-use kube::{Client, Config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
+use sluice_controller::hook::Hook;
 use sluice_controller::hook::callback::{Claim, Subject, mint};
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::report::after;
-use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
-use sluice_controller::metrics::Metrics;
 use sluice_testkit::Scratch;
+
+use crate::serving::serving;
 
 /// The beginning of every key.
 const KEY: &str = "a-key-that-nobody-guesses";
@@ -112,30 +112,7 @@ async fn annotated(scratch: &Scratch, pipeline_rate: u32, annotations: Value) ->
         let status = if is_secret { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         async move { (status, [("content-type", "application/json")], secret.to_string()) }
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
-    let client = Client::try_from(Config::new(url)).unwrap();
-    let directory = Arc::new(Directory::default());
-    for pipeline in pipelines() {
-        let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
-        directory.put(key, Arc::new(pipeline));
-    }
-    directory.complete();
-    let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
-    let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
-    let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
-    std::mem::forget(heard);
-    let options = HookOptions {
-        address: "127.0.0.1:0".parse().unwrap(),
-        certificate: None,
-        proxies: Proxies::default(),
-        peer_rate: 0,
-        pipeline_rate,
-        connections: HookOptions::CONNECTIONS,
-        callbacks: true,
-    };
-    (Hook::new(&options, client, directory, metrics, tell), beyond)
+    (serving(scratch, pipelines(), pipeline_rate, Router::new().fallback(answer)).await, beyond)
 }
 
 fn base64(text: &str) -> String {
