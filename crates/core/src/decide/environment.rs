@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::guard::{refusal, unseen_source};
+use super::guard::{held, refusal, unseen_source};
 use super::{Action, Decision, Facts, Intent, Move, Note, gates, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::model::{Environment, Phase, Policy, Promotion, Said, promotion_name};
@@ -301,9 +301,7 @@ pub(super) fn proceed(
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.has_strayed() {
         // A gate that has shut since keeps it open, whoever would merge it.
         let gates = gates::verdicts(facts, environment, policy, open);
-        let is_allowed = refusal(facts, environment, policy, &open.revision).is_none()
-            && unseen_source(facts, environment, policy, &open.revision).is_none();
-        if gates.iter().all(|gate| gate.open) && is_allowed {
+        if gates.iter().all(|gate| gate.open) && held(facts, environment, policy, &open.revision).is_none() {
             decision.let_merge(open);
         }
         return;
@@ -397,12 +395,8 @@ fn wanted(
         return None;
     }
     // First of all: what is refused and was taken up again would be cancelled again, without end.
-    if let Some(refused) = refusal(facts, environment, policy, revision) {
-        decision.notes.insert(environment.name.clone(), refused);
-        return None;
-    }
-    if let Some(unseen) = unseen_source(facts, environment, policy, revision) {
-        decision.notes.insert(environment.name.clone(), unseen);
+    if let Some(held) = held(facts, environment, policy, revision) {
+        decision.notes.insert(environment.name.clone(), held);
         return None;
     }
     let earlier = promotions.iter().rev().find(|p| p.revision == *revision && p.run == candidate.run);

@@ -6,6 +6,17 @@ use crate::model::{Environment, Policy, Repository};
 use crate::revision::{Facet, Revision};
 use crate::world::{Member, Natural};
 
+/// Why nothing is written for this environment: nothing can be, or it is unknown whether it may be.
+pub(super) fn held(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    revision: &Revision,
+) -> Option<Note> {
+    refusal(facts, environment, policy, revision)
+        .or_else(|| unseen_source(facts, environment, policy, revision))
+}
+
 /// Why nothing can be promoted into this environment until its owner changes something.
 pub(super) fn refusal(
     facts: Facts<'_>,
