@@ -27,6 +27,13 @@ struct Try {
     shown: Option<u64>,
 }
 
+impl Try {
+    /// When it may be tried again at the earliest.
+    fn soonest(&self, now: Instant) -> Instant {
+        self.failed.map_or(now, |failed| now.max(failed + LEAST_PAUSE))
+    }
+}
+
 /// The least time between two tries, however often a pipeline's targets change in between.
 const LEAST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -99,7 +106,7 @@ impl Polling {
     /// every few seconds, however often that is said. A failed delivery is tried again soon.
     pub fn hasten(&mut self, promotion: &str, now: Instant) {
         if let Some(waits) = self.tries.get_mut(promotion) {
-            let soon = waits.failed.map_or(now, |failed| now.max(failed + LEAST_PAUSE));
+            let soon = waits.soonest(now);
             waits.due = waits.due.map(|due| due.min(soon));
         }
         if let Some(poll) = self.next.get_mut(promotion) {
@@ -173,7 +180,7 @@ impl Polling {
         if waits.shown.replace(shown).is_none_or(|before| before == shown) {
             return false;
         }
-        let soon = waits.failed.map_or(now, |failed| now.max(failed + LEAST_PAUSE));
+        let soon = waits.soonest(now);
         let is_sooner = waits.due.is_none_or(|due| soon < due);
         if is_sooner {
             waits.due = Some(soon);
