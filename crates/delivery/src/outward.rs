@@ -109,8 +109,7 @@ impl Answer {
     /// The message field of its JSON, without what must not be repeated. Nothing else of it is shown: whoever
     /// writes a Pipeline would read with the controller what only the controller reaches.
     pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {
-        let says = serde_json::from_str(&self.body).map(|json| message(&json)).unwrap_or_default();
-        let says = clean(&without(&says), TOLD);
+        let says = serde_json::from_str(&self.body).map(|json| message(&json, without)).unwrap_or_default();
         if says.is_empty() { "it gives no reason".into() } else { says }
     }
 }

@@ -144,7 +144,7 @@ impl GitHub {
         let Some(error) = errors.iter().find(|error| !of_checks(error)) else {
             return Ok((data, !errors.is_empty()));
         };
-        let (forge, says) = (http.name.clone(), text(&error["message"]).unwrap_or_default());
+        let (forge, says) = (http.name.clone(), http.message(error));
         Err(match error["type"].as_str() {
             Some("FORBIDDEN" | "INSUFFICIENT_SCOPES") => ForgeError::Forbidden { forge, says },
             _ => ForgeError::Refused { forge, status: 422, says },

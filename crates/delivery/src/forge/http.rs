@@ -472,8 +472,13 @@ impl ForgeHttp {
 
     /// The forge's own words, in a line.
     fn says(&self, reply: &Reply) -> String {
-        let says = reply.json.as_ref().map(words::message).unwrap_or_default();
-        if says.is_empty() { "it gives no reason".into() } else { self.credentials.redact(&says) }
+        let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
+        if says.is_empty() { "it gives no reason".into() } else { says }
+    }
+
+    /// What the message fields of a part of an answer say, in a line and without secrets; empty if there are none.
+    pub(super) fn message(&self, json: &Value) -> String {
+        words::message(json, |text| self.credentials.redact(text))
     }
 
     fn failure(&self, unread: Unread) -> ForgeError {

@@ -6,12 +6,15 @@ use serde_json::Value;
 const SHOWN: usize = 300;
 
 /// Returns what a forge says in the message fields of its answer, in one line; empty where it has none.
-pub(crate) fn message(json: &Value) -> String {
+/// `without` removes secrets.
+pub(crate) fn message(json: &Value, without: impl Fn(&str) -> String) -> String {
     let mut words = Vec::new();
     if json.is_object() {
         told(json, &mut words);
     }
-    clean(&words.join("; "), SHOWN)
+    // Cleaned before, since a secret may have escape sequences in it; cut after, since a part of a secret is not
+    // recognized.
+    clean(&without(&clean(&words.join("; "), usize::MAX)), SHOWN)
 }
 
 /// Returns foreign text as one line of at most so many characters, without escape sequences, control characters
@@ -116,8 +119,15 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_removed_before_the_text_is_cut() {
+        let long = format!("{} hun\u{1b}[0mter2", "x".repeat(SHOWN - 5));
+        let says = message(&serde_json::json!({ "message": long }), |text| text.replace("hunter2", "***"));
+        assert_eq!(says, format!("{} ***", "x".repeat(SHOWN - 5)));
+    }
+
+    #[test]
     fn what_a_forge_says_is_found_wherever_it_says_it() {
-        let says = |text: &str| message(&serde_json::from_str(text).unwrap());
+        let says = |text: &str| message(&serde_json::from_str(text).unwrap(), str::to_string);
         let cases = [
             (r#"{"message": "Not Found"}"#, "Not Found"),
             (
