@@ -2,11 +2,10 @@
 //! caches of repositories, the queues before them and the forges' budgets.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, AddressError, AllowedHosts};
@@ -14,7 +13,7 @@ use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
 use crate::git::{Access, Cache, CommitText, Git, GitError, Repository, hex_hash};
-use crate::line::{Line, Place};
+use crate::line::{Lines, Place};
 use crate::notification::NotificationError;
 use crate::order::{ChangeRequest, Delivered, Followed, ForgeKind, Order, Strategy};
 use crate::outward::Outward;
@@ -91,7 +90,7 @@ pub(crate) struct Inner {
     /// Credentials lie here while they are in use.
     private: Private,
     shelf: Shelf,
-    branches: Mutex<HashMap<String, Weak<Line>>>,
+    branches: Lines,
 }
 
 impl Delivery {
@@ -295,18 +294,7 @@ impl Inner {
 
     /// Waits for one's turn at a branch: two at a time would only undo each other's work.
     async fn turn(&self, order: &Order, url: &str, branch: &str) -> Place {
-        self.line(&format!("{url} {branch}")).place(&order.owner()).await
-    }
-
-    fn line(&self, key: &str) -> Arc<Line> {
-        let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
-        branches.retain(|_, line| line.strong_count() > 0);
-        if let Some(line) = branches.get(key).and_then(Weak::upgrade) {
-            return line;
-        }
-        let line = Line::new(1);
-        branches.insert(key.into(), Arc::downgrade(&line));
-        line
+        self.branches.of(&format!("{url} {branch}"), 1).place(&order.owner()).await
     }
 }
 

@@ -3,7 +3,7 @@
 //! by one slot at a time, and a pipeline with two hundred deliveries another one of its namespace likewise.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::oneshot;
 
@@ -51,6 +51,24 @@ impl<Q: Default> Turns<Q> {
             self.queues.remove(&name);
         }
         taken
+    }
+}
+
+/// Queues by name, each kept for as long as somebody waits in it or has a slot of it.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(Mutex<HashMap<String, Weak<Line>>>);
+
+impl Lines {
+    /// The queue of this name; one for this number of slots if there is none.
+    pub(crate) fn of(&self, name: &str, places: usize) -> Arc<Line> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|_, line| line.strong_count() > 0);
+        if let Some(line) = lines.get(name).and_then(Weak::upgrade) {
+            return line;
+        }
+        let line = Line::new(places);
+        lines.insert(name.into(), Arc::downgrade(&line));
+        line
     }
 }
 

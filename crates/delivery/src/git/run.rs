@@ -1,13 +1,12 @@
 //! Runs the git program: empty environment, no shell, no prompt, no configuration but ours, and a
 //! deadline that ends it with all its children.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +16,7 @@ use super::Access;
 use super::error::{self, GitError, Words};
 use super::group::Group;
 use super::limits::{self, Limits, MAX_OUTPUT};
-use crate::line::Line;
+use crate::line::{Line, Lines};
 
 /// What of our own environment git sees: where programs are, and how to get out of the house.
 const INHERITED: [&str; 12] = [
@@ -69,7 +68,7 @@ const CONFIGURATION: [(&str, &str); 21] = [
 pub(crate) struct Git {
     local: Arc<Line>,
     /// The queue of each host that is called at the moment.
-    hosts: Mutex<HashMap<String, Weak<Line>>>,
+    hosts: Lines,
     processes: usize,
     deadline: Duration,
     limits: Limits,
@@ -156,7 +155,7 @@ impl Git {
         allow_file: bool,
     ) -> Self {
         let (local, limits) = (Line::new(processes), Limits::new(largest_file, deadline));
-        Git { local, hosts: Mutex::default(), processes, deadline, limits, home, allow_file }
+        Git { local, hosts: Lines::default(), processes, deadline, limits, home, allow_file }
     }
 
     /// Runs to a successful end and returns what was printed.
@@ -188,7 +187,8 @@ impl Git {
         R: FnOnce(ChildStdout) -> F,
         F: Future<Output = std::io::Result<T>>,
     {
-        let line = if call.remote { self.host(call.access.host()) } else { self.local.clone() };
+        let line =
+            if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
         let _place = line.place(call.access.owner()).await;
         let not_run = |source| {
             let git = ("the git program", "install git 2.39 or newer");
@@ -222,17 +222,6 @@ impl Git {
                 Ok((status.success(), value.map_err(not_run)?, words))
             }
         }
-    }
-
-    fn host(&self, host: &str) -> Arc<Line> {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.retain(|_, line| line.strong_count() > 0);
-        if let Some(line) = hosts.get(host).and_then(Weak::upgrade) {
-            return line;
-        }
-        let line = Line::new(self.processes);
-        hosts.insert(host.into(), Arc::downgrade(&line));
-        line
     }
 
     fn command(&self, call: &Call<'_>) -> Command {
