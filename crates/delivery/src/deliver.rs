@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::address::{Address, AddressError, AllowedHosts};
+use crate::address::{Address, AllowedHosts};
 use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
@@ -185,15 +185,17 @@ impl Delivery {
 }
 
 impl Inner {
-    /// Where a repository is. Every address that people write passes through here: git and forges get no other.
-    fn address(&self, url: &str) -> Result<Address, AddressError> {
-        self.options.allowed_hosts.repository(url, self.git.allow_file)
+    /// Where a repository is. Every address that people write passes through here: git and forges get no other,
+    /// and none that the credentials of an order are not sent to.
+    fn address(&self, order: &Order, url: &str) -> Result<Address, DeliveryError> {
+        let address = self.options.allowed_hosts.repository(url, self.git.allow_file)?;
+        plain_http::check(self.options.insecure_http, &address.scheme, &address.text, &order.credentials)?;
+        Ok(address)
     }
 
     /// The repository at its forge.
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> Result<AnyForge, DeliveryError> {
-        let address = self.address(url)?;
-        self.check_plain(&address, &order.credentials)?;
+        let address = self.address(order, url)?;
         let api = match &order.strategy {
             Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
             _ => None,
@@ -202,12 +204,7 @@ impl Inner {
         Ok(AnyForge::new(kind, &address, api, &order.credentials, &self.forges)?.under(order))
     }
 
-    /// Refuses an address that credentials are not sent to.
-    fn check_plain(&self, address: &Address, credentials: &Credentials) -> Result<(), GitError> {
-        plain_http::check(self.options.insecure_http, &address.scheme, &address.text, credentials)
-    }
-
-    /// The same of the address of an API that people write.
+    /// Refuses the address of an API that people write, if credentials are not sent to it.
     fn check_plain_api(&self, api: Option<&str>, credentials: &Credentials) -> Result<(), GitError> {
         let scheme = if api.is_some_and(|api| !api.starts_with("https:")) { "http" } else { "https" };
         plain_http::check(self.options.insecure_http, scheme, api.unwrap_or_default(), credentials)
@@ -216,7 +213,6 @@ impl Inner {
     /// The order, with a token where its Secret has a GitHub App in place of one.
     async fn lent<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
         let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
-        self.check_plain(&address, &order.credentials)?;
         self.check_plain_api(app.base.as_deref(), &order.credentials)?;
         let credentials = github_app::lend(app, &address, order, &self.forges).await?;
         Ok(Cow::Owned(Order { credentials, ..order.clone() }))
@@ -239,7 +235,7 @@ impl Inner {
             _ => return Ok(None),
         };
         let Some(app) = &order.credentials.app else { return Ok(None) };
-        Ok(Some((app, self.address(url)?)))
+        Ok(Some((app, self.address(order, url)?)))
     }
 
     /// The forge that an order's change request is at, and the branch that it goes to.
@@ -261,8 +257,7 @@ impl Inner {
         order: &Order,
         url: &str,
     ) -> Result<(Access, Arc<Repository>), DeliveryError> {
-        let address = self.address(url)?;
-        self.check_plain(&address, &order.credentials)?;
+        let address = self.address(order, url)?;
         let failed =
             |source| DeliveryError::CacheFolder { path: self.private.path().display().to_string(), source };
         self.private.heal().map_err(failed)?;
