@@ -435,7 +435,6 @@ pub(super) async fn read_objects(
     call: Call<'_>,
     mut each: impl FnMut(Option<(&str, &[u8])>),
 ) -> Result<(), GitError> {
-    let repository = call.access.name().to_string();
     let read = |stdout: ChildStdout| async move {
         let mut reader = BufReader::with_capacity(128 * 1024, stdout);
         let (mut header, mut content) = (String::new(), Vec::new());
@@ -461,6 +460,5 @@ pub(super) async fn read_objects(
             each(Some((id, &content)));
         }
     };
-    let (success, (), stderr) = git.run_reading(call, read).await?;
-    if success { Ok(()) } else { Err(super::error::read(&repository, "cat-file", &stderr)) }
+    git.read(call, read).await
 }

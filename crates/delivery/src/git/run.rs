@@ -145,6 +145,13 @@ pub(super) struct Output {
     pub(super) stderr: Words,
 }
 
+/// All of what is printed, up to a limit.
+async fn collect(mut stdout: ChildStdout) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    (&mut stdout).take(MAX_OUTPUT + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 > MAX_OUTPUT { Err(limits::too_large("its output")) } else { Ok(bytes) }
+}
+
 impl Git {
     /// `home` is an empty folder: git looks for personal settings there and finds none.
     pub(crate) fn new(
@@ -160,29 +167,28 @@ impl Git {
 
     /// Runs to a successful end and returns what was printed.
     pub(super) async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, GitError> {
-        let doing = call.doing();
-        let repository = call.access.name().to_string();
-        let output = self.try_run(call).await?;
-        if output.success { Ok(output.stdout) } else { Err(error::read(&repository, &doing, &output.stderr)) }
+        self.read(call, collect).await
+    }
+
+    /// Runs to a successful end and returns what `read` makes of what is printed, while it comes.
+    pub(super) async fn read<T, F, R>(&self, call: Call<'_>, read: R) -> Result<T, GitError>
+    where
+        R: FnOnce(ChildStdout) -> F,
+        F: Future<Output = std::io::Result<T>>,
+    {
+        let (doing, repository) = (call.doing(), call.access.name().to_string());
+        let (success, value, words) = self.run_reading(call, read).await?;
+        if success { Ok(value) } else { Err(error::read(&repository, &doing, &words)) }
     }
 
     /// Runs to an end, good or bad.
     pub(super) async fn try_run(&self, call: Call<'_>) -> Result<Output, GitError> {
-        let collect = |mut stdout: ChildStdout| async move {
-            let mut bytes = Vec::new();
-            (&mut stdout).take(MAX_OUTPUT + 1).read_to_end(&mut bytes).await?;
-            if bytes.len() as u64 > MAX_OUTPUT { Err(limits::too_large("its output")) } else { Ok(bytes) }
-        };
         let (success, stdout, stderr) = self.run_reading(call, collect).await?;
         Ok(Output { success, stdout, stderr })
     }
 
     /// Runs and hands what is printed to a reader while it comes.
-    pub(super) async fn run_reading<T, F, R>(
-        &self,
-        call: Call<'_>,
-        read: R,
-    ) -> Result<(bool, T, Words), GitError>
+    async fn run_reading<T, F, R>(&self, call: Call<'_>, read: R) -> Result<(bool, T, Words), GitError>
     where
         R: FnOnce(ChildStdout) -> F,
         F: Future<Output = std::io::Result<T>>,

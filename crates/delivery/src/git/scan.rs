@@ -136,8 +136,7 @@ impl Cache {
             };
             each_record(stdout, 0, each).await.map(|()| entries)
         };
-        let (success, entries, words) = git.run_reading(call, read).await?;
-        if success { Ok(Listing(entries)) } else { Err(super::error::read(access.name(), "ls-tree", &words)) }
+        git.read(call, read).await.map(Listing)
     }
 
     /// What these files hold.
@@ -234,10 +233,7 @@ impl Cache {
             .await?;
             Ok(missing)
         };
-        let (success, missing, words) = git.run_reading(call, read).await?;
-        if !success {
-            return Err(super::error::read(access.name(), "cat-file", &words));
-        }
+        let missing = git.read(call, read).await?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -281,8 +277,7 @@ impl Cache {
             .await?;
             Ok(sizes)
         };
-        let (success, sizes, words) = git.run_reading(call, read).await?;
-        if success { Ok(sizes) } else { Err(super::error::read(access.name(), "cat-file", &words)) }
+        git.read(call, read).await
     }
 
     /// Reads files, remembers which have markers and keeps those that hold `needle` too, under each of their names.
