@@ -78,6 +78,18 @@ impl<V> Lru<V> {
     }
 }
 
+impl<V: Clone + Default> Lru<V> {
+    /// Returns the value of a name; a default one of weight 1 is made if there is none.
+    pub(crate) fn or_default(&mut self, name: String) -> V {
+        if let Some(value) = self.get(&name) {
+            return value.clone();
+        }
+        let value = V::default();
+        self.insert(name, value.clone(), 1);
+        value
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

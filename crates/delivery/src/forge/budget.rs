@@ -48,13 +48,7 @@ impl Budgets {
     /// The budget of a credential, known by its fingerprint, at a host.
     pub(super) fn of(&self, host: &str, credential: &str) -> Arc<Budget> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("{host} {credential}");
-        if let Some(budget) = all.get(&name) {
-            return budget.clone();
-        }
-        let budget = Arc::new(Budget::default());
-        all.insert(name, budget.clone(), 1);
-        budget
+        all.or_default(format!("{host} {credential}"))
     }
 
     /// What each has left. Forgets those that nobody has called with for long.

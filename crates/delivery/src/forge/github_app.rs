@@ -73,13 +73,7 @@ pub(crate) async fn lend(
 ) -> Result<Credentials, DeliveryError> {
     let slot = {
         let mut lent = shared.lent.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("{} {}", app.fingerprint(), address.text);
-        let known = lent.get(&name).map(|slot| slot.clone());
-        known.unwrap_or_else(|| {
-            let slot = Slot::default();
-            lent.insert(name, slot.clone(), 1);
-            slot
-        })
+        lent.or_default(format!("{} {}", app.fingerprint(), address.text))
     };
     // Who comes second waits for the token that the first one asks for.
     let mut kept = slot.lock().await;
