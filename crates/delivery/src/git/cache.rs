@@ -16,11 +16,12 @@ use tokio::process::ChildStdout;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::history::History;
-use super::own::OwnCommits;
+use super::own::REMEMBERED;
 use super::run::Call;
 use super::scan::{self, LARGEST};
 use super::{Access, Commit, Git, GitError, hex_hash};
 use crate::line::{Line, Place};
+use crate::lru::Lru;
 use crate::stats::Counters;
 
 /// After so many fetches, with a pack and a shallow boundary each, a new cache is cheaper.
@@ -55,7 +56,8 @@ impl Repository {
     /// A cache in a folder that may be there already; it is built anew where it has more than `most` bytes.
     pub(crate) fn new(dir: PathBuf, most: u64) -> Self {
         let (wanted, bytes, files, folder) = (Default::default(), 0.into(), 0.into(), dir.clone());
-        let (scanned, history, known, raced, own) = Default::default();
+        let (scanned, history, known, raced) = Default::default();
+        let own = Lru::new(REMEMBERED);
         let (trusted, fresh) = (false, false);
         let cache = Mutex::new(Cache { dir, most, trusted, fresh, scanned, history, known, raced, own });
         Repository { line: Line::new(1), cache, wanted, dir: folder, bytes, files }
@@ -175,7 +177,7 @@ pub(crate) struct Cache {
     /// When somebody else was last seen to push to a branch that was thought to be known.
     raced: Option<Instant>,
     /// The commits that Sluice itself has made.
-    pub(super) own: OwnCommits,
+    pub(super) own: Lru<()>,
 }
 
 /// What is known of a branch without asking again.
