@@ -23,14 +23,6 @@ pub struct Pipeline {
     pub environments: Vec<Environment>,
 }
 
-impl Pipeline {
-    /// Whether images are named among what makes a revision.
-    pub fn tracks_images(&self) -> bool {
-        let of_image = |t: &Track| matches!(t, Track::Images | Track::Facet(Facet::Image(_)));
-        self.tracks.iter().any(of_image)
-    }
-}
-
 /// One environment of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Environment {
