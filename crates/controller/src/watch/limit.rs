@@ -89,7 +89,7 @@ pub fn of(error: &kube::Error) -> Option<TooLarge> {
 }
 
 /// The limits of one watch.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Limits {
     /// The server and what is read of it, for the log.
     pub source: String,
@@ -296,32 +296,28 @@ impl Budget {
 pub struct Account {
     cluster: ClusterKey,
     budget: Arc<Budget>,
-    /// What the last whole list took.
-    listed: AtomicUsize,
-    /// What was added since that list, or by the list that is being read.
-    added: AtomicUsize,
+    /// What was added since the last list began.
+    kept: AtomicUsize,
     charged: AtomicUsize,
 }
 
 impl Account {
     /// An account of nothing.
     pub fn new(cluster: ClusterKey, budget: Arc<Budget>) -> Arc<Self> {
-        let zero = AtomicUsize::default;
-        Arc::new(Self { cluster, budget, listed: zero(), added: zero(), charged: zero() })
+        Arc::new(Self { cluster, budget, kept: AtomicUsize::default(), charged: AtomicUsize::default() })
     }
 
     /// So many bytes more are kept.
     pub fn add(&self, bytes: usize) {
-        self.added.fetch_add(bytes, Ordering::Relaxed);
+        self.kept.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn begin(&self) {
-        self.added.store(0, Ordering::Relaxed);
-        self.listed.store(0, Ordering::Relaxed);
+        self.kept.store(0, Ordering::Relaxed);
     }
 
     fn check(&self) -> Result<(), TooLarge> {
-        let kept = self.listed.load(Ordering::Relaxed) + self.added.load(Ordering::Relaxed);
+        let kept = self.kept.load(Ordering::Relaxed);
         let charged = self.charged.load(Ordering::Relaxed);
         if kept <= charged {
             return Ok(());
@@ -333,9 +329,7 @@ impl Account {
     }
 
     fn end(&self) {
-        let kept = self.added.swap(0, Ordering::Relaxed);
-        self.listed.store(kept, Ordering::Relaxed);
-        let keep = kept.next_multiple_of(STEP);
+        let keep = self.kept.load(Ordering::Relaxed).next_multiple_of(STEP);
         let charged = self.charged.load(Ordering::Relaxed);
         if charged > keep {
             self.charged.store(keep, Ordering::Relaxed);
@@ -345,8 +339,7 @@ impl Account {
 
     /// Nothing is kept any more.
     pub fn clear(&self) {
-        self.listed.store(0, Ordering::Relaxed);
-        self.added.store(0, Ordering::Relaxed);
+        self.kept.store(0, Ordering::Relaxed);
         let charged = self.charged.swap(0, Ordering::Relaxed);
         self.budget.release(&self.cluster, charged);
     }
