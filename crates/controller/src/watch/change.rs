@@ -66,19 +66,20 @@ pub fn read<K: DeserializeOwned + Resource>(line: &[u8], limits: &Limits) -> kub
     if line.trim_ascii().is_empty() {
         return Ok(Change::Nothing);
     }
-    let many = limits.has_too_many(limit::values(line));
+    // Objects are counted where they are read.
+    let has_too_many = || limits.has_too_many(limit::values(line));
     let parsed: Line<'_> = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,
         // An error may come without an event around it.
         Err(error) => {
-            return Err(match serde_json::from_slice::<Status>(if many { b"" } else { line }) {
+            return Err(match serde_json::from_slice::<Status>(if has_too_many() { b"" } else { line }) {
                 Ok(status) => kube::Error::Api(status.boxed()),
                 Err(_) => kube::Error::SerdeError(error),
             });
         }
     };
     let text = parsed.object.get();
-    if !matches!(parsed.what, "ADDED" | "MODIFIED") && many {
+    if !matches!(parsed.what, "ADDED" | "MODIFIED") && has_too_many() {
         return Err(TooLarge::Object.into());
     }
     match parsed.what {
