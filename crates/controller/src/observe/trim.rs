@@ -70,11 +70,7 @@ const MESSAGE: usize = 4096;
 fn plain(said: Verdict) -> Verdict {
     let harmless = |c: &char| !c.is_control() || *c == '\n' || *c == '\t';
     let mut message: String = said.message.chars().filter(harmless).take(MESSAGE + 1).collect();
-    if message.len() > MESSAGE {
-        let end = (0..=MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
-        message.truncate(end);
-        message.push('…');
-    }
+    crate::record::cut(&mut message, MESSAGE);
     let since = said.since.filter(|time| time.parse::<jiff::Timestamp>().is_ok());
     Verdict { message, since, ..said }
 }
