@@ -21,16 +21,16 @@ const SHORT_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reports whether the policy is in force, again and again, until nobody listens any more.
 pub(crate) async fn watch(hub: Client, tx: mpsc::UnboundedSender<Input>) {
-    let mut last = None;
+    let mut pause = PAUSE;
     loop {
         // An API server that cannot be reached says nothing about its policies.
         if let Ok(gap) = look(&hub).await {
-            last = gap.clone();
+            pause = if gap.is_some() { SHORT_PAUSE } else { PAUSE };
             if tx.send(Input::ApprovalPolicy(gap)).is_err() {
                 return;
             }
         }
-        tokio::time::sleep(if last.is_some() { SHORT_PAUSE } else { PAUSE }).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -57,9 +57,8 @@ where
 {
     let api: Api<K> = Api::all(hub.clone());
     let plural = K::plural(&());
-    match within(PATIENCE, api.get(policy::NAME)).await {
-        Ok(found) => Ok(Ok(Some(found))),
-        Err(kube::Error::Api(e)) if e.code == 404 => Ok(Ok(None)),
+    match within(PATIENCE, api.get_opt(policy::NAME)).await {
+        Ok(found) => Ok(Ok(found)),
         Err(kube::Error::Api(e)) if e.code == 403 => Ok(Err(format!(
             "{plural}.{} {} cannot be read: grant the controller the verb get on it, as deploy/rbac.yaml does",
             K::group(&()),
