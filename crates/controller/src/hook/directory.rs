@@ -50,10 +50,10 @@ impl Directory {
 
     /// The pipelines that name a Secret with hook keys.
     pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
-        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
-        let names_one = |pipeline: &Pipeline| !condition::named(pipeline).is_empty();
-        let named = known.1.iter().filter(|(_, pipeline)| names_one(pipeline));
-        named.map(|(key, pipeline)| (key.clone(), pipeline.clone())).collect()
+        // The loop waits for this lock: what takes longer than a copy comes after it.
+        let mut all = self.pipelines.read().unwrap_or_else(PoisonError::into_inner).1.clone();
+        all.retain(|_, pipeline| !condition::named(pipeline).is_empty());
+        all
     }
 
     /// Notes that the loop is to look at a pipeline; whether that is news. However many calls come, one message for
