@@ -286,7 +286,9 @@ impl Hook {
         let Shown::Wrong(purpose) = shown else { return Answer::Refused };
         let once = (call.place.pipeline.clone(), call.place.endpoint.name());
         if let Some(pipeline) = call.pipeline.filter(|_| lock(&self.told).is_due(once, Instant::now())) {
-            let wanted: Vec<&str> = wanted.iter().map(Purpose::key).collect();
+            // A report of a cluster without a target has no key to name.
+            let named = wanted.iter().map(Purpose::key).filter(|key| !key.is_empty());
+            let wanted: Vec<&str> = named.collect();
             let (endpoint, use_instead) = (call.place.endpoint.name(), wanted.join(" or "));
             let text = format!(
                 "a call of /{endpoint} was refused: it shows {purpose}, and /{endpoint} accepts {use_instead} only; \
