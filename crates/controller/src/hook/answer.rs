@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
 
@@ -152,6 +152,25 @@ fn path<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
 const SOON: Duration = Duration::from_secs(3);
 
 impl Answer {
+    /// Promotions of a pipeline that are recorded, all of one revision into one environment. `new`: one of them was
+    /// not there before.
+    pub fn recorded(pipeline: &PipelineKey, promotions: &[Promotion], new: bool) -> Self {
+        let shown = |promotion: &Promotion| Asked {
+            name: promotion.name_any(),
+            target: promotion.spec.target.clone(),
+            phase: format!("{:?}", promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()),
+        };
+        let spec = promotions.first().map(|first| first.spec.clone()).unwrap_or_default();
+        Answer::Recorded(Box::new(Recorded {
+            new,
+            namespace: pipeline.namespace.clone(),
+            pipeline: pipeline.name.clone(),
+            environment: spec.environment,
+            revision: spec.revision,
+            promotions: promotions.iter().map(shown).collect(),
+        }))
+    }
+
     /// Its status.
     pub fn status(&self) -> StatusCode {
         match self {

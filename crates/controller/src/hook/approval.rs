@@ -9,7 +9,7 @@ use ring::hmac;
 use serde::Deserialize;
 use sluice_api::promotion::{KeyApproval, Phase, Promotion};
 
-use super::answer::{self, Answer, Recorded, Wrong};
+use super::answer::{Answer, Wrong};
 use super::keys::{Purpose, Unavailable};
 use super::server::{Call, Hook, Shown};
 use super::signature;
@@ -81,7 +81,7 @@ impl Hook {
                     promotions = names.join(","),
                     "approved by key"
                 );
-                recorded(&call, &request, &promotions, new)
+                Answer::recorded(&call.place.pipeline, &promotions, new)
             }
             Granted::Refused(why) => Answer::Wrong(Wrong::Unfit, why),
         })
@@ -244,20 +244,4 @@ pub fn after(promotion: &Promotion, request: &Request, given: Given<'_>) -> Chan
         at: translate::time(given.now.max(since(promotion))),
     };
     Change::Write(serde_json::json!({"keyApproval": approval}))
-}
-
-fn recorded(call: &Call<'_>, request: &Request, promotions: &[Promotion], new: bool) -> Answer {
-    let shown = |promotion: &Promotion| answer::Asked {
-        name: promotion.name_any(),
-        target: promotion.spec.target.clone(),
-        phase: format!("{:?}", promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()),
-    };
-    Answer::Recorded(Box::new(Recorded {
-        new,
-        namespace: call.place.pipeline.namespace.clone(),
-        pipeline: call.place.pipeline.name.clone(),
-        environment: request.environment.clone(),
-        revision: request.revision.clone(),
-        promotions: promotions.iter().map(shown).collect(),
-    }))
 }

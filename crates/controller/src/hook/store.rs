@@ -166,9 +166,7 @@ impl Store {
         given: approval::Given<'_>,
     ) -> Result<Granted, Unavailable> {
         let api: Api<Promotion> = Api::namespaced(self.client.clone(), &pipeline.namespace);
-        let label = format!("{PIPELINE_LABEL}={}", promotion::label(&pipeline.name));
-        let of_pipeline = ListParams::default().labels(&label);
-        let all = match tokio::time::timeout(DEADLINE, api.list(&of_pipeline)).await {
+        let all = match tokio::time::timeout(DEADLINE, api.list(&of_pipeline(&pipeline.name))).await {
             Ok(Ok(all)) => all.items,
             Ok(Err(error)) => {
                 tracing::warn!(%pipeline, %error, "cannot list the promotions that an approval may be for");
@@ -220,9 +218,7 @@ impl Store {
             Ok(revision) => revision,
             Err(why) => return Ok(Some(Asked::Unfit(why))),
         };
-        let label = format!("{PIPELINE_LABEL}={}", promotion::label(&key.name));
-        let of_pipeline = ListParams::default().labels(&label);
-        let all = promotions.list(&of_pipeline).await?.items;
+        let all = promotions.list(&of_pipeline(&key.name)).await?.items;
         let records =
             trigger::records(&pipeline, &request.idempotency_key, &revision, &all, Timestamp::now());
         if let Some(before) = trigger::answered(&pipeline, &request.idempotency_key, &records, &all) {
@@ -332,6 +328,11 @@ where
         }
         Ok(Ok(None)) | Err(_) => Err(Unavailable),
     }
+}
+
+/// Selects the promotions of a pipeline; another whose name shortens to the same label may have some among them.
+fn of_pipeline(name: &str) -> ListParams {
+    ListParams::default().labels(&format!("{PIPELINE_LABEL}={}", promotion::label(name)))
 }
 
 #[cfg(test)]

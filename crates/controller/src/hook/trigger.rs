@@ -14,7 +14,7 @@ use sluice_core::model::{Environment, Track, trigger_name};
 use sluice_core::revision::{Facet, FacetKey};
 use sluice_core::world::is_tracked;
 
-use super::answer::{self, Answer, Recorded, Wrong};
+use super::answer::{Answer, Wrong};
 use super::event::{VALUE, is_value};
 use super::keys::{Purpose, Unavailable};
 use super::server::{Call, Hook};
@@ -78,7 +78,7 @@ impl Hook {
         }
         let _place = self.queue.enter(&call.place.pipeline).await?;
         Ok(match self.store.trigger(&call.place.pipeline, &request).await? {
-            Asked::Recorded(promotions, new) => recorded(pipeline, &promotions, new),
+            Asked::Recorded(promotions, new) => Answer::recorded(&call.place.pipeline, &promotions, new),
             Asked::Otherwise(before) => Answer::Wrong(
                 Wrong::Conflict,
                 format!(
@@ -98,23 +98,6 @@ const EXAMPLE: &str = r#"{"revision": "1.2.3", "idempotencyKey": "build-4711"}"#
 /// The Secret whose key such calls are signed with: that of the first environment, and of no other.
 pub fn secret(pipeline: &Pipeline) -> Option<&str> {
     pipeline.spec.policy(pipeline.spec.environments.first()?)?.secret()
-}
-
-fn recorded(pipeline: &Pipeline, promotions: &[Promotion], new: bool) -> Answer {
-    let shown = |promotion: &Promotion| answer::Asked {
-        name: promotion.name_any(),
-        target: promotion.spec.target.clone(),
-        phase: format!("{:?}", promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()),
-    };
-    let spec = promotions.first().map(|first| first.spec.clone()).unwrap_or_default();
-    Answer::Recorded(Box::new(Recorded {
-        new,
-        namespace: pipeline.namespace().unwrap_or_default(),
-        pipeline: pipeline.name_any(),
-        environment: spec.environment,
-        revision: spec.revision,
-        promotions: promotions.iter().map(shown).collect(),
-    }))
 }
 
 /// Whether the request says for which pipeline and by which key it asks.
