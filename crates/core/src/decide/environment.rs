@@ -163,8 +163,9 @@ fn has_given_up(facts: Facts<'_>, environment: &Environment, promotion: &Promoti
         let is_its = |key: &FacetKey| {
             (&key.kind, &key.name, &key.facet) == (&member.kind, &member.name, &Facet::Chart)
         };
-        let promoted = promotion.revision.facets().find(|(key, _)| is_its(key)).map(|(_, value)| value);
-        promoted.is_some() && promoted == member.gave_up.as_deref()
+        member.gave_up.as_deref().is_some_and(|gave_up| {
+            promotion.revision.facets().any(|(key, value)| is_its(key) && value == gave_up)
+        })
     })
 }
 
