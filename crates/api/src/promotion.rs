@@ -90,6 +90,11 @@ impl Promotion {
 }
 
 impl PromotionSpec {
+    /// Whether it goes into an environment, or into this `environment/target`.
+    pub fn is_into(&self, wanted: &str) -> bool {
+        self.environment == wanted || self.place() == wanted
+    }
+
     /// Where it goes, as people read it: the environment, or `environment/target`.
     pub fn place(&self) -> String {
         place(&self.environment, self.target.as_deref())

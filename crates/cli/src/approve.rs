@@ -6,8 +6,8 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use sluice_api::Promotion;
 use sluice_api::promotion::Phase;
+use sluice_api::{Pipeline, Promotion};
 use sluice_core::model::GATES;
 
 use crate::connect::{Connect, Connection};
@@ -59,8 +59,8 @@ pub(crate) enum Verdict {
 
 /// What a command does to the promotion that is meant.
 pub(crate) struct Change<'a> {
-    /// Whether it applies to a promotion.
-    pub judge: &'a dyn Fn(&Promotion) -> Verdict,
+    /// Whether it applies to a promotion of this pipeline; without one, as far as the promotion alone tells.
+    pub judge: &'a dyn Fn(&Promotion, Option<&Pipeline>) -> Verdict,
     /// What it writes into the spec.
     pub spec: &'a dyn Fn(&Promotion) -> Value,
 }
@@ -76,15 +76,15 @@ pub(crate) async fn run(args: &Approve, io: &mut Io<'_>) -> Outcome {
     let by = whoami(&connection).await?;
     let revision = args.revision.as_deref();
     let change = Change {
-        judge: &|promotion| is_meant(promotion, revision).unwrap_or_else(|| judge(promotion)),
+        judge: &|promotion, _| is_meant(promotion, revision).unwrap_or_else(|| judge(promotion)),
         spec: &|promotion| json!({"approval": approval(promotion, &by)}),
     };
-    let Some(promotion) = apply(&connection, &args.which, revision, &change, io).await? else {
+    let Some((promotion, pipeline)) = apply(&connection, &args.which, revision, &change, io).await? else {
         return Ok(());
     };
     let what = what(&promotion);
     io.tell(Sign::Done, &format!("approved {what} (as {by})"));
-    if let Some(note) = find::suspended(&connection, &promotion).await {
+    if let Some(note) = find::suspended(pipeline.as_ref()) {
         io.tell(Sign::Waiting, &note);
     }
     Ok(())
@@ -104,18 +104,19 @@ pub(crate) fn retries(promotion: &Promotion) -> u32 {
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Finds the promotion, judges it and writes into its spec; looks again when somebody else was faster. Returns the
-/// promotion as it was before, or `None` if nothing was left to do, which was printed.
+/// promotion as it was before and its pipeline, or `None` if nothing was left to do, which was printed.
 pub(crate) async fn apply(
     connection: &Connection,
     which: &Which,
     revision: Option<&str>,
     change: &Change<'_>,
     io: &mut Io<'_>,
-) -> Outcome<Option<Promotion>> {
+) -> Outcome<Option<(Promotion, Option<Pipeline>)>> {
     for _ in 0..5 {
-        let fits = |p: &Promotion| (change.judge)(p) == Verdict::Go;
+        let fits = |p: &Promotion| (change.judge)(p, None) == Verdict::Go;
         let promotion = find::promotion(connection, which, revision, &fits).await?;
-        match (change.judge)(&promotion) {
+        let pipeline = find::pipeline_of(connection, &promotion).await;
+        match (change.judge)(&promotion, pipeline.as_ref()) {
             Verdict::Go => {}
             Verdict::Already(why) => {
                 io.tell(Sign::Done, &why);
@@ -126,7 +127,7 @@ pub(crate) async fn apply(
             }
         }
         match write(connection, &promotion, (change.spec)(&promotion)).await {
-            Ok(()) => return Ok(Some(promotion)),
+            Ok(()) => return Ok(Some((promotion, pipeline))),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(connection.explain(error)),
         }

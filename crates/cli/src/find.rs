@@ -60,9 +60,9 @@ pub(crate) async fn pipeline_of(connection: &Connection, promotion: &Promotion) 
     api.get_opt(&promotion.spec.pipeline).await.ok().flatten()
 }
 
-/// Why nothing happens for now, if the promotion's pipeline is suspended.
-pub(crate) async fn suspended(connection: &Connection, promotion: &Promotion) -> Option<String> {
-    let pipeline = pipeline_of(connection, promotion).await.filter(|pipeline| pipeline.spec.suspend)?;
+/// Why nothing happens for now, if a promotion's pipeline is suspended.
+pub(crate) fn suspended(pipeline: Option<&Pipeline>) -> Option<String> {
+    let pipeline = pipeline.filter(|pipeline| pipeline.spec.suspend)?;
     Some(format!(
         "pipeline {} is suspended: nothing is done until spec.suspend is false",
         pipeline.name_any()
@@ -99,9 +99,7 @@ async fn by_place(
 ) -> Outcome<Promotion> {
     let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let promotions = api.list(&ListParams::default()).await.map_err(|e| connection.explain(e))?.items;
-    let is_there = |p: &Promotion| {
-        environment.is_none_or(|wanted| p.spec.environment == wanted || p.spec.place() == wanted)
-    };
+    let is_there = |p: &Promotion| environment.is_none_or(|wanted| p.spec.is_into(wanted));
     let there: Vec<Promotion> =
         promotions.into_iter().filter(|p| p.spec.pipeline == pipeline && is_there(p)).collect();
     let places: BTreeSet<String> = there.iter().filter(|p| fits(p)).map(|p| p.spec.place()).collect();

@@ -80,7 +80,7 @@ pub fn main(command: &Command, program: Program) -> ExitCode {
             exit.into()
         }
         Err(error) => {
-            Io { out: &mut out, err: &mut err, color }.tell(Sign::Failed, &format!("cannot start: {error}"));
+            io.tell(Sign::Failed, &format!("cannot start: {error}"));
             Exit::Error.into()
         }
     }

@@ -40,17 +40,17 @@ pub(crate) async fn run(args: &Reject, io: &mut Io<'_>) -> Outcome {
     let by = whoami(&connection).await?;
     let revision = args.revision.as_deref();
     let change = Change {
-        judge: &|promotion| is_meant(promotion, revision).unwrap_or_else(|| judge(promotion)),
+        judge: &|promotion, _| is_meant(promotion, revision).unwrap_or_else(|| judge(promotion)),
         spec: &|promotion| {
             json!({"rejection": {"by": by, "reason": args.reason, "revision": promotion.spec.revision,
                 "retries": retries(promotion)}})
         },
     };
-    let Some(promotion) = apply(&connection, &args.which, revision, &change, io).await? else {
+    let Some((promotion, pipeline)) = apply(&connection, &args.which, revision, &change, io).await? else {
         return Ok(());
     };
     io.tell(Sign::Done, &format!("rejected {} (as {by})", what(&promotion)));
-    if let Some(note) = find::suspended(&connection, &promotion).await {
+    if let Some(note) = find::suspended(pipeline.as_ref()) {
         io.tell(Sign::Waiting, &note);
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! `sluice retry`: asks for another try of a promotion that failed, was rejected, or waits for its next attempt; or
 //! of all that failed.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::{SignedDuration, Timestamp};
@@ -73,14 +75,10 @@ pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
     let connection = args.connect.open(Some(PATIENCE))?;
     let Some(name) = &args.name else { return retry_failed(args, &connection, io).await };
     let which = Which { name: name.clone(), environment: args.environment.clone() };
-    let fits = |p: &Promotion| judge(p, None) == Verdict::Go;
-    let found = find::promotion(&connection, &which, None, &fits).await?;
-    let pipeline = find::pipeline_of(&connection, &found).await;
-    let change = Change {
-        judge: &|promotion| judge(promotion, pipeline.as_ref()),
-        spec: &|promotion| token(promotion),
+    let change = Change { judge: &judge, spec: &token };
+    let Some((promotion, pipeline)) = apply(&connection, &which, None, &change, io).await? else {
+        return Ok(());
     };
-    let Some(promotion) = apply(&connection, &which, None, &change, io).await? else { return Ok(()) };
     tell(&promotion, pipeline.as_ref(), io);
     Ok(())
 }
@@ -136,15 +134,20 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
 fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>) -> Vec<Promotion> {
     let is_meant = |p: &Promotion| {
         pipeline.is_none_or(|wanted| p.spec.pipeline == wanted)
-            && environment.is_none_or(|wanted| p.spec.environment == wanted || p.spec.place() == wanted)
+            && environment.is_none_or(|wanted| p.spec.is_into(wanted))
     };
     let lane = |p: &Promotion| (p.namespace(), p.spec.pipeline.clone(), p.spec.place());
-    let newest = |p: &Promotion| !all.iter().any(|other| lane(other) == lane(p) && other.line() > p.line());
+    let mut newest = BTreeMap::new();
+    for promotion in &all {
+        let line = newest.entry(lane(promotion)).or_insert_with(|| promotion.line());
+        *line = promotion.line().max(*line);
+    }
+    let is_newest = |p: &Promotion| newest.get(&lane(p)) == Some(&p.line());
     let has_failed = |p: &Promotion| {
         let waits = p.status.as_ref().is_some_and(|s| s.next_attempt.is_some());
         phase(p) == Phase::Failed || (phase(p) == Phase::Promoting && waits)
     };
-    let keep: Vec<bool> = all.iter().map(|p| is_meant(p) && has_failed(p) && newest(p)).collect();
+    let keep: Vec<bool> = all.iter().map(|p| is_meant(p) && has_failed(p) && is_newest(p)).collect();
     all.into_iter().zip(keep).filter_map(|(promotion, keep)| keep.then_some(promotion)).collect()
 }
 

@@ -62,6 +62,21 @@ async fn what_succeeded_and_runs_is_not_retried_and_a_suspended_pipeline_is_told
 }
 
 #[tokio::test]
+async fn no_older_promotion_is_retried_in_place_of_one_that_succeeded() -> Result<()> {
+    let place = place("retry-older").await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.8")).await?;
+    place.promotion("p-1", "prod", json!({"phase": "Failed"})).await?;
+    place.promotion("p-2", "prod", json!({"phase": "Succeeded"})).await?;
+    let ran = place.sluice(&["retry", "podinfo", "-e", "prod"]).await;
+    assert_eq!(ran.exit, Exit::Refused);
+    insta::assert_snapshot!(ran.err, @"✗ podinfo 6.1.8 into prod has succeeded, and prod runs it: there is nothing to retry");
+    for name in ["p-1", "p-2"] {
+        assert_eq!(place.promotions().get(name).await?.spec.retry, None, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_retried_manual_promotion_needs_a_new_approval() -> Result<()> {
     let place = place("retry-manual").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
