@@ -281,17 +281,34 @@ fn contract(text: &str) -> Result<(BTreeSet<&str>, BTreeSet<&str>)> {
     Ok((tests.split_whitespace().collect(), worlds.chain(["gitea"]).collect()))
 }
 
+/// The tests of the checkout, by the names of their files.
+fn named_tests(code: &[(String, String)]) -> BTreeSet<(&str, &str)> {
+    let files = code.iter().filter_map(|(path, text)| Some((stem(path)?, text)));
+    files.flat_map(|(file, text)| tests(text).map(move |test| (file, test))).collect()
+}
+
+#[test]
+fn every_test_that_the_page_of_tenants_names_is_there() -> Result<()> {
+    let shown = "docs/tenants.md";
+    let page = std::fs::read_to_string(root().join(shown))?;
+    let code = code()?;
+    let there = named_tests(&code);
+    let words = page.split('`').skip(1).step_by(2).filter_map(|word| word.rsplit_once("::"));
+    let named: Vec<(&str, &str)> = words.filter(|(_, test)| !test.contains(' ')).collect();
+    ensure!(named.len() > 20, "{shown} names {} tests: tell this test how it does", named.len());
+    let missing = named.iter().filter(|name| !there.contains(*name));
+    let broken: Vec<String> = missing
+        .map(|(file, test)| format!("{shown}: there is no test {file}::{test}: name the one that shows it"))
+        .collect();
+    fails(&broken)
+}
+
 #[test]
 fn every_test_that_the_page_of_forges_names_is_there_and_the_contract_is_named() -> Result<()> {
     let (shown, contract_at) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
     let page = std::fs::read_to_string(root().join(shown))?;
     let code = code()?;
-    let mut there: BTreeSet<(&str, &str)> = BTreeSet::new();
-    for (path, text) in &code {
-        if let Some(file) = stem(path) {
-            there.extend(tests(text).map(|test| (file, test)));
-        }
-    }
+    let there = named_tests(&code);
     let (_, text) =
         code.iter().find(|(path, _)| path == contract_at).context("tell this test where contract.rs went")?;
     let (kept, worlds) = contract(text)?;
