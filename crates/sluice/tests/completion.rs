@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use sluice_testkit::ControlPlane;
+use sluice_testkit::{ControlPlane, Scratch};
 
 /// Runs the program as the script of a shell does, with the words of a command line; the last is completed.
 fn complete(shell: &str, kubeconfig: &Path, words: &[&str]) -> Result<Output> {
@@ -78,9 +78,8 @@ async fn names_are_those_of_the_cluster() -> Result<()> {
 #[test]
 fn without_an_answer_it_is_silent_and_quick() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
-    let folder = std::env::temp_dir().join(format!("sluice-completion-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let kubeconfig = folder.join("config");
+    let scratch = Scratch::new("completion")?;
+    let kubeconfig = scratch.path().join("config");
     let config = format!(
         "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
          clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}], users: [{{name: u, user: {{token: t}}}}]}}",
@@ -95,6 +94,5 @@ fn without_an_answer_it_is_silent_and_quick() -> Result<()> {
         ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         ensure!(!text(&output).contains("error"), "{output:?}");
     }
-    std::fs::remove_dir_all(&folder)?;
     Ok(())
 }

@@ -10,13 +10,10 @@ use sluice_controller::hook::condition::{CONDITION, Found, Problem, problem};
 use sluice_controller::hook::keys::{Known, NoKeys};
 use sluice_testkit::eventually;
 
+use crate::keys::target;
 use crate::server::{run, serve, set_keys};
 
 fn pipeline(strategy: &Value) -> Pipeline {
-    let target = |cluster: &str, namespace: Option<&str>| {
-        json!({"name": cluster, "namespace": "podinfo", "observe": "Push",
-            "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": namespace}})
-    };
     let object = json!({
         "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
         "metadata": {"name": "podinfo", "namespace": "apps"},
@@ -25,7 +22,7 @@ fn pipeline(strategy: &Value) -> Pipeline {
             "promotion": {"strategy": strategy},
             "environments": [
                 {"name": "dev", "targets": [{"namespace": "podinfo"}]},
-                {"name": "edge", "targets": [target("edge-1", None), target("edge-2", Some("fleet"))]}]}});
+                {"name": "edge", "targets": [target("edge-1", None, "Push"), target("edge-2", Some("fleet"), "Push")]}]}});
     serde_json::from_value(object).unwrap()
 }
 

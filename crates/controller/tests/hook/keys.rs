@@ -20,7 +20,7 @@ use crate::server::sign;
 use crate::serving::serving;
 
 /// A target on a cluster that is watched, or one that reports.
-fn target(cluster: &str, namespace: Option<&str>, observe: &str) -> Value {
+pub fn target(cluster: &str, namespace: Option<&str>, observe: &str) -> Value {
     json!({"name": format!("{}-{cluster}", namespace.unwrap_or("own")), "namespace": "podinfo", "observe": observe,
         "clusterRef": {"kind": "GitopsCluster", "name": cluster, "namespace": namespace}})
 }

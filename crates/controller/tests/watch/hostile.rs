@@ -23,6 +23,7 @@ use serde_json::json;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey};
 use sluice_controller::watch::limit::{Budget, Queue, limit_errors};
 use sluice_controller::watch::session::{Access, Session};
+use sluice_testkit::eventually;
 use tokio::sync::{mpsc, watch};
 use tower::util::MapResponseLayer;
 
@@ -198,11 +199,11 @@ async fn outcome(attack: Attack) -> Result<(String, usize)> {
     task.abort();
     let _ = task.await;
     // The watches of a session end with it, and what they keep is free for others.
-    let ended = Instant::now();
-    while budget.used() > 0 {
-        ensure!(ended.elapsed() < PATIENCE, "{attack:?} left {} bytes charged", budget.used());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually(PATIENCE, || async {
+        ensure!(budget.used() == 0, "{attack:?} left {} bytes charged", budget.used());
+        Ok(())
+    })
+    .await?;
     Ok((said, most))
 }
 

@@ -5,7 +5,7 @@ use sluice_core::model::Phase;
 use sluice_core::world::{Health, Target};
 
 use crate::sim::{Sim, shows};
-use crate::table::{A, B};
+use crate::table::{A, B, proposed};
 
 /// Helm has tried a chart for the last time, and the one before it runs.
 fn gave_up_on(tried: &str) -> Target {
@@ -17,9 +17,7 @@ fn gave_up_on(tried: &str) -> Target {
 
 /// B is merged into staging, which shows this.
 fn delivered(shown: Target) -> Sim {
-    let mut sim = Sim::three();
-    sim.runs("dev", "d", B, Health::Ready);
-    sim.settle();
+    let mut sim = proposed();
     sim.world.insert("staging", "s", shown);
     sim.merge("staging");
     sim.settle();

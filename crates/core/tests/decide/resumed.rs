@@ -6,7 +6,7 @@ use sluice_core::model::{Phase, Repository};
 use sluice_core::world::Health;
 
 use crate::sim::Sim;
-use crate::table::{B, C};
+use crate::table::{B, C, proposed};
 
 #[test]
 fn a_delivery_that_only_its_owner_can_correct_goes_on_when_that_is_done() {
@@ -17,16 +17,11 @@ fn a_delivery_that_only_its_owner_can_correct_goes_on_when_that_is_done() {
     assert_eq!(sim.story("staging"), ["1.1.0 Promoting"]);
     assert_eq!(sim.note("staging"), "no file has the marker");
     sim.refuses = false;
+    let (mut retried, mut newer) = (sim.clone(), sim.clone());
     sim.now += SignedDuration::from_mins(1);
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
     // A person who does not want to wait, and a newer revision, need not.
-    let mut retried = Sim::three();
-    retried.refuses = true;
-    retried.runs("dev", "d", B, Health::Ready);
-    retried.settle();
-    retried.refuses = false;
-    let mut newer = retried.clone();
     retried.promotions[0].retry = Some("2026".into());
     retried.settle();
     assert_eq!(retried.story("staging"), ["1.1.0 Proposed"]);
@@ -37,9 +32,7 @@ fn a_delivery_that_only_its_owner_can_correct_goes_on_when_that_is_done() {
 
 #[test]
 fn a_record_that_has_failed_without_a_delivery_stands_until_a_person_asks_again() {
-    let mut sim = Sim::three();
-    sim.runs("dev", "d", B, Health::Ready);
-    sim.settle();
+    let mut sim = proposed();
     sim.close("staging");
     sim.promotions[0].phase = Phase::Failed;
     sim.settle();

@@ -13,7 +13,7 @@ pub const B: &str = "1.1.0";
 pub const C: &str = "1.2.0";
 
 /// dev runs B; B is proposed for staging.
-fn proposed() -> Sim {
+pub fn proposed() -> Sim {
     let mut sim = Sim::three();
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();

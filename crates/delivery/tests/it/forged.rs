@@ -7,7 +7,7 @@ use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, yaml};
 use crate::forge_trouble::everywhere;
-use crate::merging::{is_merged, merging, waits};
+use crate::merging::{is_merged, merging, turns_stale, waits};
 use crate::signing::{gpg_key, signed_with, ssh_key, verify_ssh};
 use crate::world::World;
 
@@ -99,15 +99,8 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(world: World) {
         let request = proposed(&bench.delivery, &order).await;
         let evil = forged(&world, &request.head_commit, how);
         world.place(&request.branch, &evil).await;
-        let recorded = sluice_delivery::ChangeRequest { head_commit: evil.clone(), ..request };
-        let stale = Followed::Open { head: evil, stale: Some(Stale::Behind) };
-        sluice_testkit::eventually(sluice_testkit::PATIENCE, async || {
-            let followed = bench.delivery.tend(&order, &recorded).await?;
-            anyhow::ensure!(followed == stale, "{followed:?}");
-            Ok(())
-        })
-        .await
-        .unwrap();
+        let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
+        turns_stale(&bench.delivery, &order, &recorded, Stale::Behind).await;
         assert!(world.pulls().await.last().unwrap().open);
         let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
         is_delivered_alone(&world, &bench.delivery, &anew).await;

@@ -35,7 +35,7 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
 }
 
 /// Looks until it cannot be merged as it is, at the head that was pushed.
-async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: Stale) {
+pub async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: Stale) {
     let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(why) };
     sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
         let followed = delivery.tend(order, request).await?;
