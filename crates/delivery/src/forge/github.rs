@@ -1,7 +1,6 @@
 //! GitHub, and GitHub Enterprise Server at other hosts.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -9,7 +8,7 @@ use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
 
 use super::http::{ForgeHttp, Shared};
-use super::pages::{Page, Reading};
+use super::pages::{Entries, Page, Reading};
 use super::pulls::Pulls;
 use super::readiness::{Check, CheckState, approvals};
 use super::scheme::Scheme;
@@ -169,9 +168,6 @@ const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $
 /// What `READINESS` asks for to know whether GitHub would merge; then the same for servers that do not know the
 /// first one even so (github.com/getstackit/stackit/issues/1143), with the checks that are required.
 const STATES: [(&str, &str); 2] = [("mergeStateStatus", ""), ("mergeable", "requiredStatusCheckContexts")];
-
-/// The most checks of a commit that are read.
-const CHECKS: usize = 4000;
 
 /// The ways to merge that a repository and a branch allow, in the order in which they are tried: "Merge commit,
 /// squash, rebase" (docs.github.com/graphql/reference, Repository: `mergeCommitAllowed`, `squashMergeAllowed`,
@@ -372,8 +368,7 @@ impl Forge for GitHub {
     async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
         // Servers before 3.12 do not know the queue.
         let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
-        let (mut contexts, mut after, mut head) = (Vec::new(), Value::Null, None);
-        let (began, mut pages) = (Instant::now(), 0);
+        let (mut contexts, mut after, mut head) = (Entries::from(0), Value::Null, None);
         let mut states = STATES.into_iter();
         let (mut state, mut required) = states.next().unwrap_or_default();
         loop {
@@ -400,17 +395,14 @@ impl Forge for GitHub {
                 return Err(self.0.http.unreadable("a pull request"));
             }
             let page = &commit(pull)["statusCheckRollup"]["contexts"];
-            contexts.extend(page["nodes"].as_array().into_iter().flatten().map(check));
-            if page["pageInfo"]["hasNextPage"] == true {
-                pages += 1;
-                let too_slow = began.elapsed() >= self.0.http.list_timeout();
-                if contexts.len() >= CHECKS || pages >= CHECKS / 100 || too_slow {
-                    return Err(self.0.http.too_large(format!("a commit with more than {CHECKS} checks")));
-                }
+            let more = page["pageInfo"]["hasNextPage"] == true;
+            contexts.take(page["nodes"].as_array().into_iter().flatten().map(check), more.then_some(0));
+            // The cursor says where the next page begins; this says whether it may be read.
+            if contexts.at(&self.0.http)?.is_some() {
                 after = page["pageInfo"]["endCursor"].clone();
                 continue;
             }
-            let mut readiness = readiness(pull, (!hidden).then_some(contexts), merge);
+            let mut readiness = readiness(pull, (!hidden).then_some(contexts.all), merge);
             readiness.how = json!({"id": pull["id"], "methods": methods(repository)});
             return Ok(readiness);
         }
