@@ -181,7 +181,6 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
         return Err(not("https://bitbucket.org/workspace/repository.git"));
     };
     let base = match address.host_name() {
-        _ if let Some(api) = &address.api => api.clone(),
         "bitbucket.org" | "www.bitbucket.org" | "altssh.bitbucket.org" => {
             "https://api.bitbucket.org/2.0".into()
         }

@@ -75,7 +75,7 @@ impl BitbucketServer {
         shared: &Arc<Shared>,
     ) -> Result<Self, DeliveryError> {
         let (server, project, slug) = place(address)?;
-        let base = address.api.clone().unwrap_or_else(|| format!("{server}/rest/api/1.0"));
+        let base = format!("{server}/rest/api/1.0");
         // HTTP access tokens go as Bearer (confluence.atlassian.com/bitbucketserver, "HTTP access tokens").
         let (kind, scheme) = (ForgeKind::BitbucketServer, Scheme::BearerOrUser);
         let http = ForgeHttp::new(kind, &base, address, scheme, credentials, shared)?

@@ -80,7 +80,6 @@ impl Gitea {
         let (prefix, owner, name) = address.repository()?;
         let base = format!("{}/{prefix}", address.origin());
         let base = format!("{}/api/v1", base.trim_end_matches('/'));
-        let base = address.api.clone().unwrap_or(base);
         let http = ForgeHttp::new(kind, &base, address, Scheme::Token, credentials, shared)?;
         let http = http.with_fields(FIELDS);
         Ok(Gitea(Pulls { http, owner: owner.into(), name: name.into(), parse }))

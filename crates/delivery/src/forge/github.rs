@@ -93,7 +93,7 @@ impl GitHub {
         if !prefix.is_empty() {
             return Err(AddressError::Invalid(address.text.clone()).into());
         }
-        let base = address.api.clone().unwrap_or_else(|| api(address));
+        let base = api(address);
         let http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, credentials, shared)?
             .with_fields(FIELDS)
             .with_header("accept", "application/vnd.github+json")

@@ -77,7 +77,7 @@ impl GitLab {
             "altssh.gitlab.com" => "https://gitlab.com".into(),
             _ => address.origin(),
         };
-        let base = address.api.clone().unwrap_or_else(|| format!("{origin}/api/v4"));
+        let base = format!("{origin}/api/v4");
         // Personal, project and group tokens are taken as Bearer, like those of OAuth
         // (docs.gitlab.com/api/rest/authentication).
         let http = ForgeHttp::new(ForgeKind::GitLab, &base, address, Scheme::Bearer, credentials, shared)?;

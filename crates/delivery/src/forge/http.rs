@@ -110,6 +110,7 @@ pub(super) struct Reply {
 }
 
 impl ForgeHttp {
+    /// The calls of one forge. Its API is at `base` unless the address names another.
     pub(super) fn new(
         kind: ForgeKind,
         base: &str,
@@ -131,7 +132,7 @@ impl ForgeHttp {
         budget.open(Purpose::Step).map_err(limited)?;
         let client = client(&name, credentials, shared)?;
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
-        let base = Url::parse(base).map_err(bad)?;
+        let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
         let (credentials, repository) = (credentials.clone(), address.text.clone());
         Ok(ForgeHttp {
