@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::body;
 use crate::deliver::Inner;
-use crate::edit::edit;
+use crate::edit::{edit, is_set};
 use crate::error::DeliveryError;
 use crate::fault;
 use crate::git::{Access, Cache, Commit, GitError, Lease, Pushed};
@@ -96,17 +96,19 @@ async fn find_earlier(
     (branch, base): (&str, &Commit),
 ) -> Result<Option<String>, DeliveryError> {
     let (git, counters, known_by) = (&inner.git, &*inner.counters, order.known_by());
-    if base.carries(&known_by) && holds(inner, order, access, cache, (branch, base), &base.id).await? {
+    let is_newest = base.carries(&known_by);
+    if is_newest && holds(inner, order, access, cache, (branch, base), &base.id).await? {
         return Ok(Some(base.id.clone()));
     }
     let named = cache.find_promotion(git, access, counters, (branch, base), &known_by).await?;
     // The newest commit of the branch is here already; each other one costs a fetch.
-    if let Some(newest) = named.first()
+    if !is_newest
+        && let Some(newest) = named.first()
         && holds(inner, order, access, cache, (branch, base), &base.id).await?
     {
         return Ok(Some(newest.clone()));
     }
-    for commit in named {
+    for commit in named.into_iter().filter(|commit| *commit != base.id) {
         if holds(inner, order, access, cache, (branch, base), &commit).await? {
             return Ok(Some(commit));
         }
@@ -129,9 +131,5 @@ async fn holds(
     if commit != base.id {
         cache.bring(&inner.git, access, &inner.counters, commit).await?;
     }
-    match edit(inner, order, access, cache, (branch, commit)).await {
-        Ok(edit) => Ok(edit.files.is_empty()),
-        Err(DeliveryError::Edit(_)) => Ok(false),
-        Err(error) => Err(error),
-    }
+    is_set(inner, order, access, cache, (branch, commit)).await
 }

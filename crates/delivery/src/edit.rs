@@ -54,6 +54,23 @@ pub(crate) struct Edit {
     pub(crate) onto: String,
 }
 
+/// Whether the files of a commit, which is in the cache, have every value of an order; `at` is its branch and the
+/// commit.
+pub(crate) async fn is_set(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    at: (&str, &str),
+) -> Result<bool, DeliveryError> {
+    match edit(inner, order, access, cache, at).await {
+        Ok(edit) => Ok(edit.files.is_empty()),
+        // Nothing that could be set: whoever delivers it again says so.
+        Err(DeliveryError::Edit(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Sets what the order wants in the files of a commit of a branch.
 pub(crate) async fn edit(
     inner: &Inner,

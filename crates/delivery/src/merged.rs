@@ -3,7 +3,7 @@
 
 use crate::body;
 use crate::deliver::{Boxed, Inner};
-use crate::edit::{Edit, edit};
+use crate::edit::is_set;
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Forge, ForgeError, Found, MergedHead, State};
 use crate::git::{self, Access, Cache, GitError};
@@ -154,28 +154,24 @@ async fn holds(inner: &Inner, order: &Order, commit: &str) -> Result<bool, Deliv
     if cache.remembers_own(&access, base, &order.known_by(), commit) {
         return Ok(true);
     }
-    let mut edited = edited(inner, order, &access, &mut cache, (base, commit)).await;
-    if inner.heals(&mut cache, &edited) {
-        edited = self::edited(inner, order, &access, &mut cache, (base, commit)).await;
+    let mut held = fetched_and_set(inner, order, &access, &mut cache, (base, commit)).await;
+    if inner.heals(&mut cache, &held) {
+        held = fetched_and_set(inner, order, &access, &mut cache, (base, commit)).await;
     }
-    let holds = match edited {
-        Ok(edit) => edit.files.is_empty(),
-        // Nothing that could be set: whoever delivers it again says so.
-        Err(DeliveryError::Edit(_)) => false,
-        Err(error) => return Err(error),
-    };
-    cache.trust();
-    Ok(holds)
+    if held.is_ok() {
+        cache.trust();
+    }
+    held
 }
 
-/// What is left to set in the files of a commit, which is fetched.
-async fn edited(
+/// Fetches a commit and looks whether its files have every value.
+async fn fetched_and_set(
     inner: &Inner,
     order: &Order,
     access: &Access,
     cache: &mut Cache,
     (base, commit): (&str, &str),
-) -> Result<Edit, DeliveryError> {
+) -> Result<bool, DeliveryError> {
     cache.bring(&inner.git, access, &inner.counters, commit).await?;
-    edit(inner, order, access, cache, (base, commit)).await
+    is_set(inner, order, access, cache, (base, commit)).await
 }

@@ -26,10 +26,15 @@ pub(super) fn readable(key: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(key)
 }
 
+/// What the lines between the first and the last one of a key hold; `None` if that is no base64.
+pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
+    let body: String = text.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
+    STANDARD.decode(body).ok()
+}
+
 /// OpenSSH's own format: a magic word, then the length and the name of the cipher.
 pub(super) fn names_a_cipher(text: &str) -> bool {
-    let body: String = text.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
-    let bytes = STANDARD.decode(body).unwrap_or_default();
+    let bytes = decoded(text).unwrap_or_default();
     bytes.strip_prefix(b"openssh-key-v1\0").is_some_and(|rest| !rest.starts_with(b"\0\0\0\x04none"))
 }
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::access::{SigningKey, private_file};
 use super::error::essence;
-use super::identity::names_a_cipher;
+use super::identity::{self, names_a_cipher};
 use super::run::{Call, Output};
 use super::{Access, Git, GitError};
 
@@ -100,8 +100,7 @@ fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
     if !key.contains("BEGIN OPENSSH PRIVATE KEY") {
         return Some(OLD_FORM);
     }
-    let body: String = key.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
-    let bytes = STANDARD.decode(body).unwrap_or_default();
+    let bytes = identity::decoded(key).unwrap_or_default();
     let is_of = |kind: &[u8]| bytes.windows(kind.len()).any(|window| window == kind);
     if is_of(b"sk-ssh-") || is_of(b"sk-ecdsa-") {
         return Some(HARDWARE);
@@ -154,25 +153,24 @@ async fn with_ssh(
 /// clear: a magic word, cipher, KDF and its options, the number of keys, the public key
 /// (PROTOCOL.key of OpenSSH).
 fn public_half(key: &str) -> Option<String> {
-    let body: String = key.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
-    let bytes = STANDARD.decode(body).ok()?;
+    let bytes = identity::decoded(key)?;
     let mut rest = bytes.strip_prefix(b"openssh-key-v1\0")?;
-    let mut field = || {
-        let (length, after) = rest.split_first_chunk::<4>()?;
-        let field;
-        (field, rest) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
-        Some(field)
-    };
     for _ in 0..3 {
-        field()?;
+        field(&mut rest)?;
     }
     rest = rest.get(4..)?;
-    let (length, _) = rest.split_first_chunk::<4>()?;
-    let public = rest.get(4..)?.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
-    let (length, after) = public.split_first_chunk::<4>()?;
-    let kind = std::str::from_utf8(after.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?).ok()?;
+    let public = field(&mut rest)?;
+    let kind = std::str::from_utf8(field(&mut { public })?).ok()?;
     let is_word = kind.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.@".contains(&b));
     (is_word && !kind.is_empty()).then(|| format!("{kind} {}", STANDARD.encode(public)))
+}
+
+/// Takes a field with its length before it off the front.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let (field, left) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    *rest = left;
+    Some(field)
 }
 
 async fn verify_ssh(
