@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod flux;
 pub mod hook_key;
+pub mod lenient;
 pub mod pipeline;
 pub mod policy;
 pub mod promotion;

@@ -27,6 +27,8 @@ use crate::observe::reported::Reports;
 use crate::options::Options;
 use crate::record::clusters;
 use crate::record::events::Events;
+use crate::record::pace::Damping;
+use crate::record::stored_time::StoredTimes;
 use crate::record::writer::{Found, Spelled, StatusOf, Writer, Written};
 use crate::shard::Shards;
 use crate::watch::fleet::Fleet;
@@ -50,6 +52,7 @@ pub struct Engine {
     /// What is under way for a place of a pipeline, with the leave to do it.
     pub(crate) under_way: HashMap<(PipelineKey, String), Permit>,
     pub(crate) polling: Polling,
+    pub(crate) stored_times: StoredTimes,
     /// For which pipelines this replica acts.
     pub(crate) shards: Shards,
     /// Why the API server does not check who approves, if it does not.
@@ -88,30 +91,50 @@ pub(crate) struct Entry {
     pub model: Pipeline,
     /// What calls have left in its status.
     pub told: Told,
-    /// The version of the object that told it: what is read anew may be ahead of the watch.
-    pub told_at: u64,
+    /// The newest version of the object that was read, by watch, list or get. Spec and calls are known as
+    /// of this version; an acknowledged status write says nothing about them.
+    pub read_at: u64,
     /// What its targets have proven.
     pub evidence: Evidence,
     /// The status as it stands, or is being written.
     pub status: Option<Spelled>,
-    /// The version of the object at which its status was as it is here; 0 where that is not known.
+    /// The version of the object at which its status was as it is here: of the last acknowledged write, or
+    /// of the last read. 0 where that is not known. Says nothing about the spec: see `read_at`.
     pub version: u64,
     /// Since when a status that differs waits to be written.
     pub differs: Option<Instant>,
     /// When a status was last sent.
     pub sent: Option<Instant>,
+    /// Slows down the writes of health that changes again and again.
+    pub damping: Damping,
     /// Its owner has edited it since a status was composed for it.
     pub edited: bool,
     /// When something happened that it has not had a turn for.
     pub touched: Option<Instant>,
     /// Its clusters as people were last told of them.
     pub clusters: BTreeMap<ClusterKey, clusters::Told>,
-    /// By the names of promotions: why they could not be recorded.
-    pub unrecorded: BTreeMap<String, String>,
+    /// By their names, the promotions that could not be recorded.
+    pub unrecorded: BTreeMap<String, Unrecorded>,
     /// What is wrong with its Secrets with hook keys; `None` until they were read.
     pub hook_secret: Option<Option<Problem>>,
-    /// Not before then is another one tried.
-    pub unrecorded_until: Option<Instant>,
+}
+
+/// A promotion that could not be recorded.
+#[derive(Debug)]
+pub(crate) struct Unrecorded {
+    /// What failed, and what to do.
+    pub why: String,
+    /// Recording it is not tried again before.
+    pub until: Instant,
+    /// The pause after the last failure.
+    pub pause: Duration,
+}
+
+impl Unrecorded {
+    /// One that has not failed yet.
+    pub fn new(now: Instant) -> Self {
+        Self { why: String::new(), until: now, pause: Duration::ZERO }
+    }
 }
 
 /// What calls leave in a pipeline's status, whichever replica took them. It is never ours to write.
@@ -142,11 +165,18 @@ pub(crate) struct Record {
     pub key_approval: Option<Box<KeyApproval>>,
     /// This process made it, and has not tried to deliver it yet.
     pub first: bool,
+    /// The newest version of the object that was read. Spec and callback are known as of this version.
+    pub read_at: u64,
     /// The version of the object at which its status was as it is here; 0 where that is not known.
     pub version: u64,
 }
 
 impl Entry {
+    /// The newest version at which both spec and status are known.
+    pub fn known_at(&self) -> u64 {
+        self.read_at.min(self.version)
+    }
+
     /// The status as it stands, or is being written.
     pub fn stands(&self) -> PipelineStatus {
         self.status.as_ref().and_then(|s| serde_json::from_str(s.get()).ok()).unwrap_or_default()
@@ -154,6 +184,11 @@ impl Entry {
 }
 
 impl Record {
+    /// The newest version at which both spec and status are known.
+    pub fn known_at(&self) -> u64 {
+        self.read_at.min(self.version)
+    }
+
     /// Whether it is of this very pipeline, and not of an earlier one of the same name.
     pub fn belongs_to(&self, pipeline: &ApiPipeline) -> bool {
         let owners = self.object.metadata.owner_references.iter().flatten();
@@ -185,6 +220,7 @@ impl Engine {
             writer: Writer::new(hub.clone(), tell.clone()),
             fleet: Fleet::new(hub, options.insecure_kubeconfig_exec, options.observed_memory, tell.clone()),
             polling: Polling::every(options.poll_interval),
+            stored_times: StoredTimes::default(),
             options,
             metrics,
             tell,
@@ -307,7 +343,7 @@ impl Engine {
         }
     }
 
-    fn take_in(&mut self, input: Input) {
+    pub(crate) fn take_in(&mut self, input: Input) {
         match input {
             Input::Pipelines(seen) => self.pipelines_seen(seen),
             Input::Promotions(seen) => self.promotions_seen(seen),
@@ -419,8 +455,13 @@ pub(crate) mod tests {
 
     /// One that acts for everything, and is told by nobody. Nobody listens where its hub is.
     pub(crate) fn engine(scratch: &Scratch) -> Engine {
-        let cache_dir = scratch.folder("cache").unwrap();
         let hub = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        engine_of(scratch, hub).0
+    }
+
+    /// One that acts for everything on this hub, and what its tasks tell it.
+    pub(crate) fn engine_of(scratch: &Scratch, hub: Client) -> (Engine, mpsc::UnboundedReceiver<Input>) {
+        let cache_dir = scratch.folder("cache").unwrap();
         let delivery = Delivery::new(sluice_delivery::Options::new(&cache_dir)).unwrap();
         let metrics = Arc::new(Metrics::new(delivery.clone()));
         let options = Options {
@@ -444,6 +485,6 @@ pub(crate) mod tests {
             allowed_hosts: sluice_delivery::AllowedHosts::default(),
             webhooks: sluice_delivery::Allowed::default(),
         };
-        Engine::new(options, hub, delivery, metrics, Shards::all()).0
+        Engine::new(options, hub, delivery, metrics, Shards::all())
     }
 }

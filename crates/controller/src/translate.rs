@@ -15,6 +15,7 @@ use sluice_delivery::ForgeKind;
 
 use crate::act::order;
 use crate::observe::facts::ClusterKey;
+use crate::record::size;
 
 /// How long a delivered revision may take by default.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
@@ -59,6 +60,8 @@ fn policy(asked: &api::PromotionPolicy) -> Policy {
     };
     let timeout = asked.timeout.as_ref().and_then(|t| t.parse().ok()).unwrap_or(TIMEOUT);
     let strategy = asked.strategy.clone().unwrap_or_default();
+    let Strategy { pull_request, commit, notification, webhook, .. } = &strategy;
+    let is_empty = pull_request.is_none() && commit.is_none() && notification.is_none() && webhook.is_none();
     Policy {
         manual: asked.manual,
         min_ready,
@@ -66,9 +69,13 @@ fn policy(asked: &api::PromotionPolicy) -> Policy {
         per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
         timeout,
         writes_to: writes_to(&strategy),
-        refused: refused(&strategy),
+        refused: if is_empty { Some(NO_STRATEGY.into()) } else { refused(&strategy) },
     }
 }
+
+/// The predecessor's definition let an empty strategy in, and such objects are stored.
+const NO_STRATEGY: &str = "promotion.strategy is empty: write one of pull-request, commit, notification and webhook \
+    in it, or take promotion out to only show this environment";
 
 fn writes_to(strategy: &Strategy) -> Option<Repository> {
     let pull_request = strategy.pull_request.as_ref().map(|s| (&s.url, &s.base_branch));
@@ -198,9 +205,12 @@ pub fn api_health(health: Health) -> api::Health {
 /// What a status has kept of what was proven.
 pub fn evidence(status: Option<&api::PipelineStatus>) -> Evidence {
     let mut evidence = Evidence::default();
-    for (environment, shown) in status.iter().flat_map(|s| &s.environments) {
+    for (status, (environment, shown)) in
+        status.iter().flat_map(|s| s.environments.iter().map(move |e| (s, e)))
+    {
         for target in &shown.targets {
-            let proofs = target.verified.iter().filter_map(|v| {
+            let stored = size::proofs(status, target);
+            let proofs = stored.iter().filter_map(|v| {
                 Some(Proof {
                     revision: Revision::from_strings(&v.facets)?,
                     arrival: v.arrival,

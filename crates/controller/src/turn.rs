@@ -11,6 +11,7 @@ use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
 
+use crate::act::outcome::longest_pause;
 use crate::act::retry;
 use crate::engine::{Engine, Entry};
 use crate::hook::approval;
@@ -20,6 +21,7 @@ use crate::observe::reported;
 use crate::observe::target::{self, NotYet, Question};
 use crate::record::pace::{self, Pace};
 use crate::record::promotion::Change;
+use crate::record::stored_time::Field;
 use crate::record::writer::{Basis, StatusOf, spell};
 use crate::record::{status, tampered};
 use crate::translate;
@@ -75,6 +77,7 @@ impl Engine {
             failed.for_each(|r| self.polling.tries_now(&r.object.name_any(), Instant::now()));
         }
         let mut tampered = BTreeMap::new();
+        let clocks = (now, Instant::now());
         let own = own.into_iter().filter_map(|r| {
             if let Some(why) = tampered::tampered(&entry.model, &r.object) {
                 tampered.insert(r.object.name_any(), why);
@@ -82,8 +85,13 @@ impl Engine {
             }
             let said = r.said.as_ref().and_then(|said| translate::said(said, &r.object));
             let mut known = translate::promotion(&entry.object, &r.object)?;
-            let due = |recorded| self.polling.next_try(&known.name, recorded, (now, Instant::now()));
-            (known.next_attempt, known.said) = (known.next_attempt.map(due), said);
+            let times = &mut self.stored_times;
+            let reason = r.object.status.as_ref().map_or("", |status| &status.reason);
+            let mut read = |field, stored, longest| times.read(&known.name, field, stored, longest, clocks);
+            let next = known.next_attempt.map(|at| read(Field::NextAttempt, at, longest_pause(reason)));
+            let next = next.map(|at| self.polling.next_try(&known.name, at, clocks));
+            let delivered = known.delivered.map(|at| read(Field::Delivered, at, Duration::ZERO));
+            (known.next_attempt, known.delivered, known.said) = (next, delivered, said);
             known.approved |= approval::counts(&r.object, r.key_approval.as_deref());
             Some(known)
         });
@@ -159,7 +167,7 @@ impl Engine {
         let wanted: BTreeMap<&String, &String> = starts.chain(made).collect();
         entry.unrecorded.retain(|name, _| wanted.contains_key(name));
         for (environment, message) in
-            entry.unrecorded.iter().filter_map(|(n, why)| Some((wanted.get(n)?, why)))
+            entry.unrecorded.iter().filter_map(|(n, why)| Some((wanted.get(n)?, &why.why)))
         {
             let note = Note { reason: "RecordFailed", message: message.clone() };
             decision.notes.insert((*environment).clone(), note);
@@ -206,6 +214,7 @@ impl Engine {
         let pace = Pace {
             differs: *entry.differs.get_or_insert(clock),
             sent: entry.sent,
+            damped: entry.damping.of(&before, &status, clock),
             busy,
             health: pace::tells_of_health(&before, &status),
             delivered: pace::tells_of_delivery(&before, &status),
@@ -216,8 +225,13 @@ impl Engine {
         }
         match spell(&status) {
             Ok(spelled) => {
-                let basis = Basis { version: entry.version, stood: entry.status.take() };
+                let basis = Basis {
+                    version: entry.version,
+                    stood: entry.status.take(),
+                    uid: entry.object.metadata.uid.clone(),
+                };
                 (entry.status, entry.differs, entry.sent) = (Some(spelled.clone()), None, Some(clock));
+                entry.damping.wrote(&before, &status, clock);
                 self.writer.write(StatusOf::Pipeline(key.clone()), spelled, basis, permit);
             }
             Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
@@ -248,6 +262,9 @@ fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
     use serde_json::json;
     use sluice_core::revision::Facet;
     use sluice_core::world::{Health, Member, Natural};
@@ -255,7 +272,8 @@ pub(crate) mod tests {
     use sluice_testkit::Scratch;
 
     use super::*;
-    use crate::engine::tests::engine;
+    use crate::engine::tests::{engine, engine_of};
+    use crate::engine::{Record, Unrecorded};
 
     pub(crate) fn runs(version: &str) -> Target {
         let member = Member {
@@ -274,11 +292,13 @@ pub(crate) mod tests {
         Target { error: None, members: vec![member] }
     }
 
-    #[tokio::test]
-    async fn what_could_not_be_recorded_is_told_of_while_it_is_wanted() {
-        let scratch = Scratch::new("unrecorded").unwrap();
-        let mut engine = engine(&scratch);
-        let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
+    fn key() -> PipelineKey {
+        PipelineKey { namespace: "apps".into(), name: "podinfo".into() }
+    }
+
+    /// A pipeline of dev and prod that commits.
+    fn pipeline() -> sluice_api::Pipeline {
+        let key = key();
         let target = |name: &str| json!([{"namespace": format!("podinfo-{name}"), "name": name}]);
         let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
@@ -286,17 +306,163 @@ pub(crate) mod tests {
             "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
                 "environments": [{"name": "dev", "targets": target("d")}, {"name": "prod", "targets": target("p")}],
                 "promotion": {"strategy": strategy}}});
-        engine.put_pipeline(serde_json::from_value(object).unwrap());
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// dev runs 1.1.0, and prod this.
+    fn learned(prod: &str, (promotions, tampered): (Vec<Promotion>, BTreeMap<String, String>)) -> Learned {
+        let mut world = World::default();
+        world.insert("dev", "d", runs("1.1.0"));
+        world.insert("prod", "p", runs(prod));
+        Learned { world, unheard: BTreeSet::new(), promotions, tampered }
+    }
+
+    /// A hub that counts the Promotions that are created. Each is there already, as `stored` makes it.
+    fn hub_with(
+        stored: impl Fn(&mut serde_json::Value) + Clone + Send + 'static,
+    ) -> (kube::Client, Arc<AtomicUsize>) {
+        let creates = Arc::new(AtomicUsize::new(0));
+        let count = creates.clone();
+        let object: Arc<Mutex<serde_json::Value>> = Arc::default();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (count, object, stored) = (count.clone(), object.clone(), stored.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let (code, answer) = match parts.method {
+                    http::Method::POST => {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        let sent = body.collect_bytes().await?;
+                        let mut sent: serde_json::Value = serde_json::from_slice(&sent)?;
+                        sent["metadata"]["resourceVersion"] = "9".into();
+                        stored(&mut sent);
+                        *object.lock().unwrap() = sent;
+                        let taken = json!({"kind": "Status", "status": "Failure", "reason": "AlreadyExists",
+                            "code": 409, "message": "it exists"});
+                        (409, taken)
+                    }
+                    _ => (200, object.lock().unwrap().clone()),
+                };
+                let answer = kube::client::Body::from(answer.to_string().into_bytes());
+                http::Response::builder().status(code).body(answer).map_err(tower::BoxError::from)
+            }
+        });
+        (kube::Client::new(service, "apps"), creates)
+    }
+
+    type Forge = fn(&mut serde_json::Value);
+
+    /// Records that somebody has changed: they are not about what their name says any more.
+    const FORGED: [(&str, Forge); 5] = [
+        ("run", |object| {
+            (object["spec"]["run"], object["status"]["phase"]) = (7.into(), "Cancelled".into());
+        }),
+        ("facets", |object| object["spec"]["facets"] = json!({"HelmRelease/podinfo:chart": "6.6.6"})),
+        ("target", |object| object["spec"]["target"] = "p".into()),
+        ("pipeline", |object| object["spec"]["pipeline"] = "other".into()),
+        ("owner", |object| object["metadata"]["ownerReferences"][0]["uid"] = "other".into()),
+    ];
+
+    #[tokio::test]
+    async fn a_record_that_was_changed_is_not_created_again_and_again() {
+        for (field, forge) in FORGED {
+            let scratch = Scratch::new("forged").unwrap();
+            let (hub, creates) = hub_with(forge);
+            let (mut engine, mut inputs) = engine_of(&scratch, hub);
+            engine.put_pipeline(pipeline());
+            let mut noted = None;
+            for _ in 0..50 {
+                let now = clock::now();
+                let taken_up = engine.take_up(&key(), now).unwrap();
+                let decision = engine.decide(&key(), &learned("1.0.0", taken_up), now).unwrap();
+                noted = decision.notes.get("prod").map(|note| (note.reason, note.message.clone()));
+                engine.act(&key(), &decision, now);
+                while engine.promotions.values().flatten().any(|(_, record)| !record.stored) {
+                    engine.take_in(inputs.recv().await.unwrap());
+                }
+            }
+            assert_eq!(creates.load(Ordering::Relaxed), 1, "{field}");
+            let (reason, message) = noted.unwrap_or_default();
+            // What no longer belongs to the pipeline at all is not even looked at: its name is taken.
+            let is_taken = message.contains("exists, and was changed after Sluice created it");
+            assert!(
+                reason == "Tampered" || (reason == "RecordFailed" && is_taken),
+                "{field}: {reason} {message}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_pause_before_a_promotion_is_recorded_again_grows_and_has_an_end() {
+        let scratch = Scratch::new("pauses").unwrap();
+        let mut engine = engine(&scratch);
+        engine.put_pipeline(pipeline());
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let refused = Err(crate::silence::silent(crate::silence::PATIENCE));
+            let object: sluice_api::Promotion = serde_json::from_value(json!({"metadata": {"name": "a"},
+                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {}}}))
+            .unwrap();
+            let guess = Record {
+                object: Arc::new(object),
+                stored: false,
+                said: None,
+                key_approval: None,
+                first: true,
+                read_at: 0,
+                version: 0,
+            };
+            engine.promotions.entry(key()).or_default().insert("a".into(), guess);
+            engine.created(&key(), "a", refused);
+            pauses.push(engine.pipelines[&key()].unrecorded["a"].pause.as_secs());
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+
+    #[tokio::test]
+    async fn times_from_a_clock_that_is_a_day_ahead_are_limited_by_the_policy() {
+        let scratch = Scratch::new("ahead").unwrap();
+        let mut engine = engine(&scratch);
+        engine.put_pipeline(pipeline());
+        let ahead = "2026-11-23T10:00:00Z";
+        let facets = [("HelmRelease/podinfo:chart".to_string(), "1.1.0".to_string())].into();
+        let revision = sluice_core::Revision::from_strings(&facets).unwrap();
+        let model = translate::pipeline(&pipeline());
+        let name = sluice_core::model::promotion_name(&model, &model.environments[1], &revision, 0);
+        let stored = |reason: &str| -> sluice_api::Promotion {
+            let status = json!({"phase": "Promoting", "reason": reason, "nextAttempt": ahead,
+                "times": {"Delivered": ahead}});
+            serde_json::from_value(
+                json!({"metadata": {"name": name, "namespace": "apps", "resourceVersion": "5"},
+                "status": status, "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0",
+                "facets": {"HelmRelease/podinfo:chart": "1.1.0"}}}),
+            )
+            .unwrap()
+        };
+        let now: Timestamp = "2026-11-22T10:00:00Z".parse().unwrap();
+        for (reason, longest) in [("Unreachable", 1800), ("RateLimited", 3600)] {
+            engine.promotions.clear();
+            engine.stored_times.forget(&name);
+            engine.put_promotion(stored(reason));
+            let read = engine.take_up(&key(), now).unwrap().0.remove(0);
+            let seconds = |at: Option<Timestamp>| at.unwrap().duration_since(now).as_secs();
+            assert_eq!((seconds(read.next_attempt), seconds(read.delivered)), (longest, 0), "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_recorded_is_told_of_while_it_is_wanted() {
+        let scratch = Scratch::new("unrecorded").unwrap();
+        let mut engine = engine(&scratch);
+        let key = key();
+        engine.put_pipeline(pipeline());
         let now = clock::now();
         let mut decide = |prod: &str, unrecorded: Option<&str>| {
-            let mut world = World::default();
-            world.insert("dev", "d", runs("1.1.0"));
-            world.insert("prod", "p", runs(prod));
             let entry = engine.pipelines.get_mut(&key).unwrap();
-            entry.unrecorded.extend(unrecorded.map(|name| (name.into(), "no room".into())));
-            let (unheard, promotions, tampered) = Default::default();
-            let learned = Learned { world, unheard, promotions, tampered };
-            let decision = engine.decide(&key, &learned, now).unwrap();
+            if let Some(name) = unrecorded {
+                let refused = Unrecorded { why: "no room".into(), ..Unrecorded::new(Instant::now()) };
+                entry.unrecorded.insert(name.into(), refused);
+            }
+            let decision = engine.decide(&key, &learned(prod, Default::default()), now).unwrap();
             let started = decision.actions.iter().find_map(|action| match action {
                 Action::Start(intent) => Some(intent.name.clone()),
                 _ => None,

@@ -16,8 +16,8 @@ pub struct PipelineStatus {
     /// The generation of the Pipeline that this status speaks of.
     #[serde(default)]
     pub observed_generation: i64,
-    /// `Ready`: every target could be read. `Reconciling`, `Stalled` and `PromotionPending` are
-    /// present only when true.
+    /// `Ready`: every target was read and none is Failed. `Reconciling`, `Stalled`, `PromotionPending` and
+    /// `Summarized` are present only when true.
     #[serde(default, deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// One line each, for `kubectl get`.
@@ -28,6 +28,10 @@ pub struct PipelineStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub environments: BTreeMap<String, EnvironmentStatus>,
+    /// The revisions that `proofs` of targets refer to, each by its facets. Only in a status that would be too
+    /// large with the facets at every target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<BTreeMap<String, String>>,
     /// When a forge last said that something became of a change request: they are looked at then.
     /// Whichever replica was called wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,9 +134,11 @@ pub enum Health {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
-    /// The target's name.
+    /// The target's name. The predecessor recorded none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The target's namespace.
+    /// The target's namespace. The predecessor recorded none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// The application's object and its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,6 +173,10 @@ pub struct TargetStatus {
     /// The revisions that this target has run healthily, oldest first: what promotions rest on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verified: Vec<Verified>,
+    /// The same in short, for a status that would be too large otherwise: for each verified revision its place
+    /// in `status.revisions`, its arrival, its run and its time, as `place/arrival/run/time`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub proofs: String,
 }
 
 /// A pattern and no format: where a text has a format, the API server lets lists in as well.
@@ -255,10 +265,13 @@ pub struct WaitingApproval {
 #[serde(rename_all = "camelCase")]
 pub struct PromotionSummary {
     /// The Promotion's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// What is promoted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
     /// Where it is.
+    #[serde(default)]
     pub phase: Phase,
     /// What it waits for, or what went wrong.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -272,7 +285,9 @@ pub struct PromotionSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PullRequestSummary {
     /// Where to look at it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// `open`, `merged`, `closed`, `withdrawn` or `left`, as in the Promotion.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
 }

@@ -20,6 +20,16 @@ pub(crate) struct Seen {
     pub(super) metadata: ObjectMeta,
     spec: Spec,
     status: Option<Status>,
+    /// Why the object cannot be read.
+    #[serde(skip)]
+    error: Option<String>,
+}
+
+impl Seen {
+    /// A Pipeline of which nothing can be read but its metadata.
+    pub(super) fn unreadable(metadata: ObjectMeta, error: String) -> Self {
+        Self { metadata, error: Some(error), ..Self::default() }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -56,6 +66,9 @@ pub(super) struct Line {
 
 /// The lines of one pipeline, in the order of its spec.
 pub(super) fn lines(seen: &Seen) -> Vec<Line> {
+    if let Some(error) = &seen.error {
+        return vec![Line { pipeline: seen.name_any(), error: error.clone(), ..Line::default() }];
+    }
     let nothing = EnvironmentStatus::default();
     let observed = seen.status.as_ref().map(|s| &s.environments);
     let mut lines = Vec::new();
@@ -80,10 +93,17 @@ pub(super) fn lines(seen: &Seen) -> Vec<Line> {
 }
 
 /// What was seen of the target that is the `n`th in the spec: by its name, or where it was given none
-/// by its place, as long as that is still about the same namespace.
+/// by its place, as long as that is still about the same namespace. The predecessor recorded targets by their
+/// place only.
 fn observation<'a>(target: &Target, n: usize, seen: &'a [TargetStatus]) -> Option<&'a TargetStatus> {
     let by_name = seen.iter().find(|s| s.name == name(target));
-    by_name.or_else(|| seen.get(n).filter(|s| target.name.is_none() && s.namespace == target.namespace))
+    let is_same = |s: &&TargetStatus| target.name.is_none() && s.namespace == target.namespace;
+    by_name.or_else(|| seen.get(n).filter(|s| is_same(s) || is_of_predecessor(s)))
+}
+
+/// Whether the predecessor wrote this: it named neither target nor namespace.
+fn is_of_predecessor(status: &TargetStatus) -> bool {
+    status.name.is_empty() && status.namespace.is_empty()
 }
 
 /// The name that a target has until the controller has seen it: its own, or cluster and namespace.
@@ -104,9 +124,11 @@ fn cluster(target: &Target, home: Option<&str>) -> String {
 }
 
 fn of_target(base: &Line, target: &TargetStatus) -> Vec<Line> {
+    // The predecessor said only whether a target is ready.
+    let was_ready = is_of_predecessor(target) && target.ready;
     let base = Line {
-        target: target.name.clone(),
-        health: target.health,
+        target: if target.name.is_empty() { base.target.clone() } else { target.name.clone() },
+        health: if was_ready { Health::Ready } else { target.health },
         since: target.since.clone(),
         reported: target.reported.clone(),
         error: target.error.clone(),

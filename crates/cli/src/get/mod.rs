@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_api::Pipeline;
 
-use self::read::{lean_metadata, objects, read, seen_in};
+use self::read::{lean_metadata, objects, seen_in};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
@@ -162,6 +162,8 @@ pub(crate) trait Listing {
         let kind = Self::Seen::kind(&()).to_ascii_lowercase();
         vec![format!("{kind}.{}/{}", sluice_api::GROUP, seen.name_any())]
     }
+    /// An object that cannot be read: it is shown with the error, and hides no other.
+    fn unreadable(metadata: ObjectMeta, error: String) -> Self::Seen;
     /// What is said at the end, to the person: what he should not miss.
     fn warning(&self, _seen: &[Self::Seen]) -> Option<String> {
         None
@@ -264,7 +266,11 @@ async fn see<L: Listing>(listing: &L, view: &View, connection: &Connection) -> O
     }
     let mut seen = match seen {
         Some(seen) => seen,
-        None => read(connection, listing, view, &()).await?,
+        None if listing.name().is_none() => read::all::<L>(connection, view).await?,
+        None => {
+            let objects = objects(connection, listing, view).await?;
+            objects.iter().map(seen_in::<L>).collect::<Outcome<_>>()?
+        }
     };
     seen.retain(|s| listing.wants(s));
     listing.sort(&mut seen);

@@ -93,6 +93,12 @@ impl Listing for Pipelines {
         })
     }
 
+    fn unreadable(metadata: ObjectMeta, message: String) -> Seen {
+        let ready = Said { type_: "Ready".into(), status: "Unknown".into(), message };
+        let status = Status { conditions: vec![ready], summary: None };
+        Seen { metadata, spec: Spec::default(), status: Some(status) }
+    }
+
     fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

@@ -107,6 +107,11 @@ impl Listing for Promotions {
         })
     }
 
+    fn unreadable(metadata: ObjectMeta, message: String) -> Seen {
+        let status = Status { phase: "Unknown".into(), message, ..Status::default() };
+        Seen { metadata, spec: Spec::default(), status: Some(status) }
+    }
+
     fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -123,11 +128,14 @@ impl Listing for Promotions {
     }
 
     fn wants(&self, seen: &Seen) -> bool {
-        self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
-            && self
-                .environment
-                .as_ref()
-                .is_none_or(|e| *e == seen.spec.environment || *e == seen.spec.place())
+        // One that cannot be read may belong anywhere.
+        let is_unreadable = seen.spec.pipeline.is_empty();
+        is_unreadable
+            || self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
+                && self
+                    .environment
+                    .as_ref()
+                    .is_none_or(|e| *e == seen.spec.environment || *e == seen.spec.place())
     }
 
     fn sort(&self, seen: &mut Vec<Seen>) {

@@ -9,6 +9,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{Listing, View};
 use crate::connect::Connection;
@@ -86,9 +87,18 @@ pub(super) fn whole(mut object: DynamicObject) -> Outcome<Value> {
     serde_json::to_value(&object).map_err(unreadable)
 }
 
-/// An object as it is seen.
+/// An object as it is seen. One that cannot be read is seen too, with the error.
 pub(super) fn seen_in<L: Listing>(object: &Value) -> Outcome<L::Seen> {
-    L::Seen::deserialize(object).map_err(unreadable)
+    let error = match L::Seen::deserialize(object) {
+        Ok(seen) => return Ok(seen),
+        Err(error) => error,
+    };
+    if let Ok(read) = sluice_api::lenient::from_value::<L::Seen>(object.clone()) {
+        return Ok(read.object);
+    }
+    let metadata = lean_metadata(&object["metadata"]).map_err(unreadable)?;
+    let error = format!("cannot be read: {error}; compare the definition in the cluster with `sluice crds`");
+    Ok(L::unreadable(metadata, error))
 }
 
 /// Reads what is asked for as it is printed. A list is read as it stands there: by way of a type,
@@ -113,6 +123,22 @@ pub(super) async fn objects<L: Listing>(
         metadata.remove("managedFields");
     }
     Ok(list.items)
+}
+
+/// Reads all objects as they are seen, each by itself: one that cannot be read hides no other.
+pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Outcome<Vec<L::Seen>> {
+    #[derive(Deserialize)]
+    struct List<'a> {
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+    }
+    let text = list_text::<L>(connection, view, None).await?;
+    let list: List<'_> = serde_json::from_str(&text).map_err(unreadable)?;
+    let seen = list.items.into_iter().map(|item| match serde_json::from_str(item.get()) {
+        Ok(seen) => Ok(seen),
+        Err(_) => seen_in::<L>(&serde_json::from_str(item.get()).map_err(unreadable)?),
+    });
+    seen.collect()
 }
 
 /// What the API server says when it is asked for a list, in the form that `accept` names.

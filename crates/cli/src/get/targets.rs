@@ -4,6 +4,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use serde_json::Value;
 use sluice_api::pipeline::Health;
 
@@ -34,6 +35,10 @@ pub(crate) struct Targets {
 
 impl Listing for Targets {
     type Seen = Seen;
+
+    fn unreadable(metadata: ObjectMeta, error: String) -> Seen {
+        Seen::unreadable(metadata, error)
+    }
 
     fn name(&self) -> Option<&str> {
         self.pipeline.as_deref()
@@ -140,6 +145,7 @@ fn tone(health: Health) -> Tone {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seen_in;
     use super::*;
     use crate::table::text;
     use serde_json::json;
@@ -229,5 +235,35 @@ mod tests {
             Targets::default().names(&story()),
             ["staging/us", "staging/eu", "prod/podinfo", "prod/canary", "dr/dr", "edge/edge-podinfo"]
         );
+    }
+
+    #[test]
+    fn the_status_that_the_predecessor_wrote_is_shown_by_place() {
+        let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
+        let seen: Seen = serde_json::from_str(text).unwrap();
+        let one = Targets { pipeline: Some("podinfo".into()) };
+        let rows = one.rows(&seen, Shape::default(), "2026-11-21T12:00:00Z".parse().unwrap());
+        let shown = text_of(&one, &rows);
+        let lines: Vec<Vec<&str>> =
+            shown.lines().skip(1).map(|l| l.split_whitespace().take(7).collect()).collect();
+        assert_eq!(lines[0], ["dev", "dev-podinfo", "dev", "podinfo", "-", "6.1.8", "Ready"], "{shown}");
+        assert_eq!(lines[1][..4], ["dev", "podinfo-02-dev", "-", "podinfo-02-dev"], "{shown}");
+        assert!(shown.contains("Unknown") && shown.contains("\"podinfo\" not found"), "{shown}");
+        assert_eq!(lines[2], ["prod", "prod-podinfo", "prod", "podinfo", "-", "6.1.6", "Ready"], "{shown}");
+    }
+
+    #[test]
+    fn a_pipeline_that_cannot_be_read_is_a_line_with_its_error() {
+        let broken = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "broken", "namespace": "apps"}, "spec": {"environments": 7}});
+        let seen = seen_in::<Targets>(&broken).unwrap();
+        let rows = Targets::default().rows(&seen, Shape::default(), "2026-11-21T12:00:00Z".parse().unwrap());
+        let shown = text_of(&Targets::default(), &rows);
+        assert!(shown.contains("broken") && shown.contains("cannot be read: invalid type"), "{shown}");
+        assert!(Targets::default().warning(&[seen]).is_some());
+    }
+
+    fn text_of(listing: &Targets, rows: &[Row]) -> String {
+        text(listing.columns(Shape::default()), rows)
     }
 }

@@ -5,36 +5,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::{Api, ResourceExt};
-use sluice_api::FIELD_MANAGER;
+use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
-use sluice_core::decide::{Action, Decision, Intent, Move};
+use sluice_core::decide::{Action, Decision, Move};
 use sluice_delivery::{ChangeRequest, Delivery, DeliveryError, Followed, Order, Retry, Stale, clock, fault};
 
 use super::callback::Offer;
 use super::outcome::{self, left};
 use super::{ActError, Done, Ended, notification, order};
-use crate::engine::{Engine, Record};
-use crate::intake::{Input, PipelineKey, version_of};
+use crate::engine::Engine;
+use crate::intake::{Input, PipelineKey};
 use crate::metrics;
-use crate::record;
 use crate::record::promotion::{self, Change};
 use crate::record::writer::{Basis, StatusOf, spell};
-use crate::silence::{PATIENCE, within};
 
 /// The comment on a change request that Sluice closes, unless a person rejected its promotion.
 const NOT_NEEDED: &str =
     "Sluice does not need this change any more: the environment has what it carries, or something newer.";
-/// The pause after a promotion could not be recorded.
-const RECORD_AGAIN: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// ACT: records moves, and starts what is to be done.
     pub(crate) fn act(&mut self, key: &PipelineKey, decision: &Decision, now: Timestamp) {
         for action in &decision.actions {
             match action {
-                Action::Start(intent) => match self.may_record(key) {
+                Action::Start(intent) => match self.may_record(key, &intent.name) {
                     Ok(()) => self.start(key, intent),
                     Err(later) => self.wake_at(key, later),
                 },
@@ -54,124 +49,6 @@ impl Engine {
         }
     }
 
-    /// Whether a new record may be tried, or else when: not right after one was refused.
-    fn may_record(&self, key: &PipelineKey) -> Result<(), Instant> {
-        let until = self.pipelines.get(key).and_then(|entry| entry.unrecorded_until);
-        until.filter(|until| *until > Instant::now()).map_or(Ok(()), Err)
-    }
-
-    /// Records an intent. It counts as started at once, but nothing is done about it before it
-    /// stands on the server.
-    fn start(&mut self, key: &PipelineKey, intent: &Intent) {
-        let Some(permit) = self.shards.permit(key) else { return };
-        let Some(entry) = self.pipelines.get(key) else { return };
-        let object = promotion::object(&entry.object, intent);
-        let (client, tell, key, name) =
-            (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
-        let record = Record {
-            object: Arc::new(object.clone()),
-            stored: false,
-            said: None,
-            key_approval: None,
-            first: true,
-            version: 0,
-        };
-        self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
-        tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");
-        tokio::spawn(async move {
-            fault::point("before-intent");
-            if permit.check().is_err() {
-                return;
-            }
-            let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
-            let result =
-                record::create(&api, FIELD_MANAGER, &object).await.map(|created| created.map(Box::new));
-            fault::point("after-intent");
-            let _ = tell.send(Input::Created(key, name, result));
-        });
-    }
-
-    /// Takes note of how recording an intent ended.
-    pub(crate) fn created(
-        &mut self,
-        key: &PipelineKey,
-        name: &str,
-        result: Result<Option<Box<ApiPromotion>>, kube::Error>,
-    ) {
-        let Some(records) = self.promotions.get_mut(key) else { return };
-        match result {
-            Ok(Some(mut object)) => {
-                object.metadata.managed_fields = None;
-                if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    let is_new = record.first;
-                    if is_new {
-                        self.metrics.wrote("Promotion");
-                    }
-                    record.stored = true;
-                    let version = version_of(&object.metadata);
-                    // Else the watch was faster, and may have told more.
-                    if version > record.version {
-                        record.said = object.status.as_mut().and_then(|status| status.callback.take());
-                        record.key_approval =
-                            object.status.as_mut().and_then(|status| status.key_approval.take());
-                        (record.object, record.version) = (Arc::new(*object), version);
-                    }
-                    if let Some(entry) = self.pipelines.get(key).filter(|_| is_new) {
-                        self.events.started(&entry.object, &record.object);
-                    }
-                }
-                self.touch(key);
-            }
-            Ok(None) => {
-                // Another try has left a record: what it says counts.
-                if let Some(record) = records.get_mut(name).filter(|r| !r.stored) {
-                    record.first = false;
-                    match record.version > 0 {
-                        true => self.found(key, name),
-                        false => self.fetch(key, name),
-                    }
-                }
-            }
-            Err(error) if records.get(name).is_some_and(|r| r.version > 0) => {
-                tracing::info!(pipeline = %key, promotion = name, %error, "recorded, though no answer said so");
-                self.found(key, name);
-            }
-            Err(error) => {
-                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot record a promotion; it is tried again");
-                self.metrics.failed("RecordFailed");
-                let guess =
-                    if records.get(name).is_some_and(|r| !r.stored) { records.remove(name) } else { None };
-                if let (Some(guess), Some(entry)) = (guess, self.pipelines.get_mut(key)) {
-                    let revision = &guess.object.spec.revision;
-                    let why = format!("{revision} cannot be recorded as a Promotion: {error}");
-                    entry.unrecorded.insert(name.into(), why);
-                    // Another turn shows it; the next try comes with the pause.
-                    entry.unrecorded_until = Some(Instant::now() + RECORD_AGAIN);
-                }
-                self.touch(key);
-            }
-        }
-    }
-
-    /// A record stands that the watch has told of, whoever made it.
-    fn found(&mut self, key: &PipelineKey, name: &str) {
-        let record = self.promotions.get_mut(key).and_then(|records| records.get_mut(name));
-        if let Some(record) = record.filter(|r| !r.stored) {
-            (record.first, record.stored) = (false, true);
-        }
-        self.touch(key);
-    }
-
-    /// Reads a record that another try has left.
-    fn fetch(&mut self, key: &PipelineKey, name: &str) {
-        let (client, tell, key, name) = (self.hub.clone(), self.tell.clone(), key.clone(), name.to_string());
-        tokio::spawn(async move {
-            let api: Api<ApiPromotion> = Api::namespaced(client, &key.namespace);
-            let result = within(PATIENCE, api.get(&name)).await.map(|found| Some(Box::new(found)));
-            let _ = tell.send(Input::Created(key, name, result));
-        });
-    }
-
     /// Changes the status of a record, here at once and on the server as soon as may be.
     pub(crate) fn change(&mut self, key: &PipelineKey, name: &str, change: &Change, now: Timestamp) {
         let Some(permit) = self.shards.permit(key) else { return };
@@ -189,7 +66,11 @@ impl Engine {
         if !record.stored {
             return;
         }
-        let basis = Basis { version: record.version, stood: spell(&before).ok() };
+        let basis = Basis {
+            version: record.version,
+            stood: spell(&before).ok(),
+            uid: record.object.metadata.uid.clone(),
+        };
         let mut object = record.object.as_ref().clone();
         object.status = Some(status.clone());
         record.object = Arc::new(object);

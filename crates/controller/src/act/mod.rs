@@ -6,9 +6,10 @@ mod callback;
 pub mod jobs;
 pub mod notification;
 pub mod order;
-mod outcome;
+pub(crate) mod outcome;
 pub mod polling;
 mod prune;
+mod recording;
 pub(crate) mod retry;
 
 use sluice_api::pipeline::Strategy;

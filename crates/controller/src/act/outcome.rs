@@ -12,12 +12,22 @@ use crate::record::promotion::Change;
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause after a failure that may pass without anybody doing something.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The first pause after a failure that only somebody can correct: in the pipeline, in the files or at the
 /// receiver. A change of the pipeline or of its targets ends the pause early.
 const FIRST_LONG_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause after such a failure.
 const LONGEST_LONG_PAUSE: Duration = Duration::from_secs(1800);
+
+/// The longest pause that somebody else may ask for. GitHub's limits are of an hour, and the longest
+/// (docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
+const LONGEST_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The longest pause after a failure for this reason. A stored time that is further ahead was not written by
+/// this policy and this clock.
+pub(crate) fn longest_pause(reason: &str) -> Duration {
+    if reason == "RateLimited" { LONGEST_LIMIT } else { LONGEST_LONG_PAUSE }
+}
 
 /// What follows from a delivery.
 pub(super) fn delivered(delivered: Delivered, by: &Strategy) -> Change {
@@ -118,7 +128,7 @@ pub(super) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change 
         ActError::Delivery(error) => match DeliveryError::retry(error) {
             Retry::Soon => in_pause(FIRST_PAUSE, LONGEST_PAUSE),
             // No fault of this promotion: it is as far ahead in the queue as any other.
-            Retry::At(at) => at,
+            Retry::At(at) => at.min(now.checked_add(longest_pause(error.reason())).unwrap_or(at)),
             Retry::OnChange => in_pause(FIRST_LONG_PAUSE, LONGEST_LONG_PAUSE),
         },
         // These cost a read of the hub and nothing else.

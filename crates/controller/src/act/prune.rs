@@ -14,6 +14,7 @@ impl Engine {
         let Some(permit) = self.shards.permit(key) else { return };
         for name in names {
             let removed = self.promotions.get_mut(key).and_then(|records| records.remove(name));
+            self.stored_times.forget(name);
             // That very one, and not one of its name that somebody has made since.
             let uid = removed.and_then(|record| record.object.uid());
             let preconditions = Some(Preconditions { uid, resource_version: None });

@@ -105,8 +105,15 @@ mod tests {
             "status": {"phase": "Promoting", "reason": reason, "attempts": 3,
                 "nextAttempt": crate::translate::time(later)}});
         let object = Arc::new(serde_json::from_value(object).unwrap());
-        let record =
-            Record { object, stored: true, said: None, key_approval: None, first: false, version: 1 };
+        let record = Record {
+            object,
+            stored: true,
+            said: None,
+            key_approval: None,
+            first: false,
+            read_at: 1,
+            version: 1,
+        };
         engine.promotions.entry(key()).or_default().insert(name(), record);
     }
 

@@ -81,7 +81,7 @@ pub(crate) fn named(metadata: &ObjectMeta) -> PipelineKey {
 }
 
 /// The key of a promotion's pipeline.
-fn pipeline_of(object: &Promotion) -> PipelineKey {
+pub(crate) fn pipeline_of(object: &Promotion) -> PipelineKey {
     PipelineKey { namespace: object.namespace().unwrap_or_default(), name: object.spec.pipeline.clone() }
 }
 

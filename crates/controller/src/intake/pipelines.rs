@@ -9,6 +9,7 @@ use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Tar
 use super::{PipelineKey, key_of, named, version_of, went_back};
 use crate::engine::{Engine, Entry, Told};
 use crate::predecessor;
+use crate::record::pace::Damping;
 use crate::record::writer::{StatusOf, spell};
 use crate::translate;
 use crate::watch::stream::Seen;
@@ -21,7 +22,7 @@ impl Engine {
                 let gone: Vec<_> = self.pipelines.keys().filter(|k| !there.contains(*k)).cloned().collect();
                 gone.iter().for_each(|key| self.forget(key));
                 if went_back(&mut self.listed_at.0, version) {
-                    self.pipelines.values_mut().for_each(|entry| (entry.version, entry.told_at) = (0, 0));
+                    self.pipelines.values_mut().for_each(|entry| (entry.version, entry.read_at) = (0, 0));
                 }
                 objects.into_iter().for_each(|object| self.put_pipeline(object));
                 (self.listed.0, self.moved) = (true, true);
@@ -53,34 +54,37 @@ impl Engine {
         let version = version_of(&object.metadata);
         let mut status = object.status.take().unwrap_or_default();
         let told = Told::of(&mut status);
-        let heard = self.hear(&key, &told, version);
         // Its status is this replica's to write, and what is being written comes back, late.
         let ours = self.shards.permit(&key).is_some();
         let writing = self.writer.is_writing(&StatusOf::Pipeline(key.clone()));
-        let Some(entry) =
-            self.pipelines.get_mut(&key).filter(|e| e.object.metadata.uid == object.metadata.uid)
-        else {
-            return self.new_pipeline(key, object, told, &status, version);
-        };
-        if version <= entry.version {
-            if heard {
-                self.touch(&key);
-            }
+        let known = self.pipelines.get_mut(&key);
+        // A late word about an object that was deleted and created again since.
+        if known.as_ref().is_some_and(|e| e.object.metadata.uid != object.metadata.uid && version < e.read_at)
+        {
             return;
         }
+        let Some(entry) = known.filter(|e| e.object.metadata.uid == object.metadata.uid) else {
+            return self.new_pipeline(key, object, told, &status, version);
+        };
+        // Three parts, each with its own order. The spec and what calls have left are as new as the newest
+        // object that was read. The status is as new as the last write that was acknowledged, which may be
+        // ahead of the watch: it must not hide an edit that the watch has yet to deliver.
+        let is_latest_read = version >= entry.read_at;
+        let edited = is_latest_read && entry.object.metadata.generation != object.metadata.generation;
         let as_it_was = status == entry.stands();
-        let edited = entry.object.metadata.generation != object.metadata.generation;
-        if as_it_was || !writing {
+        let is_status_news = version > entry.version;
+        if is_status_news && (as_it_was || !writing) {
             entry.version = version;
         }
         // What somebody else has written there is put right again.
-        let overwritten = !as_it_was && !writing;
+        let overwritten = is_status_news && !as_it_was && !writing;
         if overwritten {
             entry.status = spell(&status).ok();
         }
-        if !ours && !as_it_was {
+        if is_status_news && !ours && !as_it_was {
             entry.evidence = translate::evidence(Some(&status));
         }
+        entry.read_at = entry.read_at.max(version);
         if edited {
             entry.model = translate::pipeline(&object);
             entry.edited = true;
@@ -90,22 +94,18 @@ impl Engine {
             self.displace(&key, &before);
             self.place(&key);
         }
+        let heard = is_latest_read && self.hear(&key, &told);
         if edited || overwritten || heard {
             self.touch(&key);
         }
     }
 
-    /// Takes in what calls have left, which a watch tells in its order, however late it is with what was
-    /// written here; but not what was so before something that was read anew: time would go back, and a
-    /// target come back to what it has left. Says whether there is something new.
-    fn hear(&mut self, key: &PipelineKey, told: &Told, version: u64) -> bool {
-        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.told_at <= version) else {
+    /// Takes in what calls have left in the newest object that was read, and says whether it is new. An older
+    /// object is not asked: a target would come back to what it has left.
+    fn hear(&mut self, key: &PipelineKey, told: &Told) -> bool {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| entry.told != *told) else {
             return false;
         };
-        entry.told_at = version;
-        if entry.told == *told {
-            return false;
-        }
         let before = std::mem::replace(&mut entry.told, told.clone());
         if before.forge_called != told.forge_called {
             let records = self.promotions.get(key).into_iter().flatten();
@@ -133,16 +133,16 @@ impl Engine {
             edited: object.metadata.generation.is_some_and(|now| now != status.observed_generation),
             object: Arc::new(object),
             told,
-            told_at: version,
+            read_at: version,
             evidence: translate::evidence(Some(status)),
             status: spell(status).ok(),
             version,
             differs: None,
             sent: None,
+            damping: Damping::default(),
             touched: None,
             clusters: BTreeMap::new(),
             unrecorded: BTreeMap::new(),
-            unrecorded_until: None,
             hook_secret: None,
         };
         self.pipelines.insert(key.clone(), entry);
@@ -184,6 +184,7 @@ impl Engine {
             self.displace(key, &entry.object);
         }
         self.readable::<ApiPipeline>(key);
+        self.writer.forget(&StatusOf::Pipeline(key.clone()));
         self.directory.remove(key);
         self.due.remove(key);
         self.no_wake(key);
@@ -203,10 +204,12 @@ fn read_of(object: &ApiPipeline) -> impl Iterator<Item = &Target> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
     use sluice_testkit::Scratch;
 
     use crate::engine::tests::engine;
+    use crate::record::writer::spell;
 
     #[tokio::test]
     async fn what_was_read_anew_is_not_forgotten_for_a_watch_that_lags_behind() {
@@ -230,5 +233,106 @@ mod tests {
         assert_eq!(runs_after(7, "6.1.8"), "6.1.9");
         // It really goes back.
         assert_eq!(runs_after(10, "6.1.8"), "6.1.8");
+    }
+
+    /// A Pipeline as the API server holds it at a version.
+    fn stored(version: u64, generation: i64, suspend: bool) -> sluice_api::Pipeline {
+        let object = json!({
+            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "generation": generation,
+                "resourceVersion": version.to_string()},
+            "spec": {"suspend": suspend, "environments": [{"name": "dev", "targets": [{"namespace": "podinfo"}]}]}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_acknowledged_status_write_hides_no_edit_that_came_before_it() {
+        let scratch = Scratch::new("edit-before-status").unwrap();
+        let mut engine = engine(&scratch);
+        engine.put_pipeline(stored(4, 1, false));
+        let key = engine.pipelines.keys().next().unwrap().clone();
+        // The user suspends at version 9. The status write that was in flight conflicts, is sent again and
+        // is acknowledged at version 10, before the watch delivers the edit.
+        engine.pipelines.get_mut(&key).unwrap().version = 10;
+        engine.put_pipeline(stored(9, 2, true));
+        let entry = &engine.pipelines[&key];
+        assert!(entry.model.suspended, "the edit is lost");
+        assert_eq!(entry.version, 10, "the status is still the one of version 10");
+        // An older event, delivered late by a second watch, does not bring the old spec back.
+        engine.put_pipeline(stored(4, 1, false));
+        assert!(engine.pipelines[&key].model.suspended);
+    }
+
+    /// What an API server has stored of one Pipeline, version after version: someone edits it, a call leaves a
+    /// word, and this replica's status is written over whatever is there.
+    #[derive(Clone, Copy, Debug)]
+    enum Change {
+        Edit,
+        Call,
+        Status,
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        prop_oneof![Just(Change::Edit), Just(Change::Call), Just(Change::Status)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+        /// Acknowledgements overtake watch events, events come late, and objects are read in between: once all
+        /// events were delivered in their order, every part is known as it is stored.
+        #[test]
+        fn no_part_of_a_pipeline_is_lost_however_events_and_answers_are_mixed(
+            changes in proptest::collection::vec((change(), 0usize..12), 1..20),
+            stale in proptest::collection::vec(any::<proptest::sample::Index>(), 0..4),
+        ) {
+            let scratch = Scratch::new("mixed").unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let _guard = runtime.enter();
+            let mut engine = engine(&scratch);
+            // Every version of the object; and by version, after how many events its answer is there.
+            let mut versions = vec![stored(1, 1, false)];
+            let mut answers: Vec<(usize, usize, i64)> = Vec::new();
+            let mut written = 0;
+            for (n, (change, after)) in changes.iter().enumerate() {
+                let mut next = versions[n].clone();
+                next.metadata.resource_version = Some((n + 2).to_string());
+                match change {
+                    Change::Edit => {
+                        next.spec.suspend = !next.spec.suspend;
+                        next.metadata.generation = next.metadata.generation.map(|g| g + 1);
+                    }
+                    Change::Call => {
+                        next.status.get_or_insert_default().forge_called = Some(format!("call {n}"));
+                    }
+                    Change::Status => {
+                        written += 1;
+                        next.status.get_or_insert_default().observed_generation = written;
+                        // Answers come in the order of the writes, and may be ahead of every event.
+                        let before = answers.last().map_or(0, |(at, ..)| *at);
+                        answers.push(((n + 1).saturating_sub(*after).max(before), n + 2, written));
+                    }
+                }
+                versions.push(next);
+            }
+            let last = versions.last().unwrap().clone();
+            for (n, object) in versions.iter().enumerate() {
+                engine.put_pipeline(object.clone());
+                for (_, version, written) in answers.iter().filter(|(at, ..)| *at == n) {
+                    let entry = engine.pipelines.values_mut().next().unwrap();
+                    let status = sluice_api::PipelineStatus { observed_generation: *written, ..Default::default() };
+                    entry.status = spell(&status).ok();
+                    entry.version = entry.version.max(*version as u64);
+                }
+            }
+            // Other ways of reading lag behind.
+            stale.iter().for_each(|index| engine.put_pipeline(index.get(&versions).clone()));
+            let entry = engine.pipelines.values().next().unwrap();
+            prop_assert_eq!(entry.model.suspended, last.spec.suspend);
+            prop_assert_eq!(entry.object.metadata.generation, last.metadata.generation);
+            let status = last.status.unwrap_or_default();
+            prop_assert_eq!(&entry.told.forge_called, &status.forge_called);
+            prop_assert_eq!(entry.stands().observed_generation, status.observed_generation);
+        }
     }
 }

@@ -30,7 +30,7 @@ impl Engine {
                 lost.iter().for_each(|key| self.touch(key));
                 if back {
                     let records = self.promotions.values_mut().flat_map(BTreeMap::values_mut);
-                    records.for_each(|record| record.version = 0);
+                    records.for_each(|record| (record.version, record.read_at) = (0, 0));
                 }
                 objects.into_iter().for_each(|object| self.put_promotion(object));
                 self.listed.1 = true;
@@ -50,13 +50,18 @@ impl Engine {
 
     /// Forgets a record, whichever pipeline it was of.
     pub(crate) fn lose_promotion(&mut self, gone: &PipelineKey) {
-        self.polling.forget(&gone.name);
         self.readable::<ApiPromotion>(gone);
         let here = |(key, records): (&PipelineKey, &mut BTreeMap<String, Record>)| {
             let held = key.namespace == gone.namespace && records.remove(&gone.name).is_some();
             held.then(|| key.clone())
         };
         let of = self.promotions.iter_mut().find_map(here);
+        // One of the same name in another namespace is another one.
+        if let Some(key) = &of {
+            self.polling.forget(&gone.name);
+            self.stored_times.forget(&gone.name);
+            self.writer.forget(&StatusOf::Promotion(key.clone(), gone.name.clone()));
+        }
         of.iter().for_each(|key| self.touch(key));
     }
 
@@ -65,7 +70,7 @@ impl Engine {
     pub(crate) fn put_promotion(&mut self, mut object: ApiPromotion) {
         let (key, name) = (pipeline_of(&object), object.name_any());
         self.readable::<ApiPromotion>(&named(&object.metadata));
-        let mut version = version_of(&object.metadata);
+        let version = version_of(&object.metadata);
         let said = object.status.as_mut().and_then(|status| status.callback.take());
         let key_approval = object.status.as_mut().and_then(|status| status.key_approval.take());
         let ours = self.shards.permit(&key).is_some();
@@ -76,47 +81,67 @@ impl Engine {
         let first = ours && before.is_some_and(|r| r.first);
         // Of one that is being made the answer tells whose it is: another try may have left it.
         let stored = before.is_none_or(|r| r.stored);
-        if let Some(known) = records.get_mut(&name).filter(|known| known.stored) {
-            // What the other side has said is never ours to write: a watch tells it in its order.
-            let approver = approver(known, &object, key_approval.is_some());
-            if let (Some(by), Some(entry)) = (approver, self.pipelines.get(&key).filter(|_| ours)) {
-                self.events.approved(&entry.object, &object, &by);
-            }
-            let heard = known.said != said || known.key_approval != key_approval;
-            known.said.clone_from(&said);
-            known.key_approval.clone_from(&key_approval);
-            if version <= known.version {
-                if heard {
-                    self.touch(&key);
-                }
+        let is_same = |known: &Record| known.object.metadata.uid == object.metadata.uid;
+        if let Some(other) = before.filter(|known| known.stored && !is_same(known)) {
+            // A late word about a record that was deleted and created again since.
+            if version < other.read_at {
                 return;
             }
-            let as_it_was = object.status == known.object.status;
-            // Not as it was, and not by this replica: then somebody else has written it, and knows why.
-            if ours && writing && !as_it_was {
-                object.status.clone_from(&known.object.status);
-                version = known.version;
-            }
-            // What is under way was begun before somebody rejected it.
-            if known.object.spec.rejection != object.spec.rejection {
-                let place = (key.clone(), object.spec.place());
-                self.under_way.get(&place).into_iter().for_each(sluice_delivery::Permit::revoke);
-            }
-            if as_it_was && known.object.spec == object.spec {
-                known.version = version;
-                if heard {
-                    self.touch(&key);
-                }
-                return;
-            }
+            self.writer.forget(&StatusOf::Promotion(key.clone(), name.clone()));
         }
-        // One that a call has started; of those that this replica starts it says so itself.
-        let is_new = !is_known && object.status.is_none() && object.spec.trigger.is_some();
-        if let Some(entry) = self.pipelines.get(&key).filter(|_| ours && is_new) {
-            self.events.started(&entry.object, &object);
+        let Some(known) = records.get_mut(&name).filter(|known| known.stored && is_same(known)) else {
+            // One that a call has started; of those that this replica starts it says so itself.
+            let is_new = !is_known && object.status.is_none() && object.spec.trigger.is_some();
+            if let Some(entry) = self.pipelines.get(&key).filter(|_| ours && is_new) {
+                self.events.started(&entry.object, &object);
+            }
+            let object = Arc::new(object);
+            let record = Record { object, stored, said, key_approval, first, read_at: version, version };
+            records.insert(name, record);
+            return self.touch(&key);
+        };
+        let approver = approver(known, &object, key_approval.is_some()).filter(|_| version >= known.read_at);
+        if let (Some(by), Some(entry)) = (approver, self.pipelines.get(&key).filter(|_| ours)) {
+            self.events.approved(&entry.object, &object, &by);
         }
-        records.insert(name, Record { object: Arc::new(object), stored, said, key_approval, first, version });
-        self.touch(&key);
+        // What is under way was begun before somebody rejected it.
+        if version >= known.read_at && known.object.spec.rejection != object.spec.rejection {
+            let place = (key.clone(), object.spec.place());
+            self.under_way.get(&place).into_iter().for_each(sluice_delivery::Permit::revoke);
+        }
+        // Not as it was, and not by this replica: then somebody else has written it, and knows why.
+        let keeps_status = ours && writing && object.status != known.object.status;
+        let mut news = known.take_in(&mut object, version, keeps_status);
+        if version >= known.read_at && (known.said != said || known.key_approval != key_approval) {
+            (known.said, known.key_approval, news) = (said, key_approval, true);
+        }
+        known.first = first;
+        if news {
+            self.touch(&key);
+        }
+    }
+}
+
+impl Record {
+    /// Takes in the object as it was read, part by part, and says whether anything is new. Each part has its
+    /// own order: the spec is as new as the newest object that was read; the status is as new as the last
+    /// write that was acknowledged, which may be ahead of the watch and must not hide an approval that the
+    /// watch has yet to deliver.
+    fn take_in(&mut self, object: &mut ApiPromotion, version: u64, keeps_status: bool) -> bool {
+        let is_latest_read = version >= self.read_at;
+        let takes_status = version > self.version && !keeps_status;
+        let mut status = self.object.status.clone();
+        let overwritten = takes_status && status != object.status;
+        if takes_status {
+            (self.version, status) = (version, object.status.take());
+        }
+        let edited = is_latest_read && self.object.spec != object.spec;
+        let base = if is_latest_read { &*object } else { self.object.as_ref() };
+        if takes_status || is_latest_read {
+            self.object = Arc::new(ApiPromotion { status, ..base.clone() });
+        }
+        self.read_at = self.read_at.max(version);
+        overwritten || edited
     }
 }
 
@@ -133,6 +158,7 @@ fn approver(known: &Record, object: &ApiPromotion, by_key: bool) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sluice_api::promotion::Approval;
     use sluice_testkit::Scratch;
 
     use super::*;
@@ -154,7 +180,15 @@ mod tests {
     /// It is being made, and nobody has answered yet.
     fn making(engine: &mut Engine) {
         let object = Arc::new(promotion(0));
-        let guess = Record { object, stored: false, said: None, key_approval: None, first: true, version: 0 };
+        let guess = Record {
+            object,
+            stored: false,
+            said: None,
+            key_approval: None,
+            first: true,
+            read_at: 0,
+            version: 0,
+        };
         engine.promotions.entry(key()).or_default().insert("podinfo-prod".into(), guess);
     }
 
@@ -203,5 +237,23 @@ mod tests {
             engine.created(&key(), "podinfo-prod", answer());
             assert_eq!(known(&engine), alone);
         }
+    }
+
+    #[tokio::test]
+    async fn an_acknowledged_status_write_hides_no_approval_that_came_before_it() {
+        let scratch = Scratch::new("approval-before-status").unwrap();
+        let mut engine = engine(&scratch);
+        engine.put_promotion(promotion(4));
+        // The user approves at version 9; a status write is acknowledged at version 10 before the watch
+        // delivers the approval.
+        engine.promotions.get_mut(&key()).unwrap().get_mut("podinfo-prod").unwrap().version = 10;
+        let mut approved = promotion(9);
+        approved.spec.approval = Some(Approval { by: "ann".into(), ..Approval::default() });
+        engine.put_promotion(approved);
+        let record = &engine.promotions[&key()]["podinfo-prod"];
+        assert!(record.object.spec.approval.is_some(), "the approval is lost");
+        assert_eq!(record.version, 10, "the status is still the one of version 10");
+        engine.put_promotion(promotion(4));
+        assert!(engine.promotions[&key()]["podinfo-prod"].object.spec.approval.is_some());
     }
 }

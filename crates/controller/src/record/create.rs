@@ -2,6 +2,7 @@
 //! stands.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use kube::api::{Api, PostParams};
 use serde::Serialize;
@@ -11,11 +12,13 @@ use crate::silence::{PATIENCE, within};
 
 /// How often creating is tried against a conflict.
 const TRIES: usize = 5;
+/// The pause after the first conflict; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Creates an object. Nothing is returned where one of its name stands already: another try has made it,
 /// whose answer was lost, or somebody else.
 ///
-/// Any other conflict has made nothing, and is tried again at once: a quota against which two count at the
+/// Any other conflict has made nothing, and is tried again in a moment: a quota against which two count at the
 /// same time refuses with the same code
 /// ([resourcequota/controller.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go),
 /// `checkQuotas`).
@@ -28,13 +31,16 @@ where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
     let params = PostParams { field_manager: Some(manager.into()), ..PostParams::default() };
-    let mut left = TRIES;
+    let (mut left, mut pause) = (TRIES, FIRST_PAUSE);
     loop {
         left -= 1;
         match within(PATIENCE, api.create(&params, object)).await {
             Ok(created) => return Ok(Some(created)),
             Err(kube::Error::Api(e)) if e.is_already_exists() => return Ok(None),
-            Err(kube::Error::Api(e)) if e.is_conflict() && left > 0 => {}
+            Err(kube::Error::Api(e)) if e.is_conflict() && left > 0 => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
             Err(error) => return Err(error),
         }
     }

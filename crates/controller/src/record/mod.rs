@@ -6,7 +6,9 @@ mod create;
 pub mod events;
 pub mod pace;
 pub mod promotion;
+pub mod size;
 pub mod status;
+pub mod stored_time;
 pub mod tampered;
 pub mod writer;
 

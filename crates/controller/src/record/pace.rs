@@ -1,9 +1,10 @@
 //! When a status that differs from what stands is due: at once as a rule, a moment later where the
 //! story is about to go on, so that one step of it is one write. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sluice_api::pipeline::PipelineStatus;
+use sluice_api::pipeline::{Health, PipelineStatus, TargetStatus};
 use sluice_api::promotion::Phase;
 
 /// The pause between two writes of one pipeline's status: what happens in between is written once.
@@ -22,6 +23,8 @@ pub struct Pace {
     pub differs: Instant,
     /// When the last one was sent.
     pub sent: Option<Instant>,
+    /// It is not sent before then: it tells only of health, which changes again and again.
+    pub damped: Option<Instant>,
     /// A side effect is under way, and will change it again.
     pub busy: bool,
     /// It tells of a target's health.
@@ -39,8 +42,94 @@ impl Pace {
             (false, _, false) => Duration::ZERO,
         };
         let spaced = self.sent.map_or(self.differs, |sent| sent + SPACING);
-        spaced.max(self.differs + patience)
+        spaced.max(self.differs + patience).max(self.damped.unwrap_or(self.differs))
     }
+}
+
+/// Slows down the writes of a pipeline's status that tell only of health: each one that follows shortly
+/// after another doubles the interval to the next. The first change after a quiet time is not delayed, nor is
+/// a target that fails, unless its failure was told lately.
+#[derive(Debug, Default)]
+pub struct Damping {
+    interval: Duration,
+    sent: Option<Instant>,
+    /// The targets that were told to be Failed within [`Damping::LATELY`], with when.
+    failed: BTreeMap<Place, Instant>,
+}
+
+/// A target, by environment and name.
+pub type Place = (String, String);
+
+impl Damping {
+    /// The interval after the second write in a row.
+    const SHORTEST: Duration = Duration::from_secs(1);
+    /// The longest interval.
+    const LONGEST: Duration = Duration::from_secs(30);
+    /// So long after the last write the next one is the first of a row.
+    const QUIET: Duration = Duration::from_secs(60);
+    /// How long a target's failure counts as told.
+    const LATELY: Duration = Duration::from_secs(120);
+
+    /// When a status may be written in place of the one before; `None` for at once.
+    pub fn of(&self, before: &PipelineStatus, status: &PipelineStatus, now: Instant) -> Option<Instant> {
+        let damped = tells_only_of_health(before, status).then(|| newly_failed(before, status))?;
+        self.until(&damped, now)
+    }
+
+    /// Counts a status that was written in place of the one before.
+    pub fn wrote(&mut self, before: &PipelineStatus, status: &PipelineStatus, now: Instant) {
+        if tells_only_of_health(before, status) {
+            self.sent(newly_failed(before, status), now);
+        }
+    }
+
+    /// When a status that tells only of health may be written; `None` for at once. `failed` are the targets
+    /// that are Failed in it, and were not in the last one.
+    pub fn until(&self, failed: &[Place], now: Instant) -> Option<Instant> {
+        let told = |place| self.failed.get(place).is_some_and(|at| now.duration_since(*at) < Self::LATELY);
+        let sent = self.sent.filter(|at| now.duration_since(*at) < Self::QUIET)?;
+        failed.iter().all(told).then_some(sent + self.interval)
+    }
+
+    /// Counts a status that tells only of health.
+    pub fn sent(&mut self, failed: Vec<Place>, now: Instant) {
+        let in_a_row = self.sent.is_some_and(|at| now.duration_since(at) < Self::QUIET);
+        self.interval = match in_a_row {
+            true => (self.interval * 2).clamp(Self::SHORTEST, Self::LONGEST),
+            false => Duration::ZERO,
+        };
+        self.sent = Some(now);
+        self.failed.retain(|_, at| now.duration_since(*at) < Self::LATELY);
+        self.failed.extend(failed.into_iter().map(|place| (place, now)));
+    }
+}
+
+/// Whether nothing has changed but how targets do and what is said about that: what they run, what they have
+/// proven and what is promoted is as before.
+pub fn tells_only_of_health(before: &PipelineStatus, now: &PipelineStatus) -> bool {
+    let course = |of: &TargetStatus| {
+        (of.name.clone(), of.revision.clone(), of.verified.clone(), of.proofs.clone(), of.promotion.clone())
+    };
+    let rest = |status: &PipelineStatus| -> Vec<_> {
+        let all = status.environments.iter();
+        all.map(|(name, e)| {
+            let targets: Vec<_> = e.targets.iter().map(course).collect();
+            (name.clone(), e.revision.clone(), e.waiting_approval.clone(), e.promotion.clone(), targets)
+        })
+        .collect()
+    };
+    before.observed_generation == now.observed_generation && rest(before) == rest(now)
+}
+
+/// The targets that are Failed now and were not before.
+pub fn newly_failed(before: &PipelineStatus, now: &PipelineStatus) -> Vec<Place> {
+    let failed = |status: &PipelineStatus| -> BTreeSet<Place> {
+        let all = status.environments.iter().flat_map(|(name, e)| e.targets.iter().map(move |t| (name, t)));
+        let failed = all.filter(|(_, t)| t.health == Health::Failed);
+        failed.map(|(name, t)| (name.clone(), t.name.clone())).collect()
+    };
+    let before = failed(before);
+    failed(now).into_iter().filter(|place| !before.contains(place)).collect()
 }
 
 /// Whether a target does otherwise than before, or cannot be read for another reason.

@@ -175,7 +175,7 @@ pub fn apply(
         }
         (status.phase, status.reason, status.message) = (phase, reason.into(), message);
     }
-    super::cut(&mut status.message, LONGEST);
+    bound(&mut status);
     status
 }
 
@@ -186,6 +186,25 @@ fn approved(status: &mut PromotionStatus, spec: &PromotionSpec, now: Timestamp) 
     if status.approval.as_ref().is_none_or(|given| (&given.by, given.retries) != (&by, retries)) {
         let at = approval.at.clone().unwrap_or_else(|| translate::time(now));
         status.approval = Some(GivenApproval { by, at, retries });
+    }
+}
+
+/// The most notes about a change request, and the longest text in a gate or a note, in bytes.
+const NOTES: usize = 20;
+const SHORT: usize = 1000;
+
+/// Bounds what others say in a status: the object has to fit into etcd.
+fn bound(status: &mut PromotionStatus) {
+    super::cut(&mut status.message, LONGEST);
+    status.gates.iter_mut().for_each(|gate| super::cut(&mut gate.message, SHORT));
+    if let Some(request) = &mut status.change_request {
+        if request.notes.len() > NOTES {
+            let more = request.notes.len() - NOTES + 1;
+            request.notes.truncate(NOTES - 1);
+            request.notes.push(format!("and {more} more notes"));
+        }
+        request.notes.iter_mut().for_each(|note| super::cut(note, SHORT));
+        super::cut(&mut request.url, LONGEST);
     }
 }
 

@@ -13,6 +13,7 @@ use sluice_core::evidence::Evidence;
 use sluice_core::model::{Environment, Phase, Pipeline};
 use sluice_core::world::{Health, Member, Target, World};
 
+use super::size;
 use crate::hook::condition::{self, Problem};
 use crate::observe::reported::{self, Reports};
 use crate::translate;
@@ -52,15 +53,20 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
     }
     let conditions = conditions(facts, &environments);
     environments.values_mut().for_each(bound);
-    shorten(&mut environments, facts.reports);
-    api::PipelineStatus {
+    let mut status = api::PipelineStatus {
         observed_generation: facts.object.metadata.generation.unwrap_or_default(),
         conditions,
         summary: Some(summary(facts, &environments)),
         environments,
-        reports: Reports::new(),
-        forge_called: None,
+        ..api::PipelineStatus::default()
+    };
+    if size::length(&status) > size::SMALL {
+        let reports = if facts.reports.is_empty() { 0 } else { reported::size(facts.reports) };
+        if let Some(left_out) = size::fit(&mut status, size::room(size::length(facts.object), reports)) {
+            status.conditions.push(made(facts, "Summarized", true, "TooLarge", left_out));
+        }
     }
+    status
 }
 
 /// The longest that a target's error or a workload's message may be, in bytes.
@@ -72,27 +78,6 @@ fn bound(environment: &mut api::EnvironmentStatus) {
     for target in &mut environment.targets {
         super::cut(&mut target.error, TOLD);
         target.workloads.iter_mut().for_each(|workload| super::cut(&mut workload.message, TOLD));
-    }
-}
-
-/// So many workloads and proofs, of some 300 bytes each, fit into what etcd takes: 1.5 MB.
-const IN_FULL: usize = 4000;
-
-/// Leaves out the workloads and all proofs but the last where there are so many that the status would
-/// be refused for its size: what each target runs and how it does is still told.
-fn shorten(environments: &mut BTreeMap<String, api::EnvironmentStatus>, reports: &Reports) {
-    let told =
-        |t: &api::TargetStatus| t.error.len() + t.workloads.iter().map(|w| w.message.len()).sum::<usize>();
-    let weight = |t: &api::TargetStatus| t.workloads.len() + t.verified.len() + told(t) / 300;
-    let reported = reported::size(reports) / 300;
-    if environments.values().flat_map(|e| &e.targets).map(weight).sum::<usize>() + reported <= IN_FULL {
-        return;
-    }
-    for target in environments.values_mut().flat_map(|e| &mut e.targets) {
-        target.workloads.clear();
-        super::cut(&mut target.error, TOLD / 10);
-        let surplus = target.verified.len().saturating_sub(1);
-        target.verified.drain(..surplus);
     }
 }
 
@@ -112,7 +97,7 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
         if target.observe == api::Observe::Push {
             status.reported = reported::time(facts.object, &environment.name, target, name, facts.reports);
         }
-        status.verified = translate::verified(proofs);
+        (status.verified, status.proofs) = (translate::verified(proofs), String::new());
         status.promotion = None;
         if environment.policy.as_ref().is_some_and(|policy| policy.per_target) {
             let own = |p: &ApiPromotion| {
@@ -213,6 +198,7 @@ fn target_status(
         workloads: shown.members.iter().flat_map(workloads).collect(),
         promotion: None,
         verified: Vec::new(),
+        proofs: String::new(),
     }
 }
 
@@ -247,7 +233,8 @@ fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentSt
         let Some(status) = environments.get(&environment.name) else { continue };
         let shown = status.revision.as_deref().map(crate::observe::trim::short);
         let mixed = if status.targets.iter().any(|t| t.revision.is_some()) { "mixed" } else { "?" };
-        runs.push(format!("{}:{}", environment.name, shown.as_deref().unwrap_or(mixed)));
+        let mark = if status.health == api::Health::Failed { "✗" } else { "" };
+        runs.push(format!("{}:{}{mark}", environment.name, shown.as_deref().unwrap_or(mixed)));
         if let Some(promotion) = &status.promotion {
             let revision = crate::observe::trim::short(&promotion.revision);
             promoting.push(format!("{revision}→{} {:?}", environment.name, promotion.phase));
@@ -262,35 +249,27 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
         .filter(|n| matches!(n.reason, "StrategyRefused" | "PromotesItsOwnCommits"))
         .map(|n| n.message.clone())
         .collect();
-    let mut unreadable = Vec::new();
-    let mut moving = Vec::new();
     let in_order = || {
         let names = facts.pipeline.environments.iter().map(|e| e.name.as_str());
         names.filter_map(|name| Some((name, environments.get(name)?)))
     };
-    for (name, environment) in in_order() {
-        for target in &environment.targets {
-            match target.health {
-                api::Health::Unknown => unreadable.push(format!("{name}/{}: {}", target.name, target.error)),
-                api::Health::Progressing => moving.push(format!("{name}/{}", target.name)),
-                _ => {}
-            }
-        }
-    }
+    let of = |health: api::Health| -> Vec<(String, &api::TargetStatus)> {
+        let all = in_order().flat_map(|(name, e)| e.targets.iter().map(move |t| (name, t)));
+        let those = all.filter(|(_, target)| target.health == health);
+        those.map(|(name, target)| (format!("{name}/{}", target.name), target)).collect()
+    };
+    let moving: Vec<String> = of(api::Health::Progressing).into_iter().map(|(place, _)| place).collect();
     let pending: Vec<String> = in_order()
         .filter(|(_, e)| !e.message.is_empty())
         .map(|(name, e)| format!("{name}: {}", e.message))
         .collect();
     let mut wanted: Vec<(&str, bool, &str, String)> = Vec::new();
-    if !refused.is_empty() {
+    if refused.is_empty() {
+        let (ready, reason, message) = readiness(&of, facts.pipeline.suspended);
+        wanted.push(("Ready", ready, reason, message));
+    } else {
         wanted.push(("Stalled", true, "StrategyRefused", refused.join("; ")));
         wanted.push(("Ready", false, "StrategyRefused", refused.join("; ")));
-    } else if !unreadable.is_empty() {
-        wanted.push(("Ready", false, "TargetNotReadable", unreadable.join("; ")));
-    } else if facts.pipeline.suspended {
-        wanted.push(("Ready", true, "Suspended", "observed only: spec.suspend is true".into()));
-    } else {
-        wanted.push(("Ready", true, "ReconciliationSucceeded", "all targets were read".into()));
     }
     if !moving.is_empty() {
         wanted.push(("Reconciling", true, "Progressing", format!("on its way: {}", moving.join(", "))));
@@ -314,10 +293,32 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
         .collect()
 }
 
-/// The longest message that a condition may have.
-const LONGEST: usize = 32_000;
+/// Whether the pipeline is Ready, with the reason and a message: every target was read, and none has failed.
+fn readiness<'a>(
+    of: &dyn Fn(api::Health) -> Vec<(String, &'a api::TargetStatus)>,
+    suspended: bool,
+) -> (bool, &'static str, String) {
+    let unreadable = of(api::Health::Unknown);
+    let reason = if unreadable.is_empty() { "TargetFailed" } else { "TargetNotReadable" };
+    let bad = unreadable.into_iter().chain(of(api::Health::Failed));
+    let bad: Vec<String> = bad.map(|(place, target)| format!("{place}: {}", target.error)).collect();
+    if !bad.is_empty() {
+        return (false, reason, bad.join("; "));
+    }
+    if suspended {
+        return (true, "Suspended", "observed only: spec.suspend is true".into());
+    }
+    let idle = of(api::Health::Suspended).into_iter().chain(of(api::Health::Pending));
+    let idle = idle.map(|(place, target)| format!("{place} is {:?}", target.health));
+    let all: Vec<String> = std::iter::once("all targets were read".to_string()).chain(idle).collect();
+    (true, "ReconciliationSucceeded", all.join("; "))
+}
 
-fn made(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, message: String) -> Condition {
+/// The longest message of a condition, in bytes. The API server takes 32,768 characters; a person reads less.
+const LONGEST: usize = 8000;
+
+fn made(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, mut message: String) -> Condition {
+    super::cut(&mut message, LONGEST);
     let status = if status { "True" } else { "False" };
     let before = facts.before.conditions.iter().find(|c| c.type_ == type_);
     let since = before.filter(|c| c.status == status).map(|c| c.last_transition_time.clone());
@@ -326,7 +327,7 @@ fn made(facts: &Facts<'_>, type_: &str, status: bool, reason: &str, message: Str
         type_: type_.into(),
         status: status.into(),
         reason: reason.into(),
-        message: message.chars().take(LONGEST).collect(),
+        message,
         observed_generation: facts.object.metadata.generation,
         last_transition_time: since.unwrap_or(Time(now)),
     }

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, HeaderValue};
-use kube::api::{Patch, PatchParams, ValidationDirective};
+use kube::api::{GetParams, Patch, PatchParams, ValidationDirective};
 use kube::core::object::HasStatus;
 use kube::core::{NamespaceResourceScope, Request};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -67,6 +67,8 @@ pub struct Basis {
     pub version: u64,
     /// The status that stood there.
     pub stood: Option<Spelled>,
+    /// The object's identity. The write never lands on another object that was created under its name.
+    pub uid: Option<String>,
 }
 
 /// An object as it stands.
@@ -100,6 +102,7 @@ pub struct Writer {
     tell: mpsc::UnboundedSender<Input>,
     queue: Arc<Line>,
     slots: HashMap<StatusOf, Slot>,
+    rates: WriteRates,
     begun: u64,
 }
 
@@ -121,10 +124,16 @@ struct Slot {
     writing: Spelled,
     failures: u32,
     version: u64,
-    /// The statuses that may stand there: the last one that is known to, and those whose fate is not.
+    uid: Option<String>,
+    /// The statuses that may be stored: the last one that is known to be, and at most [`MAX_UNKNOWN`] later
+    /// ones whose write failed without a definite answer.
     may_stand: Vec<Spelled>,
     permit: Permit,
 }
+
+/// How many statuses of unknown fate are remembered for an object. When a forgotten one turns out to be
+/// stored, it is taken for another writer's: the stored status is then loaded, as after a restart.
+const MAX_UNKNOWN: usize = 8;
 
 /// How many statuses are written side by side: enough to keep an API server busy.
 const CONCURRENT: usize = 32;
@@ -133,7 +142,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 impl Writer {
     /// A writer that tells how each write ended.
     pub fn new(client: Client, tell: mpsc::UnboundedSender<Input>) -> Self {
-        Self { client, tell, queue: Line::new(CONCURRENT), slots: HashMap::new(), begun: 0 }
+        let (queue, rates) = (Line::new(CONCURRENT), WriteRates::default());
+        Self { client, tell, queue, slots: HashMap::new(), rates, begun: 0 }
     }
 
     /// Has a status written, in place of any earlier one that has not been sent yet.
@@ -149,10 +159,12 @@ impl Writer {
             writing: status,
             failures: 0,
             version: basis.version,
+            uid: basis.uid,
             may_stand: basis.stood.into_iter().collect(),
             permit,
         };
-        self.send(&object, &slot, Duration::ZERO);
+        let pause = self.rates.pause(&object, Instant::now());
+        self.send(&object, &slot, pause);
         self.slots.insert(object, slot);
     }
 
@@ -184,12 +196,15 @@ impl Writer {
                 let Some(next) = slot.next.take() else { return true };
                 (slot.version, slot.failures) = (*version, 0);
                 slot.may_stand = vec![std::mem::replace(&mut slot.writing, next)];
-                Duration::ZERO
+                self.rates.pause(object, Instant::now())
             }
-            Written::Failed(_) => {
+            Written::Failed(error) => {
                 slot.failures += 1;
                 if let Some(next) = slot.next.take() {
-                    slot.may_stand.push(std::mem::replace(&mut slot.writing, next));
+                    let sent = std::mem::replace(&mut slot.writing, next);
+                    if may_have_landed(error) {
+                        slot.remember(sent);
+                    }
                 }
                 Duration::from_millis(250 * 2u64.pow(slot.failures.min(8))).min(LONGEST_PAUSE)
             }
@@ -199,6 +214,11 @@ impl Writer {
         true
     }
 
+    #[cfg(test)]
+    fn remembered(&self, object: &StatusOf) -> usize {
+        self.slots.get(object).map_or(0, |slot| slot.may_stand.len())
+    }
+
     fn send(&self, object: &StatusOf, slot: &Slot, pause: Duration) {
         let (client, tell, queue, object) =
             (self.client.clone(), self.tell.clone(), self.queue.clone(), object.clone());
@@ -206,6 +226,7 @@ impl Writer {
         let write = Write {
             status: slot.writing.clone(),
             version: slot.version,
+            uid: slot.uid.clone(),
             may_stand: slot.may_stand.clone(),
             permit: slot.permit.clone(),
         };
@@ -227,10 +248,58 @@ impl Writer {
     }
 }
 
+impl Slot {
+    /// Remembers a status whose write has no known outcome, and forgets the oldest such one when there are
+    /// too many. The first is the one that is known to have been stored, and stays.
+    fn remember(&mut self, sent: Spelled) {
+        if self.may_stand.len() > MAX_UNKNOWN {
+            self.may_stand.remove(1);
+        }
+        self.may_stand.push(sent);
+    }
+}
+
+/// Whether a failed write may have been stored all the same: a 4xx answer says that it was not.
+fn may_have_landed(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
+}
+
+/// A bound on the writes of one status, whatever causes them: another writer of the same status, for one,
+/// which answers each write with its own. A generic cell rate: [`WriteRates::BURST`] writes at once, then
+/// one per [`WriteRates::PERIOD`].
+#[derive(Debug, Default)]
+struct WriteRates {
+    /// When all writes of an object would be paid for. An object without an entry has none to pay.
+    paid_at: HashMap<StatusOf, Instant>,
+    purge_at: usize,
+}
+
+impl WriteRates {
+    /// How many writes go out without a pause. A promotion takes eight, events included.
+    const BURST: u32 = 30;
+    /// The time between two writes in the long run.
+    const PERIOD: Duration = Duration::from_secs(3);
+    /// The number of entries from which on those that are paid for are removed.
+    const MANY: usize = 256;
+
+    /// The pause before the next write of an object, which is counted.
+    fn pause(&mut self, object: &StatusOf, now: Instant) -> Duration {
+        if self.paid_at.len() >= self.purge_at.max(Self::MANY) {
+            self.paid_at.retain(|_, at| *at > now);
+            self.purge_at = 2 * self.paid_at.len();
+        }
+        let paid_at = self.paid_at.entry(object.clone()).or_insert(now);
+        let pause = paid_at.saturating_duration_since(now).saturating_sub(Self::PERIOD * Self::BURST);
+        *paid_at = (*paid_at).max(now) + Self::PERIOD;
+        pause
+    }
+}
+
 /// A write on its way.
 struct Write {
     status: Spelled,
     version: u64,
+    uid: Option<String>,
     may_stand: Vec<Spelled>,
     permit: Permit,
 }
@@ -247,6 +316,15 @@ impl Write {
             + Clone
             + Debug,
     {
+        // Without a version the API server takes a write for whatever has the name: a uid in what is applied
+        // to a status is not compared.
+        if self.version == 0 && self.uid.is_some() {
+            match within(PATIENCE, get::<K>(&client, namespace, name)).await {
+                Ok(Some(stored)) if self.uid == stored.meta().uid => self.version = version_of(stored.meta()),
+                Ok(_) => return Written::Gone,
+                Err(error) => return Written::Failed(error),
+            }
+        }
         for _ in 0..EDITED {
             if self.permit.check().is_err() {
                 return Written::Withheld;
@@ -257,16 +335,20 @@ impl Write {
                 Err(kube::Error::Api(e)) if e.code == 409 => {}
                 Err(error) => return Written::Failed(error),
             }
-            let api: Api<K> = Api::namespaced(client.clone(), namespace);
-            match within(PATIENCE, api.get_opt(name)).await {
+            let stored = match within(PATIENCE, get::<K>(&client, namespace, name)).await {
                 Ok(None) => return Written::Gone,
-                // Its status is as it was: something else of it was edited.
-                Ok(Some(object)) if self.expects(object.status()) => {
-                    self.version = version_of(object.meta());
-                }
-                Ok(Some(object)) => return Written::Overtaken(Box::new(found(object))),
+                Ok(Some(object)) => object,
                 Err(error) => return Written::Failed(error),
+            };
+            // It was deleted, and created again: this status is not about the new one.
+            if self.uid.is_some() && self.uid != stored.meta().uid {
+                return Written::Gone;
             }
+            if !self.expects(stored.status()) {
+                return Written::Overtaken(Box::new(found(stored)));
+            }
+            // Its status is as it was: something else of it was edited.
+            self.version = version_of(stored.meta());
         }
         Written::Failed(kube::Error::Service("the object is edited all the time".into()))
     }
@@ -354,6 +436,20 @@ const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
 );
 
+/// Reads an object, its status leniently; `None` where it is gone.
+async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+{
+    let url = K::url_path(&(), Some(namespace));
+    let request = Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+    match client.request_text(request).await {
+        Ok(text) => Ok(Some(sluice_api::lenient::read(&text).map_err(kube::Error::SerdeError)?.object)),
+        Err(kube::Error::Api(e)) if e.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 async fn patch<K>(
     client: Client,
     namespace: &str,
@@ -386,6 +482,56 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn object(name: &str) -> StatusOf {
+        let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
+        StatusOf::Promotion(key, name.into())
+    }
+
+    #[tokio::test]
+    async fn few_statuses_are_remembered_however_long_writes_fail() {
+        // Nobody listens there, and the outcomes are given by hand.
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let mut writer = Writer::new(client, mpsc::unbounded_channel().0);
+        let object = object("podinfo-1");
+        let status = |n: usize| spell(&serde_json::json!({"message": n.to_string()})).unwrap();
+        let basis = Basis { version: 1, stood: Some(status(0)), uid: None };
+        writer.write(object.clone(), status(1), basis, Permit::default());
+        let silent = Written::Failed(crate::silence::silent(PATIENCE));
+        for n in 2..200 {
+            writer.write(object.clone(), status(n), Basis::default(), Permit::default());
+            assert!(writer.ended(&object, 1, &silent));
+        }
+        assert_eq!(writer.remembered(&object), MAX_UNKNOWN + 1);
+        assert_eq!(writer.slots[&object].may_stand[0].get(), status(0).get(), "the one that was stored");
+        // What the server has refused is not stored.
+        let refused = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        let refused = Written::Failed(kube::Error::Api(refused.boxed()));
+        let before = writer.slots[&object].may_stand.last().unwrap().get().to_string();
+        writer.write(object.clone(), status(500), Basis::default(), Permit::default());
+        writer.ended(&object, 1, &refused);
+        assert_eq!(writer.slots[&object].may_stand.last().unwrap().get(), before);
+    }
+
+    #[test]
+    fn two_writers_of_one_status_do_not_answer_each_other_without_end() {
+        let (mut rates, begun) = (WriteRates::default(), Instant::now());
+        let (mut now, mut writes) = (begun, 0u32);
+        // Each write is answered at once by the other writer, and is due again.
+        while now < begun + Duration::from_secs(600) {
+            now += rates.pause(&object("podinfo-1"), now) + Duration::from_millis(5);
+            writes += 1;
+        }
+        assert!((200..=WriteRates::BURST + 202).contains(&writes), "{writes} writes in ten minutes");
+        assert_eq!(rates.pause(&object("podinfo-2"), now), Duration::ZERO, "another object is not slowed");
+        // A pause pays, and what is paid for takes no room.
+        let later = now + WriteRates::PERIOD * (WriteRates::BURST + 2);
+        assert_eq!(rates.pause(&object("podinfo-1"), later), Duration::ZERO);
+        for n in 0..5000u32 {
+            rates.pause(&object(&n.to_string()), later + WriteRates::PERIOD * n);
+        }
+        assert!(rates.paid_at.len() <= 2 * WriteRates::MANY, "{}", rates.paid_at.len());
+    }
 
     #[test]
     fn what_yaml_does_not_take_as_it_is_is_escaped_and_reads_the_same() {

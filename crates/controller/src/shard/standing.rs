@@ -45,8 +45,10 @@ pub enum Before {
     Unknown,
 }
 
-/// The pause after it could not be read.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The pause after it could not be read the first time; it doubles with each further time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause: each try lists all Pipelines and Promotions.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Reads what stands, as often as it takes; `None` when the terms of all shards are over before.
 pub(super) async fn read(
@@ -55,6 +57,7 @@ pub(super) async fn read(
     known: (Known, Known),
     shards: Vec<(u32, Term)>,
 ) -> Option<Standing> {
+    let mut pause = FIRST_PAUSE;
     while shards.iter().any(|(_, term)| term.runs()) {
         let pipelines = otherwise::<Pipeline>(&client, namespace.as_deref(), &known.0);
         let promotions = otherwise::<Promotion>(&client, namespace.as_deref(), &known.1);
@@ -64,7 +67,8 @@ pub(super) async fn read(
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot read what the last holder of a shard has left; it is tried again");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }

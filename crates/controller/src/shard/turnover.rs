@@ -98,11 +98,11 @@ impl Engine {
     fn known(&self) -> (Known, Known) {
         let ours =
             |key: &PipelineKey, version| if self.shards.permit(key).is_some() { HELD } else { version };
-        let pipelines = self.pipelines.iter().map(|(key, entry)| (key.clone(), ours(key, entry.version)));
+        let pipelines = self.pipelines.iter().map(|(key, entry)| (key.clone(), ours(key, entry.known_at())));
         let promotions = self.promotions.iter().flat_map(|(key, records)| {
             records.iter().map(move |(name, record)| {
                 let named = PipelineKey { namespace: key.namespace.clone(), name: name.clone() };
-                (named, ours(key, record.version))
+                (named, ours(key, record.known_at()))
             })
         });
         (pipelines.collect(), promotions.collect())
@@ -112,12 +112,12 @@ impl Engine {
     pub(crate) fn stands(&mut self, standing: Standing) {
         // The watches may have told more since than was read: what has been made anew or removed.
         for (key, version) in &standing.pipelines_gone {
-            if self.pipelines.get(key).is_some_and(|entry| entry.version == *version) {
+            if self.pipelines.get(key).is_some_and(|entry| entry.known_at() == *version) {
                 self.forget(key);
             }
         }
         for (name, version) in &standing.promotions_gone {
-            if self.promotion_named(name).is_some_and(|record| record.version == *version) {
+            if self.promotion_named(name).is_some_and(|record| record.known_at() == *version) {
                 self.lose_promotion(name);
             }
         }
@@ -176,7 +176,7 @@ impl Engine {
         let unsure: Vec<StatusOf> = self.writer.objects().filter(|o| of(o.pipeline())).cloned().collect();
         for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {
             entry.evidence = translate::evidence(Some(&entry.stands()));
-            (entry.differs, entry.unrecorded_until) = (None, None);
+            entry.differs = None;
             entry.unrecorded.clear();
         }
         for (_, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {

@@ -10,6 +10,7 @@ use kube::core::PartialObjectMeta;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use sluice_api::lenient::Lenient;
 
 use super::limit::{self, Limits};
 
@@ -60,8 +61,22 @@ impl<K: DeserializeOwned + Resource> Guard<K> {
     pub fn read(text: &[u8]) -> serde_json::Result<Self> {
         let text = std::str::from_utf8(text).map_err(serde_json::Error::custom)?;
         let text = without_managers(text);
-        match serde_json::from_str::<K>(&text) {
-            Ok(object) => Ok(Guard(Ok(object))),
+        match sluice_api::lenient::read::<K>(&text) {
+            Ok(Lenient { object, left_out }) => {
+                if !left_out.is_empty() {
+                    let (kind, name) = (std::any::type_name::<K>(), object.meta().name.as_deref());
+                    let namespace = object.meta().namespace.as_deref();
+                    let parts = left_out.join("; ");
+                    tracing::warn!(
+                        kind,
+                        namespace,
+                        name,
+                        parts,
+                        "parts of a status cannot be read; it is written anew"
+                    );
+                }
+                Ok(Guard(Ok(object)))
+            }
             Err(error) => {
                 let known: PartialObjectMeta<K> = serde_json::from_str(&text)?;
                 Ok(Guard(Err(Unreadable { error: error.to_string(), metadata: known.metadata })))
@@ -152,6 +167,16 @@ mod tests {
         let good = read(GOOD).unwrap().0.unwrap();
         assert_eq!((good.metadata.name.as_deref(), &good.metadata.managed_fields), (Some("good"), &None));
         assert!(read("7").is_err());
+    }
+
+    #[test]
+    fn a_pipeline_of_the_predecessor_is_read_whatever_its_status_says() {
+        let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
+        let object = Guard::<Pipeline>::read(text.as_bytes()).unwrap().0.unwrap();
+        assert_eq!(object.status.unwrap().environments["dev"].targets.len(), 2);
+        let odd = text.replace(r#""ready": true"#, r#""ready": "yes""#);
+        let object = Guard::<Pipeline>::read(odd.as_bytes()).unwrap().0.unwrap();
+        assert_eq!(object.spec.environments.len(), 2);
     }
 
     #[test]

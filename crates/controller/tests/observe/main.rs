@@ -16,6 +16,7 @@ mod ownership;
 mod pace;
 mod record;
 mod sentences;
+mod size;
 mod status;
 mod support;
 mod values;

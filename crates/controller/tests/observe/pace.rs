@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus};
 use sluice_api::promotion::Phase;
-use sluice_controller::record::pace::{Pace, tells_of_delivery, tells_of_health};
+use sluice_controller::record::pace::{
+    Damping, Pace, newly_failed, tells_of_delivery, tells_of_health, tells_only_of_health,
+};
 
 #[test]
 fn a_status_waits_only_for_what_is_about_to_follow() {
@@ -28,7 +30,7 @@ fn a_status_waits_only_for_what_is_about_to_follow() {
     for (row, wanted) in table {
         let (ago, busy, health, delivered) = row;
         let sent = ago.and_then(|ago| differs.checked_sub(ms(ago)));
-        let due = Pace { differs, sent, busy, health, delivered }.due();
+        let due = Pace { differs, sent, damped: None, busy, health, delivered }.due();
         assert_eq!(due - differs, ms(wanted), "{row:?}");
         assert!(!health || due - differs < ms(1000), "{row:?}: people see how a target does within a second");
     }
@@ -63,4 +65,69 @@ fn a_delivery_is_told_of_once() {
     assert!(tells_of_delivery(&at("b", Phase::Delivered), &delivered));
     assert!(!tells_of_delivery(&delivered, &shown(Health::Progressing, "", Some(("a", Phase::Delivered)))));
     assert!(!tells_of_delivery(&delivered, &at("a", Phase::Succeeded)));
+}
+
+/// How long after the start each write goes out of a target whose health changes every second.
+fn writes_of_a_flapping_target(seconds: u64) -> Vec<(Duration, Health)> {
+    let (start, mut written) = (Instant::now(), shown(Health::Ready, "", None));
+    let (mut damping, mut sent, mut differs) = (Damping::default(), None, None);
+    let mut writes = Vec::new();
+    // Each tenth of a second the controller looks whether a write is due.
+    for tenth in 0..seconds * 10 {
+        let now = start + Duration::from_millis(100 * tenth);
+        let health = if (tenth / 10) % 2 == 0 { Health::Failed } else { Health::Ready };
+        let status = shown(health, "", None);
+        if status == written {
+            differs = None;
+            continue;
+        }
+        let failed = newly_failed(&written, &status);
+        assert!(tells_only_of_health(&written, &status));
+        let damped = damping.until(&failed, now);
+        let differs_since = *differs.get_or_insert(now);
+        let pace = Pace { differs: differs_since, sent, damped, busy: false, health: true, delivered: false };
+        if pace.due() <= now {
+            writes.push((now - start, health));
+            damping.sent(failed, now);
+            (written, sent, differs) = (status, Some(now), None);
+        }
+    }
+    writes
+}
+
+#[test]
+fn a_target_that_flaps_every_second_is_written_about_ever_more_seldom() {
+    let writes = writes_of_a_flapping_target(600);
+    assert_eq!(writes[0], (Duration::ZERO, Health::Failed), "the first change is told at once");
+    assert!(writes.len() <= 30, "{} writes in ten minutes: {writes:?}", writes.len());
+    let last_minutes = writes.iter().filter(|(at, _)| *at >= Duration::from_secs(300)).count();
+    assert!((5..=11).contains(&last_minutes), "{last_minutes} writes in the last five minutes");
+}
+
+#[test]
+fn damping_delays_neither_a_target_that_fails_anew_nor_the_first_change_after_a_quiet_time() {
+    let start = Instant::now();
+    let place = |name: &str| ("prod".to_string(), name.to_string());
+    let mut damping = Damping::default();
+    assert_eq!(damping.until(&[], start), None);
+    let at = |seconds| start + Duration::from_secs(seconds);
+    for second in 0..6 {
+        damping.sent(vec![place("eu")], at(second));
+    }
+    assert!(damping.until(&[], at(6)).is_some_and(|until| until > at(6)));
+    assert!(damping.until(&[place("eu")], at(6)).is_some_and(|until| until > at(6)), "it was told lately");
+    assert_eq!(damping.until(&[place("eu"), place("us")], at(6)), None, "us fails for the first time");
+    assert_eq!(damping.until(&[], at(66)), None, "it was quiet for a minute");
+}
+
+#[test]
+fn what_moves_on_is_not_damped() {
+    let at = |health, promotion| shown(health, "", promotion);
+    let delivered = Some(("a", Phase::Delivered));
+    assert!(tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, None)));
+    assert!(!tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, delivered)));
+    assert!(!tells_only_of_health(&PipelineStatus::default(), &at(Health::Ready, None)));
+    let mut runs = at(Health::Ready, None);
+    runs.environments.get_mut("dev").unwrap().targets[0].revision = Some("6.1.8".into());
+    assert!(!tells_only_of_health(&at(Health::Ready, None), &runs));
 }

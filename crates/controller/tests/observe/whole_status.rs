@@ -302,7 +302,7 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
     }
     let status = compose_at(&object, &world, &[]);
     let bytes = serde_json::to_vec(&status).unwrap().len();
-    assert!(bytes < 1_500_000, "{bytes} bytes");
+    assert!(bytes < 1_400_000, "{bytes} bytes");
     // However much each of them has to say.
     let mut loud = World::default();
     for environment in &object.spec.environments {
@@ -312,7 +312,7 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
         }
     }
     let bytes = serde_json::to_vec(&compose_at(&object, &loud, &[])).unwrap().len();
-    assert!(bytes < 1_500_000, "{bytes} bytes");
+    assert!(bytes < 1_400_000, "{bytes} bytes");
     // And whatever has been reported of as many as are told of in full.
     let mut some = object.clone();
     some.spec.environments.iter_mut().for_each(|e| e.targets.truncate(80));
@@ -323,8 +323,8 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
     let status_of_some = compose_after(&told, &BTreeSet::new(), &some, &world, &[]);
     let bytes =
         serde_json::to_vec(&PipelineStatus { reports: told.reports, ..status_of_some }).unwrap().len();
-    assert!(bytes < 1_500_000, "{bytes} bytes");
+    assert!(bytes < 1_400_000, "{bytes} bytes");
     let one = &status.environments["e9"].targets[127];
-    assert_eq!((one.workloads.len(), one.verified.len()), (0, 1));
+    assert_eq!(one.proofs.split_whitespace().count(), 1);
     assert!(one.ready && one.revision.is_some());
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
 use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
@@ -28,7 +28,7 @@ async fn write(
 ) -> Result<Written> {
     let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
     let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
-    let basis = Basis { version, stood: Some(spell(stood)?) };
+    let basis = Basis { version, stood: Some(spell(stood)?), uid: None };
     writer.write(object.clone(), spell(status)?, basis, permit);
     match ended.recv().await.context("it ended")? {
         Input::Written(of, number, how) if of == object => {
@@ -117,5 +117,44 @@ async fn a_late_status_is_written_over_an_edit_and_not_over_anothers() -> Result
     let version: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
     let how = write(&mut two, &mut ended, (version, &proposed), &failed, over).await?;
     ensure!(matches!(how, Written::Withheld), "{how:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let cluster = plane.cluster("again").await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    let api = promotion(&client).await?;
+    let old = api.get("podinfo-1").await?;
+    api.delete("podinfo-1", &DeleteParams::default()).await?;
+    let api = promotion(&client).await?;
+    let new = api.get("podinfo-1").await?;
+    ensure!(old.uid() != new.uid());
+    let (tell, mut ended) = unbounded_channel();
+    let mut writer = Writer::new(client, tell);
+    let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
+    let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
+    // Whether or not the version of the old one is known.
+    for version in [0, old.resource_version().context("a version")?.parse()?] {
+        let basis = Basis { version, stood: None, uid: old.uid() };
+        let delivered = spell(&status(Phase::Delivered, "of the old one"))?;
+        writer.write(object.clone(), delivered, basis, Permit::default());
+        let Some(Input::Written(_, number, how)) = ended.recv().await else { anyhow::bail!("it ended") };
+        ensure!(matches!(how, Written::Gone), "at version {version}: {how:?}");
+        ensure!(writer.ended(&object, number, &how) && !writer.is_writing(&object));
+    }
+    ensure!(api.get("podinfo-1").await?.status.is_none());
+    // The new one is written as ever.
+    let basis = Basis { version: 0, stood: None, uid: new.uid() };
+    writer.write(
+        object.clone(),
+        spell(&status(Phase::Promoting, "of the new one"))?,
+        basis,
+        Permit::default(),
+    );
+    let Some(Input::Written(_, _, how)) = ended.recv().await else { anyhow::bail!("it ended") };
+    ensure!(matches!(how, Written::Stands(_)), "{how:?}");
     Ok(())
 }

@@ -6,4 +6,5 @@
 mod late;
 mod network;
 mod properties;
+mod status_size;
 mod steps;

@@ -1,0 +1,178 @@
+//! Pipelines whose status somebody else wrote: the predecessor, an older or a newer version of Sluice, or a
+//! person. What cannot be read of a status is left out, and the rest counts: the controller observes it again
+//! and replaces it. Everything else stays an error: a spec, which says what the owner wants, and the status
+//! of a Promotion, which says what was done already.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
+
+/// An object, and the parts of its status that could not be read.
+#[derive(Clone, Debug)]
+pub struct Lenient<K> {
+    /// The object without these parts.
+    pub object: K,
+    /// Where each part was, and why it could not be read.
+    pub left_out: Vec<String>,
+}
+
+/// How many single parts are left out. Where there are more, their environment is, and then the whole status:
+/// each is another try.
+const PARTS: usize = 16;
+
+/// Reads the JSON of an object.
+///
+/// # Errors
+/// When it cannot be read even without its status.
+pub fn read<K: DeserializeOwned>(text: &str) -> serde_json::Result<Lenient<K>> {
+    match serde_json::from_str(text) {
+        Ok(object) => Ok(Lenient { object, left_out: Vec::new() }),
+        Err(error) => salvage(serde_json::from_str(text)?, error),
+    }
+}
+
+/// Reads an object from a tree of JSON.
+///
+/// # Errors
+/// As [`read`].
+pub fn from_value<K: DeserializeOwned>(tree: Value) -> serde_json::Result<Lenient<K>> {
+    match K::deserialize(&tree) {
+        Ok(object) => Ok(Lenient { object, left_out: Vec::new() }),
+        Err(error) => salvage(tree, error),
+    }
+}
+
+fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> serde_json::Result<Lenient<K>> {
+    let is = |key: &str, of: fn(&str) -> bool| tree[key].as_str().is_some_and(of);
+    let is_ours = is("apiVersion", |version| version.split('/').next() == Some(crate::GROUP));
+    if !is_ours || !is("kind", |kind| kind == "Pipeline") {
+        return Err(first);
+    }
+    let mut left_out = Vec::new();
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, K>(&tree) {
+            Ok(object) => return Ok(Lenient { object, left_out }),
+            Err(error) => error,
+        };
+        let depth = match left_out.len() {
+            n if n < PARTS => usize::MAX,
+            // status, environments, and the name of one.
+            n if n < 2 * PARTS => 3,
+            _ => 1,
+        };
+        if !remove(&mut tree, error.path(), depth) {
+            return Err(first);
+        }
+        left_out.push(format!("{}: {}", error.path(), error.inner()));
+    }
+}
+
+/// Removes what is at a path, or above it at most `depth` steps from the root; not outside of the status.
+fn remove(tree: &mut Value, path: &Path, depth: usize) -> bool {
+    let mut steps = path.iter().take(depth).peekable();
+    if !matches!(steps.peek(), Some(Segment::Map { key }) if key == "status") {
+        return false;
+    }
+    let mut at = tree;
+    while let Some(step) = steps.next() {
+        // Past an unknown step nothing can be found.
+        let is_last = matches!(steps.peek(), None | Some(Segment::Enum { .. } | Segment::Unknown));
+        at = match (step, at) {
+            (Segment::Map { key }, Value::Object(map)) if is_last => return map.remove(key).is_some(),
+            (Segment::Seq { index }, Value::Array(all)) if is_last => {
+                return *index < all.len() && {
+                    all.remove(*index);
+                    true
+                };
+            }
+            (Segment::Map { key }, Value::Object(map)) => match map.get_mut(key) {
+                Some(next) => next,
+                None => return false,
+            },
+            (Segment::Seq { index }, Value::Array(all)) => match all.get_mut(*index) {
+                Some(next) => next,
+                None => return false,
+            },
+            _ => return false,
+        };
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Pipeline;
+    use crate::pipeline::Health;
+
+    fn pipeline(status: Value) -> Value {
+        json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+            "spec": {"environments": [{"name": "dev", "targets": [{"namespace": "podinfo"}]}]}, "status": status})
+    }
+
+    fn read_tree(tree: &Value) -> serde_json::Result<Lenient<Pipeline>> {
+        read(&tree.to_string())
+    }
+
+    #[test]
+    fn the_status_of_the_predecessor_is_read_as_it_is() {
+        let object: Value =
+            serde_json::from_str(include_str!("../tests/data/predecessor-level-mode.json")).unwrap();
+        let read = read_tree(&object).unwrap();
+        assert_eq!(read.left_out, Vec::<String>::new());
+        let status = read.object.status.unwrap();
+        let target = &status.environments["dev"].targets[0];
+        assert_eq!(
+            (target.name.as_str(), target.ready, target.revision.as_deref()),
+            ("", true, Some("6.1.8"))
+        );
+    }
+
+    #[test]
+    fn only_what_cannot_be_read_of_a_status_is_left_out() {
+        let good = json!({"name": "eu", "namespace": "podinfo", "health": "Ready",
+            "verified": [{"facets": {"HelmRelease/podinfo:chart": "6.1.8"}, "arrival": 3, "at": "2026-11-20T12:00:00Z"}]});
+        let mut odd = good.clone();
+        (odd["name"], odd["health"], odd["ready"]) = ("us".into(), "Splendid".into(), json!({"a": 1}));
+        let status = json!({"observedGeneration": 2, "summary": 7,
+            "environments": {"dev": {"targets": [odd, good, "none"]}, "prod": "none"}});
+        let read = read_tree(&pipeline(status)).unwrap();
+        assert_eq!(read.left_out.len(), 5, "{:?}", read.left_out);
+        let status = read.object.status.unwrap();
+        assert_eq!((status.observed_generation, &status.summary), (2, &None));
+        let targets = &status.environments["dev"].targets;
+        assert_eq!((targets.len(), targets[0].health), (2, Health::Unknown));
+        assert_eq!(targets[0].verified, targets[1].verified, "what was proven counts");
+        assert_eq!(targets[1].verified[0].arrival, 3);
+    }
+
+    #[test]
+    fn however_much_of_a_status_cannot_be_read_a_few_tries_are_enough() {
+        let targets: Vec<Value> = (0..500).map(|_| json!({"health": "Splendid"})).collect();
+        let environments: serde_json::Map<String, Value> =
+            (0..40).map(|n| (format!("e{n}"), json!({"targets": targets}))).collect();
+        let read = read_tree(&pipeline(json!({"environments": environments}))).unwrap();
+        assert!(read.left_out.len() <= 2 * PARTS + 1, "{}", read.left_out.len());
+        let read = read_tree(&pipeline(json!("none"))).unwrap();
+        assert_eq!((read.object.status, read.left_out.len()), (None, 1));
+    }
+
+    #[test]
+    fn a_spec_that_cannot_be_read_is_an_error() {
+        let mut object = pipeline(json!({"summary": 7}));
+        object["spec"]["environments"] = 7.into();
+        let error = read_tree(&object).unwrap_err().to_string();
+        assert!(error.contains("invalid type"), "{error}");
+        assert!(from_value::<Pipeline>(object).is_err() && read::<Pipeline>("[").is_err());
+    }
+
+    #[test]
+    fn a_promotion_of_which_nobody_knows_what_was_done_is_an_error() {
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+            "metadata": {"name": "a"}, "status": {"phase": "Splendid"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}}});
+        assert!(from_value::<crate::Promotion>(object).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! Times that objects store, as this process counts them. A stored time was taken from another clock, or from
+//! this one before it was set: it may lie a day ahead. It is limited when it is first read and counted down by
+//! the monotonic clock from then on, so that neither a wrong clock nor one that is set stalls anything. Pure.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Which time of a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// `status.nextAttempt`.
+    NextAttempt,
+    /// `status.times.Delivered`.
+    Delivered,
+}
+
+/// The stored times that were read, by promotion.
+#[derive(Debug, Default)]
+pub struct StoredTimes {
+    known: HashMap<(String, Field), Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    stored: Timestamp,
+    /// How far ahead it lay when it was first read, limited; negative where it was past.
+    ahead: SignedDuration,
+    /// When it was first read.
+    since: Instant,
+    /// What is added to the stored time.
+    shift: SignedDuration,
+}
+
+/// Smaller differences between the two clocks are not corrected, so that a time that is shown stays the same.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+
+impl StoredTimes {
+    /// A stored time on the wall clock as it is `now`, which lay at most `longest` ahead when it was first
+    /// read.
+    pub fn read(
+        &mut self,
+        promotion: &str,
+        field: Field,
+        stored: Timestamp,
+        longest: Duration,
+        now: (Timestamp, Instant),
+    ) -> Timestamp {
+        let longest = SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX);
+        let first = || Known {
+            stored,
+            ahead: stored.duration_since(now.0).min(longest),
+            since: now.1,
+            shift: SignedDuration::ZERO,
+        };
+        let known = self.known.entry((promotion.into(), field)).or_insert_with(first);
+        if known.stored != stored {
+            *known = first();
+        }
+        let elapsed = SignedDuration::try_from(now.1.duration_since(known.since));
+        let ahead = known.ahead.saturating_sub(elapsed.unwrap_or(SignedDuration::MAX));
+        let shift = now.0.duration_since(stored).saturating_add(ahead);
+        if shift.saturating_sub(known.shift).abs() > TOLERANCE {
+            known.shift = shift;
+        }
+        stored.checked_add(known.shift).unwrap_or(stored)
+    }
+
+    /// Forgets the times of a promotion that is gone.
+    pub fn forget(&mut self, promotion: &str) {
+        for field in [Field::NextAttempt, Field::Delivered] {
+            self.known.remove(&(promotion.to_string(), field));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    const LONGEST: Duration = Duration::from_secs(300);
+
+    #[test]
+    fn a_time_of_a_clock_that_is_a_day_ahead_comes_as_soon_as_the_policy_allows() {
+        let (mut times, start) = (StoredTimes::default(), Instant::now());
+        let (now, stored) = (at("2026-01-02T03:00:00Z"), at("2026-01-03T03:00:10Z"));
+        let due = at("2026-01-02T03:05:00Z");
+        for seconds in [0, 1, 7, 299, 300] {
+            let moment = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+            let read = times.read(
+                "a",
+                Field::NextAttempt,
+                stored,
+                LONGEST,
+                (moment, start + Duration::from_secs(seconds as u64)),
+            );
+            assert_eq!(read, due, "{seconds} seconds later");
+        }
+        // Another time is counted anew, and so is another promotion's.
+        let later = (at("2026-01-02T03:06:00Z"), start + Duration::from_secs(360));
+        let other = at("2026-01-02T03:06:30Z");
+        assert_eq!(times.read("a", Field::NextAttempt, other, LONGEST, later), other);
+        assert_eq!(times.read("b", Field::NextAttempt, stored, LONGEST, later), at("2026-01-02T03:11:00Z"));
+        times.forget("a");
+        assert_eq!(times.known.len(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_changes_no_pause() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let stored = at("2026-01-02T04:00:10Z");
+        // Ten seconds before it is due the clock is set back by an hour, or ahead by a day.
+        for (wall, due) in [
+            ("2026-01-02T03:00:04Z", "2026-01-02T03:00:10Z"),
+            ("2026-01-03T04:00:04Z", "2026-01-03T04:00:10Z"),
+        ] {
+            let mut times = StoredTimes::default();
+            let first = (at("2026-01-02T04:00:00Z"), start);
+            assert_eq!(times.read("a", Field::NextAttempt, stored, LONGEST, first), stored);
+            assert_eq!(times.read("a", Field::NextAttempt, stored, LONGEST, (at(wall), after(4))), at(due));
+        }
+    }
+
+    #[test]
+    fn what_is_past_was_not_later_than_now() {
+        let (mut times, start) = (StoredTimes::default(), Instant::now());
+        let stored = at("2026-01-03T03:00:00Z");
+        let first =
+            times.read("a", Field::Delivered, stored, Duration::ZERO, (at("2026-01-02T03:00:00Z"), start));
+        assert_eq!(first, at("2026-01-02T03:00:00Z"));
+        // Half an hour later it was half an hour ago, whatever the object says.
+        let now = (at("2026-01-02T03:30:00Z"), start + Duration::from_secs(1800));
+        assert_eq!(times.read("a", Field::Delivered, stored, Duration::ZERO, now), first);
+        // Small differences between clocks show nowhere.
+        let near = at("2026-01-02T03:30:01Z");
+        assert_eq!(times.read("b", Field::Delivered, near, Duration::ZERO, now), near);
+    }
+}

@@ -1,0 +1,105 @@
+//! The bound on the size of a status, for fleets of any shape.
+
+use proptest::prelude::*;
+use sluice_api::pipeline::{
+    ClusterAppRef, EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus, Verified,
+    WorkloadStatus,
+};
+use sluice_controller::record::size::{fit, proofs};
+
+fn health() -> impl Strategy<Value = Health> {
+    prop_oneof![
+        6 => Just(Health::Ready),
+        1 => Just(Health::Progressing),
+        1 => Just(Health::Failed),
+        1 => Just(Health::Unknown),
+    ]
+}
+
+fn verified() -> impl Strategy<Value = Verified> {
+    ("[a-c]", 0u8..4, any::<u32>(), 0u32..3).prop_map(|(name, version, arrival, run)| Verified {
+        facets: [(format!("HelmRelease/{name}:chart"), format!("6.1.{version}"))].into(),
+        arrival: arrival.into(),
+        run,
+        at: "2026-11-21T10:00:00Z".into(),
+    })
+}
+
+prop_compose! {
+    fn target()(
+        health in health(),
+        words in 0usize..1000,
+        workloads in 0usize..12,
+        verified in proptest::collection::vec(verified(), 0..12),
+        promotion in proptest::option::of(0usize..4000),
+    ) -> TargetStatus {
+        let workload = WorkloadStatus { kind: "HelmRelease".into(), name: "podinfo".into(),
+            message: "é".repeat(words / 2), ..WorkloadStatus::default() };
+        TargetStatus {
+            name: "eu".into(),
+            namespace: "podinfo".into(),
+            health,
+            revision: Some("6.1.8 ".repeat(words / 10)),
+            error: "x".repeat(if health == Health::Ready { 0 } else { words }),
+            cluster_app_ref: Some(ClusterAppRef { name: "podinfo".into(), ..ClusterAppRef::default() }),
+            workloads: vec![workload; workloads],
+            promotion: promotion.map(|n| PromotionSummary { message: "y".repeat(n), ..PromotionSummary::default() }),
+            verified,
+            ..TargetStatus::default()
+        }
+    }
+}
+
+fn status() -> impl Strategy<Value = PipelineStatus> {
+    let environment = proptest::collection::vec(target(), 1..12);
+    proptest::collection::btree_map("[a-z]{1,8}", environment, 1..4).prop_map(|all| {
+        let environment =
+            |(name, targets)| (name, EnvironmentStatus { targets, ..EnvironmentStatus::default() });
+        PipelineStatus {
+            environments: all.into_iter().map(environment).collect(),
+            ..PipelineStatus::default()
+        }
+    })
+}
+
+fn length(status: &PipelineStatus) -> usize {
+    serde_json::to_vec(status).unwrap().len()
+}
+
+fn targets(status: &PipelineStatus) -> impl Iterator<Item = &TargetStatus> {
+    status.environments.values().flat_map(|e| &e.targets)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_status_of_any_shape_fits_and_loses_nothing_silently(before in status(), share in 1usize..120) {
+        // A tenth of what it takes in full, up to more than that; never less than any summary of it takes.
+        let count = targets(&before).count();
+        let room = (length(&before) * share / 100).max(count * 450 + 2000);
+        let mut after = before.clone();
+        let said = fit(&mut after, room);
+        prop_assert!(length(&after) <= room, "{} bytes of {room}", length(&after));
+        let Some(said) = said else {
+            prop_assert_eq!(before, after);
+            return Ok(());
+        };
+        // Fitting it again changes nothing.
+        let mut again = after.clone();
+        prop_assert_eq!(fit(&mut again, room), None);
+        prop_assert_eq!(targets(&after).count(), count);
+        for (old, new) in targets(&before).zip(targets(&after)) {
+            prop_assert_eq!((&old.name, old.health, old.ready), (&new.name, new.health, new.ready));
+            let kept = proofs(&after, new);
+            // What was proven is there, or the message says that it is not; the newest is there in any case.
+            prop_assert!(kept == old.verified || said.contains("verified at"), "{said}");
+            prop_assert!(old.verified.ends_with(&kept) && kept.is_empty() == old.verified.is_empty());
+            let fails = matches!(old.health, Health::Failed | Health::Unknown);
+            prop_assert!(
+                !fails || (&old.workloads, &old.error) == (&new.workloads, &new.error) || said.contains("Failed or Unknown"),
+                "{said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The status of the largest fleet that one Pipeline can name, against a real API server: it is written,
+//! nothing that was proven is lost, and what fails is told in full.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use sluice_api::Pipeline;
+use sluice_api::pipeline::{Health as Shown, PipelineStatus};
+use sluice_controller::intake::{Input, PipelineKey};
+use sluice_controller::observe::reported::Reports;
+use sluice_controller::record::status::{Facts, compose};
+use sluice_controller::record::writer::{Basis, StatusOf, Writer, Written, spell};
+use sluice_controller::translate;
+use sluice_core::Revision;
+use sluice_core::decide::Decision;
+use sluice_core::evidence::{Evidence, Proof};
+use sluice_core::revision::Facet;
+use sluice_core::world::{Health, Made, Member, Natural, Target, World};
+use sluice_delivery::Permit;
+use sluice_testkit::ControlPlane;
+use tokio::sync::mpsc::unbounded_channel;
+
+const MEMBERS: usize = 9;
+const FAILING: (&str, &str) = ("e7", "target-99");
+
+/// 16 environments of 128 targets, each in the namespace of its number.
+fn fleet() -> Result<Pipeline> {
+    let target = |n: usize| json!({"namespace": format!("podinfo-{n}"), "name": format!("target-{n}")});
+    let environments: Vec<_> = (0..16)
+        .map(|e| json!({"name": format!("e{e}"), "targets": (0..128).map(target).collect::<Vec<_>>()}))
+        .collect();
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "default"},
+        "spec": {"environments": environments,
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo-0"}},
+    }))?)
+}
+
+/// A target with many members, each of which has made a Deployment.
+fn target(health: Health) -> Target {
+    let message = if health == Health::Ready { String::new() } else { "its own words ".repeat(60) };
+    let member = |n: usize| Member {
+        kind: "HelmRelease".into(),
+        name: format!("podinfo-{n}"),
+        health,
+        message: message.clone(),
+        since: None,
+        gave_up: None,
+        version: "6.1.8".into(),
+        facets: [(Facet::Chart, "6.1.8".to_string())].into(),
+        natural: Natural::Chart,
+        source: None,
+        made: vec![Made {
+            kind: "Deployment".into(),
+            name: format!("podinfo-{n}"),
+            health,
+            message: String::new(),
+            images: vec!["ghcr.io/stefanprodan/podinfo:6.1.8".into()],
+        }],
+    };
+    Target { error: None, members: (0..MEMBERS).map(member).collect() }
+}
+
+/// Ten revisions of each target, which are the same everywhere.
+fn proven(object: &Pipeline) -> Result<Evidence> {
+    let at: Timestamp = "2026-11-21T10:00:00Z".parse()?;
+    let revision = |n: usize| {
+        let facet = |m: usize| (format!("HelmRelease/podinfo-{m}:chart"), format!("6.1.{n}"));
+        Revision::from_strings(&(0..MEMBERS).map(facet).collect::<BTreeMap<_, _>>())
+    };
+    let (mut evidence, mut arrival) = (Evidence::default(), 0);
+    for environment in &object.spec.environments {
+        for name in environment.target_names() {
+            let proof = |n: usize| {
+                arrival += 1;
+                Some(Proof { revision: revision(n)?, arrival, run: 0, at })
+            };
+            let proofs = (0..10).map(proof).collect::<Option<Vec<_>>>().context("a revision")?;
+            evidence.insert(&environment.name, &name, proofs);
+        }
+    }
+    Ok(evidence)
+}
+
+fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<PipelineStatus> {
+    let mut world = World::default();
+    for environment in &object.spec.environments {
+        for name in environment.target_names() {
+            let fails = (environment.name.as_str(), name.as_str()) == FAILING;
+            let shown = target(if fails { Health::Failed } else { health });
+            world.insert(&environment.name, &name, shown);
+        }
+    }
+    Ok(compose(&Facts {
+        object,
+        before: &PipelineStatus::default(),
+        pipeline: &translate::pipeline(object),
+        world: &world,
+        unheard: &BTreeSet::new(),
+        reports: &Reports::new(),
+        hook_secret: None,
+        evidence,
+        decision: &Decision::default(),
+        promotions: &[],
+        now: "2026-11-21T10:00:00Z".parse()?,
+    }))
+}
+
+/// Writes a status as the controller does.
+async fn write(client: &Client, status: &PipelineStatus) -> Result<Written> {
+    let (tell, mut ended) = unbounded_channel();
+    let mut writer = Writer::new(client.clone(), tell);
+    let key = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
+    writer.write(StatusOf::Pipeline(key), spell(status)?, Basis::default(), Permit::default());
+    match ended.recv().await.context("it ended")? {
+        Input::Written(_, _, how) => Ok(how),
+        other => anyhow::bail!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_the_largest_fleet_is_written_and_keeps_what_was_proven() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let cluster = plane.cluster("largest").await?;
+    cluster.install_sluice_crds().await?;
+    let client = cluster.client().await?;
+    let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
+    let object = api.create(&PostParams::default(), &fleet()?).await?;
+    let evidence = proven(&object)?;
+    // All targets are well but one; then all of them fail.
+    for health in [Health::Ready, Health::Failed] {
+        let composed = status(&object, &evidence, health)?;
+        let begun = std::time::Instant::now();
+        let how = write(&client, &composed).await?;
+        println!(
+            "{health:?}: {} bytes, written in {:?}",
+            serde_json::to_vec(&composed)?.len(),
+            begun.elapsed()
+        );
+        ensure!(matches!(how, Written::Stands(_)), "{health:?}: {how:?}");
+        let stored = api.get(&object.name_any()).await?.status.context("a status")?;
+        ensure!(translate::evidence(Some(&stored)) == evidence, "{health:?}: something proven is lost");
+        let summarized = stored.conditions.iter().find(|c| c.type_ == "Summarized").context("a condition")?;
+        ensure!(summarized.message.contains("too large for one object"), "{}", summarized.message);
+        let targets: Vec<_> = stored.environments.values().flat_map(|e| &e.targets).collect();
+        ensure!(targets.len() == 2048 && targets.iter().all(|t| t.revision.is_some()));
+        if health == Health::Ready {
+            let failing = stored.environments[FAILING.0].targets.iter().find(|t| t.name == FAILING.1);
+            let failing = failing.context("the target that fails")?;
+            ensure!(failing.health == Shown::Failed && failing.workloads.len() == 2 * MEMBERS);
+            ensure!(failing.workloads[0].message.len() > 800, "{}", failing.workloads[0].message);
+        }
+    }
+    Ok(())
+}
