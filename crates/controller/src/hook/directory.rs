@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sluice_api::Pipeline;
 
-use super::condition;
+use super::{condition, trigger};
 use crate::intake::PipelineKey;
 
 /// All pipelines, once they are known.
@@ -56,6 +56,13 @@ impl Directory {
         all
     }
 
+    /// How many other pipelines take triggers with a key of this Secret, which is in the pipeline's namespace.
+    pub fn sharing(&self, key: &PipelineKey, secret: &str) -> usize {
+        let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
+        let others = known.1.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
+        others.filter(|(_, pipeline)| trigger::secret(pipeline) == Some(secret)).count()
+    }
+
     /// Notes that the loop is to look at a pipeline; whether that is news. However many calls come, one message for
     /// each pipeline waits in the loop's queue.
     pub fn call(&self, key: &PipelineKey) -> bool {
@@ -70,5 +77,37 @@ impl Directory {
     /// All that there are have been put in.
     pub fn complete(&self) {
         self.pipelines.write().unwrap_or_else(PoisonError::into_inner).0 = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pipelines_of_a_namespace_that_take_triggers_with_one_secret_are_counted() {
+        let directory = Directory::default();
+        for (namespace, name, first, second) in [
+            ("apps", "a", "ci", "ci"),
+            ("apps", "b", "ci", "own"),
+            ("apps", "c", "own", "ci"),
+            ("other", "d", "ci", "ci"),
+        ] {
+            let key = PipelineKey { namespace: namespace.into(), name: name.into() };
+            let environment = |name: &str, secret: &str| {
+                json!({"name": name, "targets": [], "promotion":
+                    {"strategy": {"notification": {}, "secretRef": {"name": secret}}}})
+            };
+            let object = json!({"metadata": {"name": name, "namespace": namespace},
+                "spec": {"environments": [environment("dev", first), environment("prod", second)]}});
+            directory.put(key, Arc::new(serde_json::from_value(object).unwrap()));
+        }
+        let key = |name: &str| PipelineKey { namespace: "apps".into(), name: name.into() };
+        assert_eq!(directory.sharing(&key("a"), "ci"), 1);
+        assert_eq!(directory.sharing(&key("c"), "own"), 0);
+        directory.remove(&key("b"));
+        assert_eq!(directory.sharing(&key("a"), "ci"), 0);
     }
 }

@@ -267,6 +267,11 @@ impl Hook {
         self.keys.of(&call.place.pipeline.namespace, secret, false).await
     }
 
+    /// How many other pipelines take triggers with the key of a Secret.
+    pub(super) fn sharing(&self, pipeline: &PipelineKey, secret: &str) -> usize {
+        self.directory.sharing(pipeline, secret)
+    }
+
     /// Which key signed the body, in exactly one `X-Signature`.
     pub(super) async fn signed(
         &self,

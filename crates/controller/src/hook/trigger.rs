@@ -12,6 +12,7 @@ use sluice_core::Revision;
 use sluice_core::decide::Intent;
 use sluice_core::model::{Environment, Track, trigger_name};
 use sluice_core::revision::{Facet, FacetKey};
+use sluice_core::value;
 use sluice_core::world::is_tracked;
 
 use super::answer::{Answer, Wrong};
@@ -73,7 +74,8 @@ impl Hook {
             }
         };
         let header = call.headers.get("idempotency-key").map(|value| value.as_bytes());
-        if let Err(why) = check(pipeline, &request, header) {
+        let shared = secret.map_or(0, |secret| self.sharing(&call.place.pipeline, secret));
+        if let Err(why) = check(pipeline, &request, header).and_then(|()| named(pipeline, &request, shared)) {
             return Ok(wrong(why));
         }
         let _place = self.queue.enter(&call.place.pipeline).await?;
@@ -124,6 +126,22 @@ pub fn check(pipeline: &Pipeline, request: &Request, header: Option<&[u8]>) -> R
         )),
         _ => Ok(()),
     }
+}
+
+/// Whether the request names its pipeline where it has to: a key that other pipelines take as well would otherwise
+/// let whoever has seen a call send it to each of them.
+///
+/// # Errors
+/// What to write instead.
+pub fn named(pipeline: &Pipeline, request: &Request, others: usize) -> Result<(), String> {
+    if others == 0 || request.pipeline.is_some() {
+        return Ok(());
+    }
+    let own = format!("{}/{}", pipeline.namespace().unwrap_or_default(), pipeline.name_any());
+    Err(format!(
+        "other pipelines ({others}) take calls with the trigger-key of the same Secret, so the body has to say which \
+         one it is for: add \"pipeline\": \"{own}\""
+    ))
 }
 
 /// The facets that make a revision in the first environment: those that were last proven there, else
@@ -237,7 +255,7 @@ fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
         let bare = value.split('+').next().unwrap_or_default();
         return Err(format!("a chart is known by its version without what follows the +: write {bare}"));
     }
-    Ok(())
+    value::check(facet, value).map_err(|why| format!("{value:?} is no value of {facet}: {why}"))
 }
 
 /// The records of what is asked for: one for the first environment, or one for each of its targets where each

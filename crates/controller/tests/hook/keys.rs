@@ -120,7 +120,8 @@ async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
     let status = match kind {
         "event" => signed("/promotion/apps/podinfo/dev", event("watched")).await,
         "trigger" => {
-            signed("/trigger/apps/podinfo", r#"{"revision": "1", "idempotencyKey": "a"}"#.into()).await
+            let body = json!({"revision": "1", "idempotencyKey": "a", "pipeline": "apps/podinfo"});
+            signed("/trigger/apps/podinfo", body.to_string()).await
         }
         "approval" => {
             let at = jiff::Timestamp::now().to_string();

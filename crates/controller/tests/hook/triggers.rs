@@ -8,7 +8,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_controller::hook::trigger::{Request, check, fit, secret, shape};
+use sluice_controller::hook::trigger::{Request, check, fit, named, secret, shape};
 use sluice_testkit::eventually;
 
 use crate::server::{Served, run, serve, sign};
@@ -70,6 +70,15 @@ fn a_revision_fits_what_the_pipeline_tracks() {
 }
 
 #[test]
+fn a_key_that_several_pipelines_take_signs_for_the_one_that_the_body_names() {
+    let (pipeline, plain) = (release(json!([])), asks(json!({"revision": "2"})));
+    assert_eq!(named(&pipeline, &plain, 0), Ok(()));
+    let why = named(&pipeline, &plain, 2).unwrap_err();
+    assert!(why.contains("(2)") && why.ends_with(r#"add "pipeline": "apps/podinfo""#), "{why}");
+    assert_eq!(named(&pipeline, &asks(json!({"revision": "2", "pipeline": "apps/podinfo"})), 2), Ok(()));
+}
+
+#[test]
 fn what_does_not_fit_is_told_what_would() {
     let one = json!({"revision": "2"});
     let table = [
@@ -122,7 +131,10 @@ impl Served {
         self.asks_of("podinfo", body).await
     }
 
+    /// The answer to a call that names its pipeline.
     async fn asks_of(&self, pipeline: &str, body: &Value) -> Result<(u16, Option<String>, String)> {
+        let mut body = body.clone();
+        body["pipeline"] = json!(format!("apps/{pipeline}"));
         let body = body.to_string();
         let signature = sign("test-trigger-key", body.as_bytes());
         let path = format!("/trigger/apps/{pipeline}");
@@ -141,6 +153,11 @@ async fn refuses_what_is_wrong(served: &Served) -> Result<()> {
         let (status, _, text) = served.asks(&body).await?;
         ensure!(status == wanted && text.contains(part), "{body}: {status}: {text}");
     }
+    let unnamed = br#"{"revision": "6.1.9", "idempotencyKey": "b"}"#;
+    let signature = sign("test-trigger-key", unnamed);
+    let answer = served.judged("/trigger/apps/podinfo", unnamed, Some(&signature)).await?;
+    let (status, text) = (answer.status(), answer.text().await?);
+    ensure!(status == 422 && text.contains("the body has to say which"), "{status}: {text}");
     let signature = sign("test-trigger-key", b"{");
     ensure!(served.status("/trigger/apps/podinfo", b"{", Some(&signature)).await? == 400);
     Ok(())
