@@ -103,14 +103,18 @@ impl Polling {
     }
 
     /// Has it looked at now, since its forge says that something became of it; but not more often than
-    /// every few seconds, however often that is said. A failed delivery is tried again soon.
-    pub fn hasten(&mut self, promotion: &str, now: Instant) {
+    /// every few seconds, however often that is said.
+    pub fn look_soon(&mut self, promotion: &str, now: Instant) {
+        if let Some(poll) = self.next.get_mut(promotion) {
+            poll.due = poll.due.min(now.max(poll.looked + BREATH));
+        }
+    }
+
+    /// Has a failed delivery tried again soon.
+    pub fn try_soon(&mut self, promotion: &str, now: Instant) {
         if let Some(waits) = self.tries.get_mut(promotion) {
             let soon = waits.soonest(now);
             waits.due = waits.due.map(|due| due.min(soon));
-        }
-        if let Some(poll) = self.next.get_mut(promotion) {
-            poll.due = poll.due.min(now.max(poll.looked + BREATH));
         }
     }
 
@@ -322,18 +326,30 @@ mod tests {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut polling = Polling::every(30 * second);
-        polling.hasten("a", start);
+        polling.look_soon("a", start);
         assert_eq!(polling.due("a", start), start + 30 * second);
-        polling.hasten("a", start + 5 * second);
+        polling.look_soon("a", start + 5 * second);
         assert_eq!(polling.due("a", start), start + 5 * second);
         polling.looked("a", start + 5 * second);
         for _ in 0..100 {
-            polling.hasten("a", start + 6 * second);
+            polling.look_soon("a", start + 6 * second);
         }
         assert_eq!(polling.due("a", start), start + 7 * second);
         polling.looked("a", start + 7 * second);
         // It is asked about as before when nobody says anything.
         assert_eq!(polling.due("a", start), start + 37 * second);
+    }
+
+    #[test]
+    fn a_word_of_the_forge_has_a_failed_delivery_tried_soon_and_not_at_once() {
+        let second = Duration::from_secs(1);
+        let (mut polling, start) = (Polling::every(30 * second), Instant::now());
+        polling.try_soon("a", start);
+        assert!(polling.tries.is_empty(), "it waits for nothing");
+        polling.tries_again("a", start + 600 * second);
+        polling.try_soon("a", start);
+        let due = polling.tries["a"].due.unwrap();
+        assert!(due >= start + LEAST_PAUSE && due < start + 60 * second);
     }
 
     #[test]

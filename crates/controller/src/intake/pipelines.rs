@@ -7,6 +7,7 @@ use std::time::Instant;
 use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
 
 use super::{PipelineKey, key_of, named, version_of, went_back};
+use crate::act::retry;
 use crate::engine::{Engine, Entry, Told};
 use crate::predecessor;
 use crate::record::pace::Damping;
@@ -109,7 +110,12 @@ impl Engine {
         let before = std::mem::replace(&mut entry.told, told.clone());
         if before.forge_called != told.forge_called {
             let records = self.promotions.get(key).into_iter().flatten();
-            records.for_each(|(name, _)| self.polling.hasten(name, Instant::now()));
+            for (name, record) in records {
+                self.polling.look_soon(name, Instant::now());
+                if retry::may_hurry(&record.object) {
+                    self.polling.try_soon(name, Instant::now());
+                }
+            }
         }
         true
     }
