@@ -74,8 +74,12 @@ const LASTING: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 /// The pause after a server has sent too much.
 const TOO_LARGE_PAUSE: Duration = Duration::from_secs(60);
-/// The most unreadable objects that are told of one list or watch: each is a line in the log.
+/// The most unreadable objects that are told of one list.
 const MOST_UNREADABLE: usize = 100;
+/// So many unreadable objects are named in the log in each [`SPELL`]: a cluster can send new ones without end.
+const MOST_NAMED: usize = 20;
+/// How long it takes until others are named.
+const SPELL: Duration = Duration::from_secs(600);
 /// The longest pause between two tries. A cluster that comes back is to be seen within 15 seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -92,8 +96,17 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let (client, changes) = (api.clone().into_client(), limits.changes());
-    let mut thread =
-        Follower { api, client, fields, limits, trim, tell, pause: SHORTEST_PAUSE, changes, warned: 0 };
+    let mut thread = Follower {
+        api,
+        client,
+        fields,
+        limits,
+        trim,
+        tell,
+        pause: SHORTEST_PAUSE,
+        changes,
+        named: Named::default(),
+    };
     loop {
         if let ControlFlow::Break(end) = thread.once().await {
             return end;
@@ -111,8 +124,24 @@ struct Follower<K, F, G> {
     pause: Duration,
     /// The changes that have come lately, by whatever watch.
     changes: ChangeCount,
-    /// How many unreadable objects the log has named since the last list.
-    warned: usize,
+    /// What the log has named lately.
+    named: Named,
+}
+
+/// How many unreadable objects were named in the log since a spell began.
+#[derive(Debug, Default)]
+struct Named(Option<(Instant, usize)>);
+
+impl Named {
+    /// Counts one more, and returns how many they are in this spell.
+    fn one_more(&mut self, now: Instant) -> usize {
+        let (_, count) = match &mut self.0 {
+            Some(spell) if now.duration_since(spell.0) < SPELL => spell,
+            ended => ended.insert((now, 0)),
+        };
+        *count += 1;
+        *count
+    }
 }
 
 /// What was listed, until it is told; and the version from which to watch on.
@@ -169,7 +198,6 @@ where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
-        self.warned = 0;
         let (mut listed, mut unreadable) = (Vec::new(), Vec::new());
         let each = |text: &[u8]| {
             match Guard::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
@@ -319,11 +347,15 @@ where
     where
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
-        self.warned += 1;
-        if self.warned <= MOST_UNREADABLE {
-            let (name, namespace, source) =
-                (&bad.metadata.name, &bad.metadata.namespace, &self.limits.source);
-            tracing::warn!(source, name, namespace, error = %bad.error, "an object cannot be read, and counts as not there");
+        let (name, namespace, source) = (&bad.metadata.name, &bad.metadata.namespace, &self.limits.source);
+        match self.named.one_more(Instant::now()) {
+            1..=MOST_NAMED => {
+                tracing::warn!(source, name, namespace, error = %bad.error, "an object cannot be read, and counts as not there");
+            }
+            count if count == MOST_NAMED + 1 => {
+                tracing::warn!(source, "more objects cannot be read: they are not named for ten minutes");
+            }
+            _ => {}
         }
         (self.tell)(Seen::Unreadable(bad))
     }
@@ -346,4 +378,17 @@ async fn begin(
     // Servers since 1.37 compress each event on its own, of which clients decompress only the first.
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     client.request_stream(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_again_when_the_spell_is_over() {
+        let (mut named, start) = (Named::default(), Instant::now());
+        let counts: Vec<usize> = (0..30).map(|n| named.one_more(start + n * SPELL / 60)).collect();
+        assert_eq!(counts, (1..=30).collect::<Vec<_>>());
+        assert_eq!(named.one_more(start + SPELL), 1);
+    }
 }
