@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -21,6 +22,8 @@ pub(crate) struct Shelf {
     /// In bytes.
     quota: u64,
     caches: Mutex<Caches>,
+    /// Counts the folders that were set aside.
+    removed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +48,7 @@ impl Shelf {
             repository.measure();
             caches.add(key, repository);
         }
-        let shelf = Shelf { folder, quota, caches: Mutex::new(caches) };
+        let shelf = Shelf { folder, quota, caches: Mutex::new(caches), removed: AtomicU64::new(0) };
         shelf.prune(&mut shelf.caches.lock().unwrap_or_else(PoisonError::into_inner));
         shelf
     }
@@ -79,8 +82,16 @@ impl Shelf {
             let Some(kept) = caches.by_key.remove(&key) else { return };
             bytes -= kept.repository.bytes();
             files -= kept.repository.files();
-            // Under the lock: nobody makes it again while it is removed.
-            let _ = std::fs::remove_dir_all(self.folder.join(&key));
+            self.remove(&key);
+        }
+    }
+
+    /// Removes a folder aside, for that can take seconds: nobody waits for it, and the cache can be made anew at once.
+    fn remove(&self, key: &str) {
+        let count = self.removed.fetch_add(1, Ordering::Relaxed);
+        let aside = self.folder.join(format!("{key}-removed-{count}"));
+        if std::fs::rename(self.folder.join(key), &aside).is_ok() {
+            std::thread::spawn(move || std::fs::remove_dir_all(aside));
         }
     }
 }
@@ -100,7 +111,9 @@ fn left_behind(folder: &Path) -> Vec<String> {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_key = |name: &str| name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
-        if name.strip_suffix("-history").is_some_and(is_key) {
+        let is_rest =
+            |(key, what): (&str, &str)| is_key(key) && (what == "history" || what.starts_with("removed-"));
+        if name.split_once('-').is_some_and(is_rest) {
             let _ = std::fs::remove_dir_all(entry.path());
         } else if is_key(&name) {
             let changed = entry.metadata().and_then(|about| about.modified());
@@ -160,11 +173,17 @@ mod tests {
         fill(folder.path(), &format!("{}-history", key(0)), 1);
         fill(folder.path(), "something else", 1000);
         drop(Shelf::new(folder.path().into(), 100));
-        let mut left: Vec<_> = std::fs::read_dir(folder.path())
-            .unwrap()
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
+        let left = || {
+            let entries = std::fs::read_dir(folder.path()).unwrap();
+            let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while left().iter().any(|name| name.contains("-removed-")) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let left = left();
         assert_eq!(left, [key(0), key(1), "something else".into()]);
     }
 
