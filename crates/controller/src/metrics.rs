@@ -3,6 +3,7 @@
 mod steps;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -84,6 +85,8 @@ pub struct Metrics {
     pub approvals_checked: Gauge,
     /// Of shards and replicas.
     pub shards: ShardMetrics,
+    /// Held while a text is made, so that nobody sees the half of it.
+    rendering: Mutex<()>,
     begun: Instant,
     last_tick: AtomicU64,
     ready: AtomicBool,
@@ -150,6 +153,7 @@ impl Metrics {
             pause,
             queue,
             due,
+            rendering: Mutex::default(),
             begun: Instant::now(),
             last_tick: AtomicU64::new(0),
             ready: AtomicBool::new(false),
@@ -208,6 +212,10 @@ impl Metrics {
         for ((forge, method, status), n) in &stats.forge_calls {
             self.forge.get_or_create(&Call { forge, method, status: *status }).set(*n as i64);
         }
+        // Those that are not kept any more lose their series.
+        self.budget.clear();
+        self.pause.clear();
+        self.queue.clear();
         for purse in &stats.forge_budgets {
             let of = Purse { host: purse.host.clone(), credential: purse.credential.clone() };
             if let Some(left) = purse.left {
@@ -242,6 +250,7 @@ impl Metrics {
 
     /// Everything in the text format of OpenMetrics.
     pub fn render(&self) -> String {
+        let _alone = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         self.count(&self.delivery.stats());
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
