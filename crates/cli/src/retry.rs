@@ -89,9 +89,17 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
         true => Api::all(connection.client.clone()),
         false => Api::namespaced(connection.client.clone(), &connection.namespace),
     };
-    let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
-    let all = api.list(&params).await.map_err(|e| connection.explain(e))?.items;
-    let meant = failed(all, args.pipeline.as_deref(), args.environment.as_deref());
+    let list = async |selector: Option<&String>| {
+        let params = ListParams { label_selector: selector.cloned(), ..ListParams::default() };
+        api.list(&params).await.map(|list| list.items).map_err(|e| connection.explain(e))
+    };
+    // A later promotion has replaced an earlier one also where it lacks the labels.
+    let all = list(None).await?;
+    let mut meant = failed(all, args.pipeline.as_deref(), args.environment.as_deref());
+    if args.selector.is_some() {
+        let labelled = list(args.selector.as_ref()).await?;
+        meant.retain(|promotion| labelled.iter().any(|other| other.uid() == promotion.uid()));
+    }
     if meant.is_empty() {
         io.note("no promotion has failed, or waits for its next attempt");
         return Ok(());

@@ -119,6 +119,10 @@ async fn all_that_failed_is_retried_by_pipeline_environment_and_label() -> Resul
     }
     let label = Patch::Merge(json!({"metadata": {"labels": {"team": "web"}}}));
     place.promotions().patch("failed", &PatchParams::default(), &label).await?;
+    // A later one has taken its place, which lacks the label.
+    place.promotion("a-replaced", "late", json!({"phase": "Failed"})).await?;
+    place.promotion("b-newer", "late", json!({"phase": "Succeeded"})).await?;
+    place.promotions().patch("a-replaced", &PatchParams::default(), &label).await?;
     let none = "no promotion has failed, or waits for its next attempt\n";
     for arguments in [
         &["retry", "--failed", "--pipeline", "other"][..],
