@@ -172,7 +172,7 @@ pub(crate) fn what(promotion: &Promotion) -> String {
 /// Refuses a promotion of another revision than the person means.
 pub(crate) fn is_meant(promotion: &Promotion, revision: Option<&str>) -> Option<Verdict> {
     let meant = revision.filter(|meant| *meant != promotion.spec.revision)?;
-    let message = format!("{meant} is not what waits here: {} is {:?}", what(promotion), phase(promotion));
+    let message = format!("{meant} is not what waits here: {} is {}", what(promotion), phase(promotion));
     let hint = format!("see what waits now: sluice get promotions --pipeline {}", promotion.spec.pipeline);
     Some(Verdict::Refuse(message, Some(hint)))
 }
@@ -190,7 +190,7 @@ fn judge(promotion: &Promotion) -> Verdict {
         ),
         (Phase::Cancelled, _) => Verdict::Refuse(format!("{what} was cancelled{}", said(promotion)), None),
         (ended @ (Phase::Failed | Phase::Rejected), _) => Verdict::Refuse(
-            format!("{what} has ended: {ended:?}{}", said(promotion)),
+            format!("{what} has ended: {ended}{}", said(promotion)),
             Some(format!("try it again: sluice retry {name}")),
         ),
         (_, Some(approval)) => {
@@ -205,7 +205,7 @@ fn judge(promotion: &Promotion) -> Verdict {
             Verdict::Go
         }
         (at, None) => Verdict::Refuse(
-            format!("{what} does not wait for an approval: it is {at:?}{}", said(promotion)),
+            format!("{what} does not wait for an approval: it is {at}{}", said(promotion)),
             None,
         ),
     }

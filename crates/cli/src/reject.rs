@@ -70,7 +70,7 @@ fn judge(promotion: &Promotion) -> Verdict {
             Some("take it back in git: revert the commit, or merge the revert".into()),
         ),
         ended => Verdict::Refuse(
-            format!("{what} has ended: {ended:?}{}", said(promotion)),
+            format!("{what} has ended: {ended}{}", said(promotion)),
             Some(format!(
                 "there is nothing left to reject; see sluice get promotion {}",
                 promotion.name_any()

@@ -274,6 +274,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::engine::tests::{engine, engine_of};
     use crate::engine::{Record, Unrecorded};
+    use crate::observe::facts::ClusterKey;
 
     pub(crate) fn runs(version: &str) -> Target {
         let member = Member {
@@ -447,6 +448,27 @@ pub(crate) mod tests {
             let seconds = |at: Option<Timestamp>| at.unwrap().duration_since(now).as_secs();
             assert_eq!((seconds(read.next_attempt), seconds(read.delivered)), (longest, 0), "{reason}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_grace_period_of_a_cluster_begins_when_it_is_first_used() {
+        let scratch = Scratch::new("grace").unwrap();
+        let mut engine = engine(&scratch);
+        let mut pipeline = pipeline();
+        let cluster = serde_json::from_value(json!({"kind": "GitopsCluster", "name": "eu"})).unwrap();
+        pipeline.spec.environments[1].targets[0].cluster_ref = Some(cluster);
+        engine.put_pipeline(pipeline);
+        // The hub was asked long ago. The other cluster is new.
+        let old = Instant::now().checked_sub(GRACE).unwrap();
+        let eu = ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() };
+        engine.first_used.extend([(ClusterKey::Local, old), (eu.clone(), Instant::now())]);
+        let silent = |of: Option<(World, BTreeSet<(String, String)>)>| of.map(|(_, unheard)| unheard.len());
+        assert_eq!(silent(engine.observe(&key())), None, "it is held for a moment");
+        let a_moment_ago = Instant::now().checked_sub(HOLD).unwrap();
+        engine.first_used.insert(eu.clone(), a_moment_ago);
+        assert_eq!(silent(engine.observe(&key())), Some(1), "nobody expects an answer of it yet");
+        engine.first_used.insert(eu, old);
+        assert_eq!(silent(engine.observe(&key())), Some(0), "both count as unreadable");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! What a pipeline's status says.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -128,6 +129,13 @@ pub enum Health {
     /// Could not be read; never counts as healthy.
     #[default]
     Unknown,
+}
+
+impl fmt::Display for Health {
+    /// Writes the word as in the status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// What one target runs.

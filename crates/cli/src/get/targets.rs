@@ -85,7 +85,7 @@ impl Listing for Targets {
         let mut bad = Vec::new();
         for line in seen.iter().flat_map(lines) {
             if matches!(line.health, Health::Failed | Health::Unknown) {
-                bad.push(format!("{}/{} {:?}", line.environment, line.target, line.health));
+                bad.push(format!("{}/{} {}", line.environment, line.target, line.health));
             }
         }
         bad.dedup();
@@ -127,7 +127,7 @@ impl Targets {
 
 /// How it does; of a target that cannot be read, also how old that word is.
 fn health(line: &Line, now: Timestamp) -> String {
-    let health = format!("{:?}", line.health);
+    let health = line.health.to_string();
     match &line.reported {
         Some(time) => format!("{health}, reported {} ago", age::since_text(Some(time), now)),
         None => health,

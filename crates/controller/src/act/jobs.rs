@@ -80,7 +80,7 @@ impl Engine {
         if before.phase != status.phase {
             let (phase, message) = (status.phase, &status.message);
             tracing::info!(pipeline = %key, promotion = name, %phase, message, "promotion");
-            self.metrics.entered(&format!("{:?}", status.phase));
+            self.metrics.entered(&status.phase.to_string());
             // What failed on the way was counted when it did.
             if let (Change::Moved(_) | Change::Tampered(_), Phase::Failed) = (change, status.phase) {
                 self.metrics.failed(&status.reason);

@@ -169,7 +169,7 @@ pub fn apply(
     let ended = translate::phase(before.phase).has_ended();
     let by_decision = matches!(change, Change::Moved(_));
     if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
-        let name = format!("{phase:?}");
+        let name = phase.to_string();
         if status.phase != phase || !status.times.contains_key(&name) {
             status.times.insert(name, translate::time(now));
         }

@@ -237,7 +237,7 @@ fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentSt
         runs.push(format!("{}:{}{mark}", environment.name, shown.as_deref().unwrap_or(mixed)));
         if let Some(promotion) = &status.promotion {
             let revision = crate::observe::trim::short(&promotion.revision);
-            promoting.push(format!("{revision}→{} {:?}", environment.name, promotion.phase));
+            promoting.push(format!("{revision}→{} {}", environment.name, promotion.phase));
         }
     }
     api::Summary { environments: runs.join(" "), promoting: promoting.join(", ") }
@@ -309,7 +309,7 @@ fn readiness<'a>(
         return (true, "Suspended", "observed only: spec.suspend is true".into());
     }
     let idle = of(api::Health::Suspended).into_iter().chain(of(api::Health::Pending));
-    let idle = idle.map(|(place, target)| format!("{place} is {:?}", target.health));
+    let idle = idle.map(|(place, target)| format!("{place} is {}", target.health));
     let all: Vec<String> = std::iter::once("all targets were read".to_string()).chain(idle).collect();
     (true, "ReconciliationSucceeded", all.join("; "))
 }
