@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, AllowedHosts};
+use crate::commit_status::Progress;
 use crate::credentials::{App, Credentials};
 use crate::error::DeliveryError;
 use crate::forge::{AnyForge, Shared, github_app};
@@ -22,7 +23,7 @@ use crate::private::Private;
 use crate::shelf::Shelf;
 use crate::stats::{Counters, Stats};
 use crate::webhook::Allowed;
-use crate::{change_request, commit_strategy, lost, merge, notification, webhook};
+use crate::{change_request, commit_status, commit_strategy, lost, merge, notification, webhook};
 
 /// Who makes commits where nobody says so.
 pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
@@ -166,6 +167,22 @@ impl Delivery {
     pub async fn is_lost(&self, order: &Order, commit: &str) -> Result<bool, DeliveryError> {
         let with = self.0.lent(order).await?;
         self.0.kept(order, lost::is_lost(&self.0, &with, commit).await)
+    }
+
+    /// Reports how a promotion goes on the commit that its merged change request has left on the base. Tries once; one
+    /// at a time for what it is known by there, so that none is overtaken by an earlier one.
+    pub async fn report(
+        &self,
+        order: &Order,
+        request: &ChangeRequest,
+        progress: Progress,
+        description: &str,
+    ) -> Result<(), DeliveryError> {
+        let Strategy::PullRequest { url, .. } = &order.strategy else { return Ok(()) };
+        // No branch has a blank in its name: deliveries do not wait here.
+        let _turn = self.0.turn(order, url, &format!("{} status", order.subject())).await;
+        let with = self.0.lent(order).await?;
+        self.0.kept(order, commit_status::report(&self.0, &with, request, (progress, description)).await)
     }
 
     /// Sends news to where events go, if there is such a place. Tries once.

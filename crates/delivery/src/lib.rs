@@ -6,6 +6,7 @@ mod address;
 mod body;
 mod change_request;
 pub mod clock;
+mod commit_status;
 mod commit_strategy;
 mod credentials;
 mod deliver;
@@ -35,6 +36,7 @@ mod template;
 mod webhook;
 
 pub use address::{AddressError, AllowedHost, AllowedHosts};
+pub use commit_status::Progress;
 pub use credentials::{Credentials, CredentialsError};
 pub use deliver::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, Delivery, Options};
 pub use edit::EditError;

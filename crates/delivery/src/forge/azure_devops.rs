@@ -16,6 +16,7 @@ use super::{
     Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
 };
 use crate::address::{Address, AddressError};
+use crate::commit_status::{DESCRIPTION, NAME, Status};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
@@ -409,6 +410,21 @@ impl Forge for AzureDevOps {
         }
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["comment"], &c["parents"], "commitId")))
+    }
+
+    // "Statuses - Create". A new one of the same genre and name takes the place of the one before.
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+        let name = status.name(NAME);
+        let (genre, name) = name.split_once('/').unwrap_or_default();
+        let body = json!({
+            "context": {"genre": genre, "name": name}, "targetUrl": status.url,
+            "state": status.progress.word("pending", "succeeded", "failed"),
+            "description": status.description(DESCRIPTION),
+        });
+        self.http
+            .call(Method::POST, self.url(&["commits", commit, "statuses"], &[]), Some(&body))
+            .await
+            .map(drop)
     }
 }
 

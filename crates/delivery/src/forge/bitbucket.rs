@@ -18,12 +18,15 @@ use super::{
     Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
 };
 use crate::address::{Address, AddressError};
+use crate::commit_status::{DESCRIPTION, NAME, Status};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// The length of a whole id.
 const WHOLE: usize = 40;
+/// The most characters of the key of a build status.
+const KEY: usize = 40;
 
 /// How long a merge that is under way is asked about, and the pauses between.
 const TASK_TIMEOUT: Duration = Duration::from_secs(15);
@@ -332,6 +335,18 @@ impl Forge for Bitbucket {
         }
         let found = self.http.read(self.url(&["commit", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "hash")))
+    }
+
+    // "Create a build status for a commit": one of the same key is overwritten. A key has 40 characters at most
+    // (github.com/buildbot/buildbot/issues/7049).
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+        let body = json!({
+            "key": status.name(KEY), "name": status.name(NAME),
+            "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"), "url": status.url,
+            "description": status.description(DESCRIPTION),
+        });
+        let url = self.url(&["commit", commit, "statuses", "build"], &[]);
+        self.http.call(Method::POST, url, Some(&body)).await.map(drop)
     }
 }
 

@@ -14,6 +14,7 @@ use super::readiness::{Check, CheckState, approvals};
 use super::scheme::Scheme;
 use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, text};
 use crate::address::{Address, AddressError};
+use crate::commit_status::{DESCRIPTION, NAME, Status};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
@@ -279,6 +280,25 @@ impl Forge for BitbucketServer {
         }
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "id")))
+    }
+
+    // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before
+    // 7.4 have only the one that is deprecated since 7.14 ("Create build status for commit").
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+        let body = json!({
+            "key": status.name(NAME), "name": status.name(NAME), "url": status.url,
+            "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"),
+            "description": status.description(DESCRIPTION),
+        });
+        let url = self.url(&["commits", commit, "builds"], &[]);
+        let done = match self.http.call(Method::POST, url, Some(&body)).await {
+            Err(ForgeError::NoRepository { .. }) => {
+                let url = self.http.beside(2, &["build-status", "1.0", "commits", commit], &[]);
+                self.http.call(Method::POST, url, Some(&body)).await
+            }
+            done => done,
+        };
+        done.map(drop)
     }
 }
 

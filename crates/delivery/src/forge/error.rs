@@ -36,6 +36,12 @@ pub enum ForgeError {
     MayNotMerge { forge: String, base: String, says: String },
 
     #[error(
+        "{forge}: the token may not write commit statuses ({says}); give it {right}, or remove commitStatuses from \
+         the pipeline"
+    )]
+    MayNotReport { forge: String, says: String, right: &'static str },
+
+    #[error(
         "{forge}: there is no repository {repository}, or the token may not see it; check the address and the Secret"
     )]
     NoRepository { forge: String, repository: String },
@@ -88,7 +94,9 @@ impl ForgeError {
             ForgeError::Authentication { .. } => "AuthenticationFailed",
             ForgeError::AppKey { .. } => "AppKeyInvalid",
             ForgeError::NoApp { .. } => "AppNotInstalled",
-            ForgeError::Forbidden { .. } | ForgeError::MayNotMerge { .. } => "PermissionDenied",
+            ForgeError::Forbidden { .. }
+            | ForgeError::MayNotMerge { .. }
+            | ForgeError::MayNotReport { .. } => "PermissionDenied",
             ForgeError::NoRepository { .. } => "RepositoryNotFound",
             ForgeError::RateLimited { .. } => "RateLimited",
             ForgeError::Revoked => "Stopped",

@@ -18,6 +18,7 @@ use super::{
     without_prefix,
 };
 use crate::address::Address;
+use crate::commit_status::{DESCRIPTION, Status};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
@@ -276,6 +277,12 @@ impl Forge for Gitea {
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
         let found = self.0.commit(id).await?;
         Ok(found.map(|c| Commit::read(&c["commit"]["message"], &c["parents"], "sha")))
+    }
+
+    // `repoCreateStatus` of /api/swagger; context and description are of any length (`CommitStatus` in
+    // models/git/commit_status.go of go-gitea/gitea).
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+        self.0.report(commit, status, DESCRIPTION).await
     }
 }
 

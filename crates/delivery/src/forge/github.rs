@@ -16,6 +16,7 @@ use super::{
     Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
 };
 use crate::address::{Address, AddressError};
+use crate::commit_status::Status;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
@@ -200,6 +201,9 @@ fn is_about_the_method(error: &ForgeError) -> bool {
 fn commit(pull: &Value) -> &Value {
     &pull["commits"]["nodes"][0]["commit"]
 }
+
+/// The most characters of the description of a commit status.
+const DESCRIPTION: usize = 140;
 
 /// What a pull request waits for. Of approvals only those of this very head count.
 fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readiness {
@@ -441,6 +445,12 @@ impl Forge for GitHub {
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
         let found = self.0.commit(id).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "sha")))
+    }
+
+    // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140
+    // characters)".
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+        self.0.report(commit, status, DESCRIPTION).await
     }
 }
 

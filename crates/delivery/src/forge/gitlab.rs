@@ -16,6 +16,7 @@ use super::{
     without_prefix,
 };
 use crate::address::{Address, AddressError};
+use crate::commit_status::{DESCRIPTION, NAME, Status};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
@@ -320,6 +321,23 @@ impl Forge for GitLab {
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
         let found = self.http.read(self.url(&["repository", "commits", id], &[])).await?;
         Ok(found.map(|c| Commit::read(&c["message"], &c["parent_ids"], "id")))
+    }
+
+    // docs.gitlab.com/api/commits, "Set commit pipeline status". A state that is there already is no transition: 400
+    // (spec/requests/api/commit_statuses_spec.rb of gitlabhq/gitlabhq).
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+        let body = json!({
+            "state": status.progress.word("pending", "success", "failed"), "name": status.name(NAME),
+            "ref": status.base, "description": status.description(DESCRIPTION), "target_url": status.url,
+        });
+        match self.http.call(Method::POST, self.url(&["statuses", commit], &[]), Some(&body)).await {
+            Err(ForgeError::Refused { status: 400, says, .. })
+                if says.contains("Cannot transition status") =>
+            {
+                Ok(())
+            }
+            done => done.map(drop),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::address::Address;
+use crate::commit_status::Status;
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge, Order};
@@ -208,6 +209,8 @@ pub(crate) trait Forge {
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     /// A commit; `None` where it is gone.
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
+    /// Reports on a commit of the base; what is known by the same name there is replaced.
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError>;
 }
 
 /// The forges that there are.
@@ -317,6 +320,7 @@ hand_on! {
     async fn merge(&self, found: &Found, at: &Readiness, merge: Merge, message: &MergeMessage) -> Result<(), ForgeError>;
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError>;
     async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError>;
+    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError>;
 }
 
 #[cfg(test)]

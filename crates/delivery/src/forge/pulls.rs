@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::http::ForgeHttp;
 use super::{Draft, ForgeError, Found};
+use crate::commit_status::{NAME, Status};
 
 /// The pull requests of one repository.
 pub(super) struct Pulls {
@@ -73,6 +74,20 @@ impl Pulls {
     pub(super) async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
         let url = self.issue(number, &["comments"]);
         self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+    }
+
+    /// Reports on a commit, with so many characters at most.
+    pub(super) async fn report(
+        &self,
+        commit: &str,
+        status: &Status<'_>,
+        most: usize,
+    ) -> Result<(), ForgeError> {
+        let body = json!({
+            "state": status.progress.word("pending", "success", "failure"), "context": status.name(NAME),
+            "description": status.description(most), "target_url": status.url,
+        });
+        self.http.call(Method::POST, self.url(&["statuses", commit], &[]), Some(&body)).await.map(drop)
     }
 
     /// A commit as the forge shows it.

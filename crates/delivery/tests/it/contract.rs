@@ -8,6 +8,7 @@ use crate::fixture::{FILE, again, bench, yaml};
 use crate::forged::*;
 use crate::landing::*;
 use crate::merging::*;
+use crate::statuses::*;
 use crate::world::{Seen, World};
 
 pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
@@ -343,6 +344,7 @@ and_real_gitea! {
         a_forged_head_is_not_merged_although_it_is_recorded
         a_merge_that_only_names_the_promotion_has_not_brought_it
         what_goes_to_another_branch_by_now_is_not_merged
+        a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head
     ]
     github: GitHub,
     gitlab: GitLab,

@@ -34,6 +34,7 @@ mod rights;
 mod signing;
 mod ssh;
 mod standin;
+mod statuses;
 mod tls;
 mod update;
 mod webhook;

@@ -389,6 +389,31 @@ impl World {
         }
     }
 
+    /// What was reported on a commit, in its order: the name, the state and the words.
+    pub async fn statuses(&self, commit: &str) -> Vec<(String, Is, String)> {
+        match self {
+            World::StandIn(s) => s.book(|book| {
+                let of_it = book.statuses.iter().filter(|status| status.commit == commit);
+                of_it.map(|s| (s.context.clone(), s.is, s.description.clone())).collect()
+            }),
+            World::Gitea(Real { repo, .. }) => {
+                let path = format!("statuses/{commit}?sort=leastindex");
+                let all = repo.api("GET", &path, serde_json::Value::Null).await.unwrap();
+                let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+                let is = |word: &str| match word {
+                    "success" => Is::Green,
+                    "pending" => Is::Pending,
+                    _ => Is::Failed,
+                };
+                let one = |s: &serde_json::Value| {
+                    (text(&s["context"]), is(&text(&s["status"])), text(&s["description"]))
+                };
+                // The newest comes first there.
+                all.as_array().into_iter().flatten().rev().map(one).collect()
+            }
+        }
+    }
+
     pub async fn comments(&self, number: u64) -> Vec<String> {
         match self {
             World::StandIn(s) => s.pulls()[number as usize - 1].comments.clone(),

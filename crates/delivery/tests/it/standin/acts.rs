@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
-use super::{Answer, Ask, Book, Call, Extra, Of, Pull, Served, Style, Wanted, Why, author, joe, number_of};
+use super::{
+    Answer, Ask, Book, Call, Extra, Is, Of, Pull, Served, Style, Wanted, Why, author, joe, number_of,
+};
 
 impl Pull {
     fn add(&mut self, what: Extra, names: &[String], replaces: bool) {
@@ -172,6 +174,16 @@ impl Served {
             Ask::Comment { number, text } => {
                 pull(&mut book, number)?.comments.push(text);
                 json!({"id": 1})
+            }
+            Ask::Report(status) => {
+                self.repo.commit_of(&status.commit).map_err(|_| Why::NoCommit)?;
+                let before = book.status(&status).map(|before| before.is);
+                if shape.refuses_a_repeated_state() && (before, status.is) == (Some(Is::Pending), Is::Pending)
+                {
+                    return Err(Why::NoTransition);
+                }
+                book.statuses.push(status);
+                if shape.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
             }
             Ask::Commit(id) => {
                 // Also one of a branch that was deleted: they keep what was proposed.

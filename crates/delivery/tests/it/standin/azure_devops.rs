@@ -4,9 +4,19 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
+use super::statuses::Words;
 use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
+
+/// "GitStatus" of learn.microsoft.com/rest/api/azure/devops/git/statuses/create.
+const STATUS: Words = Words {
+    context: "/context/name",
+    description: "/description",
+    url: "/targetUrl",
+    longest: (255, 255, 2048),
+    states: ["pending", "succeeded", "failed"],
+};
 
 const BRANCH: &str = "refs/heads/";
 
@@ -149,6 +159,13 @@ impl super::Shape for Shape {
                 request.only(&["comments", "status"])?;
                 let text = request.text("/comments/0/content").ok_or(Why::Bad("a comment is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
+            }
+            ("POST", ["commits", sha, "statuses"]) => {
+                request.only(&["context", "targetUrl", "state", "description"])?;
+                if request.text("/context/genre").as_deref() != Some("sluice") {
+                    return Err(Why::Bad("the genre is who reports"));
+                }
+                STATUS.read(request, sha)
             }
             ("GET", ["commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
+use super::statuses::BITBUCKET;
 use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
 
 pub(super) struct Shape;
@@ -107,6 +108,10 @@ impl super::Shape for Shape {
                 let style = Some(style.ok_or(Why::Bad("merge_strategy: not one that there is"))?);
                 let (number, message) = (number(n)?, request.text("/message"));
                 Ok(Ask::Merge { number, head: None, version: None, style, message, queue: false })
+            }
+            ("POST", ["commit", sha, "statuses", "build"]) => {
+                request.only(&["key", "name", "state", "url", "description"])?;
+                BITBUCKET.read(request, sha)
             }
             ("GET", ["commit", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),

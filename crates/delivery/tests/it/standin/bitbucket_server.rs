@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
-use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why};
+use super::statuses::{BITBUCKET, Words};
+use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why};
 
 pub(super) struct Shape;
 
@@ -37,6 +38,14 @@ impl super::Shape for Shape {
 
     fn changes_what_is_closed(&self) -> bool {
         false
+    }
+
+    fn status(&self, call: Call) -> u16 {
+        match call {
+            Call::Open | Call::Comment => 201,
+            Call::Report => 204,
+            _ => 200,
+        }
     }
 
     fn longest(&self) -> usize {
@@ -117,6 +126,11 @@ impl super::Shape for Shape {
             ("POST", ["pull-requests", n, "comments"]) => {
                 let text = request.text("/text").ok_or(Why::Bad("text is missing"))?;
                 Ok(Ask::Comment { number: number(n)?, text })
+            }
+            // The second one is that of servers before 7.4, which later ones keep.
+            ("POST", ["commits", sha, "builds"] | ["..", "build-status", "commits", sha]) => {
+                request.only(&["key", "name", "state", "url", "description"])?;
+                Words { longest: (255, 255, 450), ..BITBUCKET }.read(request, sha)
             }
             ("GET", ["commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),

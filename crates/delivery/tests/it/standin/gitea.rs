@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{add, change, message, open, parents, review, show};
+use super::statuses::{GITHUB, Words};
 use super::{Answer, Ask, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
@@ -89,6 +90,10 @@ impl super::Shape for Shape {
             }
             ("GET", ["git", "refs", "pull", n, "head"]) => {
                 Ok(Ask::Tell { what: "ref", from: 0, of: Of::Number(number(n)?) })
+            }
+            ("POST", ["statuses", sha]) => {
+                request.only(&["state", "context", "description", "target_url"])?;
+                Words { longest: (usize::MAX, usize::MAX, usize::MAX), ..GITHUB }.read(request, sha)
             }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
+use super::statuses::GITHUB;
 use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named};
 
 pub(super) struct Shape;
@@ -65,6 +66,10 @@ impl super::Shape for Shape {
                 let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
                 let (number, message) = (number(n)?, request.text("/commit_message"));
                 Ok(Ask::Merge { number, head, version: None, style, message, queue: false })
+            }
+            ("POST", ["statuses", sha]) => {
+                request.only(&["state", "context", "description", "target_url"])?;
+                GITHUB.read(request, sha)
             }
             ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
@@ -183,6 +188,7 @@ impl super::Shape for Shape {
             Why::HeadMoved => {
                 (409, json!({"message": "Head branch was modified. Review and try the merge again."}))
             }
+            Why::NoCommit => (422, json!({"message": "No commit found for SHA"})),
             Why::NotMergeable(words) => (405, json!({"message": words})),
             Why::NotOpen => failed(json!({"message": "Cannot change a closed one"})),
             _ => (404, json!({"message": "Not Found"})),

@@ -4,11 +4,21 @@ use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
+use super::statuses::Words;
 use super::{
     Answer, Ask, Change, Extra, Is, Of, PEOPLE, Pull, Request, TOKEN, Wanted, Why, basic, number_of,
 };
 
 pub(super) struct Shape;
+
+/// docs.gitlab.com/api/commits, "Set commit pipeline status".
+const STATUS: Words = Words {
+    context: "/name",
+    description: "/description",
+    url: "/target_url",
+    longest: (255, 255, 255),
+    states: ["pending", "success", "failed"],
+};
 
 impl super::Shape for Shape {
     fn clone_path(&self) -> &'static str {
@@ -29,6 +39,10 @@ impl super::Shape for Shape {
 
     fn git_login(&self) -> String {
         basic("oauth2", TOKEN)
+    }
+
+    fn refuses_a_repeated_state(&self) -> bool {
+        true
     }
 
     fn longest(&self) -> usize {
@@ -118,6 +132,13 @@ impl super::Shape for Shape {
                 let (number, message) = (number(n)?, request.text("/squash_commit_message"));
                 Ok(Ask::Merge { number, head, version: None, style: None, message, queue })
             }
+            ("POST", ["statuses", sha]) => {
+                request.only(&["state", "ref", "name", "description", "target_url"])?;
+                if request.text("/ref").as_deref() != Some("main") {
+                    return Err(Why::Bad("it is to stand on the base"));
+                }
+                STATUS.read(request, sha)
+            }
             ("GET", ["repository", "commits", id]) => Ok(Ask::Commit((*id).into())),
             _ => Err(Why::NoPath),
         }
@@ -181,6 +202,11 @@ impl super::Shape for Shape {
             }
             Why::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
             Why::HeadMoved => (409, json!({"message": "SHA does not match HEAD of source branch"})),
+            Why::NoTransition => {
+                let words = "Cannot transition status via :enqueue from :pending (Reason(s): Status cannot \
+                             transition via \"enqueue\")";
+                (400, json!({"message": words}))
+            }
             Why::NotMergeable(_) => (405, json!({"message": "405 Method Not Allowed"})),
             Why::Bad(what) => (400, json!({"error": what})),
             _ => (404, json!({"message": "404 Not found"})),

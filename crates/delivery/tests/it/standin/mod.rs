@@ -14,6 +14,7 @@ mod gitlab;
 mod people;
 mod reply;
 mod request;
+mod statuses;
 mod style;
 
 use std::collections::VecDeque;
@@ -36,6 +37,7 @@ use people::{PEOPLE, number_of};
 pub use people::{author, joe};
 use reply::{broken, dripping, reply};
 use request::Request;
+use statuses::Status;
 pub use style::Style;
 
 /// What is done to a call in place of answering it.
@@ -117,6 +119,7 @@ pub enum Call {
     Merge,
     Comment,
     Commit,
+    Report,
     Repository,
 }
 
@@ -190,6 +193,7 @@ enum Ask {
         text: String,
     },
     Commit(String),
+    Report(Status),
     Repository,
 }
 
@@ -208,6 +212,7 @@ impl Ask {
             Ask::Close { .. } => Call::Close,
             Ask::Comment { .. } => Call::Comment,
             Ask::Commit(_) => Call::Commit,
+            Ask::Report(_) => Call::Report,
             Ask::Repository => Call::Repository,
         }
     }
@@ -254,6 +259,8 @@ enum Why<'a> {
     NotOpen,
     HeadMoved,
     NotMergeable(String),
+    /// It is in this state already.
+    NoTransition,
     NoField(&'static str),
     Bad(&'static str),
 }
@@ -311,9 +318,13 @@ trait Shape: Send + Sync {
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &Commit) -> Value;
     fn refuse(&self, why: Why<'_>) -> Answer;
+    /// Whether a status that is pending cannot be made pending again.
+    fn refuses_a_repeated_state(&self) -> bool {
+        false
+    }
     /// The status of a success.
     fn status(&self, call: Call) -> u16 {
-        if matches!(call, Call::Open | Call::Comment) { 201 } else { 200 }
+        if matches!(call, Call::Open | Call::Comment | Call::Report) { 201 } else { 200 }
     }
 }
 
@@ -333,6 +344,8 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 pub struct Book {
     pub pulls: Vec<Pull>,
     pub labels: Vec<String>,
+    /// What was reported on commits.
+    pub statuses: Vec<Status>,
     /// Somebody pushes to the branch in the moment before the next merge.
     pub meddle: bool,
     /// The next answer shows what was merged as closed only: it was read in the middle of the merge.

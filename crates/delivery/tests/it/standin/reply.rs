@@ -27,7 +27,7 @@ pub(super) fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderM
     let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
     let elsewhere = value["location"].as_str();
     let status = if same { 304 } else { elsewhere.map_or(status, |_| if status == 202 { 202 } else { 302 }) };
-    let body = if same || status == 202 { Body::empty() } else { Body::from(text) };
+    let body = if same || matches!(status, 202 | 204) { Body::empty() } else { Body::from(text) };
     let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
     if let Some(to) = elsewhere {
         answer = answer.header("location", to);

@@ -1,0 +1,125 @@
+//! What is reported on commits: which commit, in which words, and what a forge that refuses it is told to say.
+
+use sluice_delivery::{ForgeKind, Order, Progress};
+
+use crate::contract::proposed;
+use crate::fixture::{again, bench, bench_with};
+use crate::forge_trouble::everywhere;
+use crate::standin::{Call, Is, Style, Trouble};
+use crate::world::World;
+
+const WAITS: &str = "waits until prod runs 6.1.8 and is healthy";
+
+pub async fn a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head(world: World) {
+    let bench = bench();
+    let order = world.order("6.1.8");
+    let request = proposed(&bench.delivery, &order).await;
+    let report =
+        async |progress, words: &str| bench.delivery.report(&order, &request, progress, words).await.unwrap();
+    report(Progress::Pending, WAITS).await;
+    assert_eq!(world.statuses(&request.head_commit).await, []);
+    world.merge_by(request.number, Style::Merge).await;
+    let merge = world.repo().head("main").unwrap();
+    let shown = async || {
+        let all = world.statuses(&merge).await;
+        all.into_iter().map(|(context, is, words)| (is, context, words)).next_back().unwrap()
+    };
+    // Azure DevOps has the first part beside the name.
+    let context = match world.kind() {
+        ForgeKind::AzureDevOps => "apps/podinfo/prod",
+        _ => "sluice/apps/podinfo/prod",
+    };
+    // Said twice, as after a restart.
+    for _ in 0..2 {
+        report(Progress::Pending, WAITS).await;
+        assert_eq!(shown().await, (Is::Pending, context.to_string(), WAITS.to_string()));
+    }
+    report(Progress::Success, "prod runs 6.1.8").await;
+    assert_eq!(shown().await, (Is::Green, context.to_string(), "prod runs 6.1.8".to_string()));
+    report(Progress::Failure, &"not healthy: ä ".repeat(100)).await;
+    let (is, _, words) = shown().await;
+    let most = if world.kind() == ForgeKind::GitHub { 140 } else { 255 };
+    assert_eq!((is, words.chars().count()), (Is::Failed, most));
+    assert_eq!(world.statuses(&request.head_commit).await, []);
+    // That of one target is apart.
+    let one = Order { target: Some("eu".into()), ..order.clone() };
+    bench.delivery.report(&one, &request, Progress::Pending, WAITS).await.unwrap();
+    assert_eq!(shown().await.1, format!("{context}/eu"));
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.merge(request.number).await;
+        let old = world.kind() == ForgeKind::BitbucketServer;
+        for (status, calls) in [(401, 1), (403, 1), (404, 1 + usize::from(old))] {
+            for _ in 0..calls {
+                world
+                    .standin()
+                    .trouble(Call::Report, Trouble::Answer(status, vec![], r#"{"message": "No."}"#));
+            }
+            let done = bench.delivery.report(&order, &request, Progress::Pending, WAITS).await;
+            let error = done.unwrap_err();
+            assert_eq!(error.reason(), "PermissionDenied", "{error}");
+            let words =
+                ["may not write commit statuses", "; give it ", "remove commitStatuses from the pipeline"];
+            assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
+        }
+        // What refuses a report stands in the way of nothing else.
+        proposed(&bench.delivery, &world.order("6.2.0")).await;
+        proposed(&bench.delivery, &again(&world.order("6.2.0"))).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_older_bitbucket_server_takes_it_elsewhere() {
+    let world = World::of(ForgeKind::BitbucketServer).await;
+    let (bench, order) = (bench(), world.order("6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.merge(request.number).await;
+    world.standin().trouble(Call::Report, Trouble::Answer(404, vec![], "{}"));
+    world.standin().calls();
+    bench.delivery.report(&order, &request, Progress::Success, "prod runs 6.1.8").await.unwrap();
+    let merge = world.repo().head("main").unwrap();
+    assert_eq!(world.statuses(&merge).await[0].1, Is::Green);
+    let posted: Vec<String> = world.standin().calls().into_iter().filter(|c| c.starts_with("POST")).collect();
+    let old = format!("POST /../build-status/commits/{merge}");
+    assert!(posted.len() == 2 && posted[0].ends_with("/builds") && posted[1] == old, "{posted:?}");
+}
+
+#[tokio::test]
+async fn a_long_name_is_short_enough_and_its_own() {
+    everywhere(async |world| {
+        let bench = bench();
+        let order = world.order("6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        world.merge(request.number).await;
+        for target in ["eu", "us"] {
+            let order = Order { target: Some(target.repeat(130)), ..order.clone() };
+            bench.delivery.report(&order, &request, Progress::Pending, WAITS).await.unwrap();
+        }
+        let all = world.statuses(&world.repo().head("main").unwrap()).await;
+        assert!(all.len() == 2 && all[0].0 != all[1].0, "{all:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_reported_where_nothing_may_be_sent() {
+    let world = World::github().await;
+    let order = world.order("6.1.8");
+    let request = proposed(&bench().delivery, &order).await;
+    world.merge(request.number).await;
+    world.standin().calls();
+    let closed = bench_with(|options| options.insecure_http = false);
+    closed.delivery.report(&order, &request, Progress::Success, "").await.unwrap_err();
+    // Whoever reports next has taken its permit back.
+    order.permit.revoke();
+    let late = bench().delivery.report(&order, &request, Progress::Success, "").await.unwrap_err();
+    assert_eq!(late.reason(), "Stopped");
+    assert!(world.standin().calls().iter().all(|call| call.starts_with("GET")));
+}
