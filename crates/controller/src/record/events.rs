@@ -3,9 +3,8 @@
 //! between, go to where `--events-addr` leads: Flux's notification-controller passes them on to a chat or a git
 //! host. Never about housekeeping.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -16,23 +15,16 @@ use sluice_api::promotion::{Promotion, PromotionStatus};
 use sluice_core::decide::Move;
 use sluice_core::model::Phase;
 use sluice_delivery::notification::News;
-use sluice_delivery::{Delivery, Line, clock};
+use sluice_delivery::{Delivery, Line, Retry, clock};
 
 use super::promotion::{self, Change};
+use super::queue::{NewsQueue, SENDERS, tries};
 use crate::metrics::Metrics;
 use crate::silence::{PATIENCE, within};
 use crate::watch::guard::Unreadable;
 
-/// After each try to send an event; it is given up after the last.
-const PAUSES: [Duration; 4] =
-    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
 /// The longest note that an event may have, in bytes.
 pub(crate) const LONGEST: usize = 1000;
-
-/// How many news are sent at the same time, and how many Kubernetes events are written at the same time.
-const SENDERS: usize = 4;
-/// How many news of one namespace may wait to be sent; what comes then is dropped.
-const MOST_WAITING: usize = 100;
 
 /// Sends events.
 #[derive(Clone)]
@@ -42,35 +34,7 @@ pub struct Events {
     delivery: Delivery,
     /// Kubernetes events wait here, fair by namespace.
     writes: Arc<Line>,
-    /// News wait here, fair by namespace.
-    queue: Arc<Line>,
-    waiting: Arc<Waiting>,
-}
-
-/// How many news wait, by namespace.
-#[derive(Debug, Default)]
-struct Waiting(Mutex<HashMap<String, usize>>);
-
-impl Waiting {
-    /// Counts one more of a namespace; `false` if too many wait already.
-    fn begin(&self, namespace: &str) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(namespace.into()).or_default();
-        let has_room = *count < MOST_WAITING;
-        *count += usize::from(has_room);
-        has_room
-    }
-
-    /// Counts one less of a namespace.
-    fn end(&self, namespace: &str) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(namespace) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(namespace);
-            }
-        }
-    }
+    queue: NewsQueue,
 }
 
 /// What is said of a change.
@@ -103,9 +67,9 @@ impl Events {
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         let reporter =
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
-        let (writes, queue, waiting) = (Line::new(SENDERS), Line::new(SENDERS), Arc::default());
+        let (writes, queue) = (Line::new(SENDERS), NewsQueue::default());
         let delivery = metrics.delivery().clone();
-        Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue, waiting }
+        Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue }
     }
 
     /// Says what a change did to a promotion, if people should know.
@@ -193,30 +157,25 @@ impl Events {
         if !self.delivery.has_listener() {
             return;
         }
-        if !self.waiting.begin(&news.namespace) {
+        let (delivery, news) = (self.delivery.clone(), Arc::new(news));
+        let sent = news.clone();
+        let attempt = move |_| {
+            let (delivery, news) = (delivery.clone(), sent.clone());
+            async move {
+                delivery.tell(&news).await.map_err(|error| {
+                    tracing::warn!(object = news.name, reason = news.reason, %error, "cannot send an event");
+                    Retry::Soon
+                })
+            }
+        };
+        if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
             self.metrics.failed("EventsDropped");
-            return tracing::warn!(
+            tracing::warn!(
                 object = news.name,
                 reason = news.reason,
                 "an event is dropped: too many wait for the receiver"
             );
         }
-        let Self { delivery, queue, waiting, .. } = self.clone();
-        tokio::spawn(async move {
-            for pause in PAUSES {
-                let slot = queue.place(&format!("{}/{}", news.namespace, news.name)).await;
-                let sent = delivery.tell(&news).await;
-                drop(slot);
-                match sent {
-                    Ok(()) => break,
-                    Err(error) => {
-                        tracing::warn!(object = news.name, reason = news.reason, %error, "cannot send an event")
-                    }
-                }
-                tokio::time::sleep(pause).await;
-            }
-            waiting.end(&news.namespace);
-        });
     }
 
     /// Tells of an object that cannot be read: it has no other place that would say so.
@@ -260,16 +219,19 @@ impl Events {
         let Self { recorder, metrics, writes, .. } = self.clone();
         tokio::spawn(async move {
             let owner = format!("{}/{name}", about.namespace.as_deref().unwrap_or_default());
-            for pause in PAUSES {
-                let slot = writes.place(&owner).await;
-                let written = within(PATIENCE, recorder.publish(&event, &about)).await;
-                drop(slot);
-                match written {
-                    Ok(()) => return metrics.wrote("Event"),
-                    Err(error) => tracing::warn!(name, %error, "cannot send an event"),
+            tries(&writes, &owner, async |_| {
+                match within(PATIENCE, recorder.publish(&event, &about)).await {
+                    Ok(()) => {
+                        metrics.wrote("Event");
+                        Ok(())
+                    }
+                    Err(error) => {
+                        tracing::warn!(name, %error, "cannot send an event");
+                        Err(Retry::Soon)
+                    }
                 }
-                tokio::time::sleep(pause).await;
-            }
+            })
+            .await;
         });
     }
 }
@@ -384,17 +346,6 @@ mod tests {
 
     fn delivered(reason: &'static str) -> Change {
         Change::Delivered { reason, message: String::new(), commit: None, request: None }
-    }
-
-    #[test]
-    fn news_of_one_namespace_take_no_room_from_another() {
-        let waiting = Waiting::default();
-        let taken = (0..1000).filter(|_| waiting.begin("busy")).count();
-        assert_eq!((taken, waiting.begin("quiet")), (MOST_WAITING, true));
-        waiting.end("busy");
-        assert!(waiting.begin("busy") && !waiting.begin("busy"));
-        waiting.end("quiet");
-        assert_eq!(waiting.0.lock().unwrap().len(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod create;
 pub mod events;
 pub mod pace;
 pub mod promotion;
+pub mod queue;
 pub mod size;
 pub mod status;
 pub mod stored_time;
