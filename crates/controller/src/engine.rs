@@ -15,6 +15,7 @@ use sluice_delivery::{Delivery, Permit, clock};
 use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
+use crate::act::report::Reported;
 use crate::due::Due;
 use crate::hook::Directory;
 use crate::hook::condition::Problem;
@@ -28,6 +29,7 @@ use crate::options::Options;
 use crate::record::clusters;
 use crate::record::events::Events;
 use crate::record::pace::Damping;
+use crate::record::queue::NewsQueue;
 use crate::record::stored_time::StoredTimes;
 use crate::record::writer::{Found, Spelled, StatusOf, Writer, Written};
 use crate::shard::Shards;
@@ -42,6 +44,8 @@ pub struct Engine {
     pub(crate) delivery: Delivery,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Events,
+    /// Commit statuses wait here.
+    pub(crate) reports: NewsQueue,
     pub(crate) tell: mpsc::UnboundedSender<Input>,
     pub(crate) writer: Writer,
     pub(crate) index: Index,
@@ -169,6 +173,8 @@ pub(crate) struct Record {
     pub read_at: u64,
     /// The version of the object at which its status was as it is here; 0 where that is not known.
     pub version: u64,
+    /// What this process has last reported on its commit.
+    pub reported: Option<Reported>,
 }
 
 impl Entry {
@@ -217,6 +223,7 @@ impl Engine {
             hub: hub.clone(),
             delivery,
             events: Events::new(hub.clone(), metrics.clone()),
+            reports: NewsQueue::default(),
             writer: Writer::new(hub.clone(), tell.clone()),
             fleet: Fleet::new(hub, options.insecure_kubeconfig_exec, options.observed_memory, tell.clone()),
             polling: Polling::every(options.poll_interval),

@@ -55,6 +55,7 @@ impl Engine {
         let learned = Learned { world, unheard, promotions, tampered };
         let Some(decision) = self.decide(key, &learned, now) else { return };
         self.act(key, &decision, now);
+        self.report(key, &learned.tampered, now);
         self.prune(key, &history::surplus(&learned.promotions, self.options.history_limit));
         self.record(key, &learned, &decision, now);
     }
@@ -411,6 +412,7 @@ pub(crate) mod tests {
                 first: true,
                 read_at: 0,
                 version: 0,
+                reported: None,
             };
             engine.promotions.entry(key()).or_default().insert("a".into(), guess);
             engine.created(&key(), "a", refused);

@@ -131,6 +131,10 @@ pub struct PullRequestStrategy {
     /// Delete its branch once it is merged, unless somebody has pushed to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_branch: bool,
+    /// Report on the commit of a merged change request how its promotion goes, as a commit status. Needs a right that
+    /// not every token has: docs/strategies/pull-request.md says which. A report that fails delays no promotion.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub commit_statuses: bool,
     /// `Environment`: one change request for all targets of the environment. `Target`: one for each of
     /// them, merged one by one; then every marker names its `"target"`. Default Environment.
     #[serde(default, skip_serializing_if = "Per::is_environment")]

@@ -101,7 +101,7 @@ impl Engine {
 
     /// The job for a promotion, when it may be acted on now: by the strategy that the pipeline names,
     /// or where the change request is that it has.
-    fn job(&self, key: &PipelineKey, name: &str, on: On) -> Option<Job> {
+    pub(super) fn job(&self, key: &PipelineKey, name: &str, on: On) -> Option<Job> {
         let permit = self.shards.permit(key).filter(|_| self.shards.acts(key))?;
         let entry = self.pipelines.get(key)?;
         let record = self.promotions.get(key)?.get(name).filter(|r| r.stored)?;
@@ -397,7 +397,7 @@ impl Engine {
 
 /// What a job is done on.
 #[derive(Clone, Copy, Debug)]
-enum On {
+pub(super) enum On {
     /// The environment, as the pipeline says now.
     Environment,
     /// The change request, where it was opened.
@@ -405,16 +405,16 @@ enum On {
 }
 
 /// A side effect that may be started.
-struct Job {
-    order: Order,
-    secret: Option<String>,
-    strategy: Strategy,
+pub(super) struct Job {
+    pub(super) order: Order,
+    pub(super) secret: Option<String>,
+    pub(super) strategy: Strategy,
     object: Arc<ApiPromotion>,
 }
 
 impl Job {
     /// The change request that the promotion has.
-    fn request(&self) -> Option<ChangeRequest> {
+    pub(super) fn request(&self) -> Option<ChangeRequest> {
         self.object.status.as_ref()?.change_request.as_ref().map(order::change_request)
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod outcome;
 pub mod polling;
 mod prune;
 mod recording;
+pub(crate) mod report;
 pub(crate) mod retry;
 
 use sluice_api::pipeline::Strategy;

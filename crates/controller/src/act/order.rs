@@ -143,6 +143,13 @@ pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrat
     }
 }
 
+/// Whether commit statuses are written for a promotion, by the strategy that the pipeline names or by the one that
+/// opened its change request: [`of_request`] says which counts.
+pub fn may_report(pipeline: &Pipeline, promotion: &Promotion) -> bool {
+    let named = named(pipeline, promotion).and_then(|s| s.pull_request.as_ref());
+    named.into_iter().chain(opened_by(promotion)).any(|s| s.commit_statuses)
+}
+
 /// Whether a promotion's change request is where the pipeline proposes nothing any more.
 pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let place = |s: &PullRequestStrategy| Repository { url: s.url.clone(), branch: s.base_branch.clone() };

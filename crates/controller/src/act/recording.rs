@@ -60,6 +60,7 @@ impl Engine {
             first: true,
             read_at: 0,
             version: 0,
+            reported: None,
         };
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");

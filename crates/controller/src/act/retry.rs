@@ -113,6 +113,7 @@ mod tests {
             first: false,
             read_at: 1,
             version: 1,
+            reported: None,
         };
         engine.promotions.entry(key()).or_default().insert(name(), record);
     }

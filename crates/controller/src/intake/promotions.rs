@@ -96,7 +96,8 @@ impl Engine {
                 self.events.started(&entry.object, &object);
             }
             let object = Arc::new(object);
-            let record = Record { object, stored, said, key_approval, first, read_at: version, version };
+            let (read_at, reported) = (version, None);
+            let record = Record { object, stored, said, key_approval, first, read_at, version, reported };
             records.insert(name, record);
             return self.touch(&key);
         };
@@ -188,6 +189,7 @@ mod tests {
             first: true,
             read_at: 0,
             version: 0,
+            reported: None,
         };
         engine.promotions.entry(key()).or_default().insert("podinfo-prod".into(), guess);
     }

@@ -3,7 +3,8 @@
 
 use anyhow::{Result, ensure};
 use kube::api::ListParams;
-use serde_json::json;
+use serde_json::{Value, json};
+use sluice_testkit::fire::{Door, Fault, Plan};
 use sluice_testkit::{ForgeRepo, eventually, shared_gitea};
 
 use crate::place::{Place, SOON, revision};
@@ -255,5 +256,76 @@ fn each_target_has_a_change_request_of_its_own() -> Result<()> {
         };
         place.until("podinfo", "us has a promotion in hand, and eu has none", waits).await?;
         Ok(())
+    })
+}
+
+/// Waits until these states were reported on the end of the base, in this order.
+async fn reported(repo: &ForgeRepo, context: &str, states: &[&str]) -> Result<()> {
+    let commit = repo.head("main")?;
+    eventually(SOON, || async {
+        let all = repo.api("GET", &format!("statuses/{commit}?sort=leastindex"), Value::Null).await?;
+        let mut of_it: Vec<&Value> = all.as_array().into_iter().flatten().collect();
+        of_it.retain(|status| status["context"] == context);
+        let told: Vec<&str> = of_it.iter().rev().filter_map(|status| status["status"].as_str()).collect();
+        ensure!(told == states, "{all}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn a_promotion_is_reported_on_the_commit_of_its_merge_and_goes_on_where_its_forge_refuses() -> Result<()> {
+    run(async {
+        let place = Place::new("statuses").await?;
+        let n = place.namespace.as_str();
+        let gitea = shared_gitea().await?;
+        let file = format!("version: 6.1.5 # {{\"$promotion\": \"{n}:podinfo:prod\"}}\n");
+        let repo = gitea.create_repo(n, &[("prod.yaml", &file)]).await?;
+        let door = Door::before_address(gitea.url())?;
+        place.forge_secret().await?;
+        for environment in ["dev", "prod"] {
+            releases::create(place.leaf(environment), n, "podinfo", json!({})).await?;
+            releases::runs(place.leaf(environment), n, "podinfo", "6.1.5", true).await?;
+        }
+        let by = pull_request(&repo).replace("secretRef", "commitStatuses: true, secretRef");
+        // The pages of change requests have the address that Gitea knows itself by.
+        place.apply(&pipeline(n, &by.replace(gitea.url(), &door.url()))).await?;
+        let controller = Controller::start(&place.shared.hub, n, &[])?;
+        let tail = |error: anyhow::Error| error.context(controller.tail());
+        place.until("podinfo", "all runs 6.1.5", |p| revision(p, "prod") == "6.1.5").await?;
+        let context = format!("sluice/{n}/podinfo/prod");
+
+        let merges = async |version: &str, story: &[&str]| -> Result<()> {
+            releases::runs(place.leaf("dev"), n, "podinfo", version, true).await?;
+            place
+                .until_story("podinfo", "prod", &[story, &[&format!("{version} Proposed")]].concat())
+                .await?;
+            door.plan(match story {
+                [] => Plan::Quiet,
+                // The first report.
+                _ => Plan::Change { call: 1, fault: Fault::Refused(403) },
+            });
+            repo.merge(repo.pulls("open").await?[0].number).await?;
+            place.until_story("podinfo", "prod", &[story, &[&format!("{version} Delivered")]].concat()).await
+        };
+        merges("6.1.6", &[]).await.map_err(tail)?;
+        reported(&repo, &context, &["pending"]).await.map_err(tail)?;
+        releases::runs(place.leaf("prod"), n, "podinfo", "6.1.6", true).await?;
+        reported(&repo, &context, &["pending", "success"]).await.map_err(tail)?;
+
+        merges("6.1.7", &["6.1.6 Succeeded"]).await.map_err(tail)?;
+        let refused = || async {
+            let log = std::fs::read_to_string(controller.log())?;
+            let line = log.lines().find(|line| line.contains("a commit status is given up"));
+            let line = line.ok_or_else(|| anyhow::anyhow!("nothing was refused: {:?}", door.calls()))?;
+            let words = ["podinfo-prod", "may not write commit statuses", "write:repository"];
+            ensure!(words.iter().all(|words| line.contains(words)), "{line}");
+            Ok(())
+        };
+        eventually(SOON, refused).await.map_err(tail)?;
+        releases::runs(place.leaf("prod"), n, "podinfo", "6.1.7", true).await?;
+        let story = ["6.1.6 Succeeded", "6.1.7 Succeeded"];
+        place.until_story("podinfo", "prod", &story).await.map_err(tail)?;
+        reported(&repo, &context, &["success"]).await.map_err(tail)
     })
 }
