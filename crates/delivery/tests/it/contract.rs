@@ -235,10 +235,16 @@ async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(world: W
 async fn who_cannot_be_asked_costs_nothing_but_a_sentence(world: World) {
     let (bench, joe, nobody) = (bench(), world.joe().await, "00000000-0000-0000-0000-000000000000");
     let author = world.author();
+    let (_, no_assignees) = world.lacks();
     let order = world.order_with("6.1.8", |settings| {
         settings.reviewers = vec![nobody.into(), author.clone(), joe.clone()];
+        if !no_assignees {
+            settings.assignees = vec![nobody.into(), joe.clone()];
+        }
     });
     let request = proposed(&bench.delivery, &order).await;
+    let unassigned = request.notes.iter().filter(|note| note.contains("was not assigned")).count();
+    assert_eq!(unassigned, usize::from(!no_assignees), "{:?}", request.notes);
     let told = |name: &str| request.notes.iter().any(|n| n.starts_with(&format!("{name} was not asked")));
     assert!(told(nobody) && !told(&joe), "{:?}", request.notes);
     // GitLab lets the author review as well.
@@ -246,6 +252,7 @@ async fn who_cannot_be_asked_costs_nothing_but_a_sentence(world: World) {
     assert!(request.notes.iter().all(|n| !n.ends_with(": ")), "{:?}", request.notes);
     let pull = world.pulls().await.remove(0);
     assert!(pull.open && pull.reviewers.contains(&joe), "{pull:?}");
+    assert!(no_assignees || pull.assignees == [joe], "{pull:?}");
 }
 
 async fn a_draft_is_opened_as_one_and_then_left_to_people(world: World) {

@@ -330,6 +330,8 @@ async fn conflicts_are_told() {
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
         // What others have pushed is not to be overwritten.
         world.push(&request.branch);
+        // It has to look at the new head first.
+        bench.delivery.follow(&order, &request).await.unwrap();
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
         let told = matches!(&followed, Followed::Waits { why, failed: false, .. } if why.contains("others have pushed"));
         assert!(told, "{followed:?}");

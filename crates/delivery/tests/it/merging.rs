@@ -26,6 +26,7 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
             // A forge that still looks whether it can be merged: what nobody has answered yet counts as no.
             Followed::Open { stale: Some(_), .. } => {}
             Followed::Waits { why, .. } if why.starts_with("it cannot be merged as it is") => {}
+            Followed::Waits { why, .. } if why.contains("to look whether it can be merged") => {}
             Followed::Waits { why, failed, .. } => return (why, failed),
             other => panic!("{other:?}"),
         }

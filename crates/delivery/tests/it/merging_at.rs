@@ -1,7 +1,7 @@
 //! What the merging of one forge alone has to heed, in the words of its documentation.
 
 use serde_json::json;
-use sluice_delivery::ForgeKind;
+use sluice_delivery::{Followed, ForgeKind};
 use sluice_testkit::Landing;
 
 use crate::contract::proposed;
@@ -42,6 +42,75 @@ async fn a_gitlab_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_th
     assert_eq!(error.reason(), "PermissionDenied");
     let says = error.to_string();
     assert!(says.contains("may not merge into main") && says.contains("Maintainer"), "{says}");
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
+async fn a_bitbucket_server_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_that_does_not() {
+    let world = World::of(ForgeKind::BitbucketServer).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    let refused = |name: &str| {
+        let message = "You are not permitted to access this resource";
+        let error = json!({"context": null, "message": message, "exceptionName": name});
+        Trouble::Answer(401, vec![], json!({"errors": [error]}).to_string().leak())
+    };
+    let names = [
+        ("com.atlassian.bitbucket.AuthorisationException", "PermissionDenied"),
+        ("com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException", "AuthenticationFailed"),
+    ];
+    for (name, reason) in names {
+        world.standin().trouble(Call::Merge, refused(name));
+        assert_eq!(bench.delivery.tend(&order, &request).await.unwrap_err().reason(), reason);
+    }
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
+async fn at_azure_devops_what_a_policy_rejects_is_no_lack_of_rights() {
+    let world = World::of(ForgeKind::AzureDevOps).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    let rejected = json!({
+        "$id": "1", "message": "A required policy is not satisfied.",
+        "typeKey": "GitPullRequestUpdateRejectedByPolicyException",
+    });
+    world.standin().trouble(Call::Merge, Trouble::Answer(403, vec![], rejected.to_string().leak()));
+    let (why, failed) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(why, "its forge does not merge it: A required policy is not satisfied.");
+    assert!(!failed);
+    is_merged(&bench.delivery, &order, &request).await;
+}
+
+#[tokio::test]
+async fn a_forge_that_has_not_looked_yet_whether_it_can_be_merged_is_waited_for() {
+    for (kind, name) in [
+        (ForgeKind::GitHub, "GitHub"),
+        (ForgeKind::GitLab, "GitLab"),
+        (ForgeKind::AzureDevOps, "Azure DevOps"),
+    ] {
+        let world = World::of(kind).await;
+        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+        let request = proposed(&bench.delivery, &order).await;
+        world.standin().change(request.number, |pull| pull.unknown_for = 30);
+        let why = format!("waits for {name} to look whether it can be merged");
+        let waits = Followed::Waits { why, failed: false, queued: false };
+        assert_eq!(bench.delivery.tend(&order, &request).await.unwrap(), waits);
+        is_merged(&bench.delivery, &order, &request).await;
+    }
+}
+
+#[tokio::test]
+async fn what_azure_devops_completes_later_is_not_completed_twice() {
+    let world = World::of(ForgeKind::AzureDevOps).await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.standin().book(|book| book.merge_takes = 30);
+    let (why, _) = waits(&bench.delivery, &order, &request).await;
+    assert_eq!(why, "its forge merges it");
+    let completed = bench.delivery.stats().calls("PATCH");
+    bench.delivery.tend(&order, &request).await.unwrap();
+    assert_eq!(bench.delivery.stats().calls("PATCH"), completed);
     is_merged(&bench.delivery, &order, &request).await;
 }
 

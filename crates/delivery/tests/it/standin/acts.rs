@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
 use super::{
-    Answer, Ask, Book, Call, Extra, Is, Of, Pull, Served, Style, Wanted, Why, author, joe, number_of,
+    Answer, Ask, Book, Call, Extra, Is, Obstacle, Of, PEOPLE, Pull, Served, Style, Wanted, Why, author, joe,
+    number_of,
 };
 
 impl Pull {
@@ -42,6 +43,7 @@ impl Served {
     fn carry_out(&self, ask: Ask) -> Result<Answer, Why<'static>> {
         let (shape, call) = (&self.shape, ask.call());
         let mut book = self.book.lock().unwrap();
+        self.time_passes(&mut book);
         for pull in book.pulls.iter_mut().filter(|p| !p.fork) {
             let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
             pull.tip.clone_from(&sha);
@@ -50,7 +52,10 @@ impl Served {
             }
             pull.version += u64::from(sha != pull.sha);
             pull.behind &= sha == pull.sha;
-            pull.sha = sha;
+            if sha != pull.sha {
+                pull.unknown_for = pull.unknown_for.max(1);
+                pull.before = std::mem::replace(&mut pull.sha, sha);
+            }
         }
         let value = match ask {
             Ask::Repository => {
@@ -74,17 +79,22 @@ impl Served {
                         self.repo.commit(&pull.head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
                     pull.version += 1;
                 }
-                Self::may_merge(pull, head, version)?;
+                self.may_merge(pull, head, version)?;
                 if queue {
                     pull.queued = true;
-                    return Ok((shape.status(call), shape.tell("queued", pull, 0).unwrap()));
+                    let status = if self.kind == ForgeKind::GitLab { 201 } else { 200 };
+                    return Ok((status, shape.tell("queued", pull, 0).unwrap()));
                 }
-                if style.is_some_and(|style| style != pull.style) {
-                    return Err(Why::NotMergeable("It may not be merged in this way.".into()));
+                if let Some(other) = style.filter(|style| *style != pull.style) {
+                    return Err(Why::NotMergeable(Obstacle::Style(other)));
                 }
                 if takes > 0 {
                     pull.merging = Some((pull.style, message));
-                    return Ok((202, shape.tell("slow merge", pull, 0).unwrap()));
+                    let slow = self.kind == ForgeKind::Bitbucket;
+                    return Ok(match slow {
+                        true => (202, shape.tell("slow merge", pull, 0).unwrap()),
+                        false => (200, shape.pull(pull, false)),
+                    });
                 }
                 if has_queue {
                     pull.queued = true;
@@ -92,7 +102,7 @@ impl Served {
                 }
                 pull.land(self.kind, &self.repo, pull.style, message);
                 pull.version += 1;
-                shape.pull(pull, false)
+                shape.merged(pull)
             }
             Ask::Task(number) => {
                 book.merge_takes = book.merge_takes.saturating_sub(1);
@@ -125,19 +135,20 @@ impl Served {
                 }
                 let pull = pull(&mut book, number)?;
                 pull.add(what, &names, replaces);
-                shape.added(pull, what, &names)
+                return Ok((shape.added_status(what), shape.added(pull, what, &names)));
             }
             Ask::User(name) => match number_of(&name) {
                 Some(id) => json!([{"id": id, "username": name}]),
                 None => json!([]),
             },
+            Ask::Assignable => PEOPLE.iter().map(|name| json!({"login": name})).collect(),
             Ask::Labels { from, size } => {
                 let labels = book.labels.iter().zip(1..).skip(from).take(size);
                 labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
             }
             Ask::NewLabel(name) => {
                 book.labels.push(name.clone());
-                json!({"id": book.labels.len(), "name": name})
+                return Ok((201, json!({"id": book.labels.len(), "name": name})));
             }
             Ask::Update { number, change } => {
                 let pull = pull(&mut book, number)?;
@@ -193,18 +204,43 @@ impl Served {
         Ok((shape.status(call), value))
     }
 
+    /// What a forge does on its own between two calls.
+    fn time_passes(&self, book: &mut Book) {
+        for pull in &mut book.pulls {
+            pull.unknown_for = pull.unknown_for.saturating_sub(1);
+        }
+        // Bitbucket Cloud is asked about the task of a merge instead.
+        if self.kind == ForgeKind::Bitbucket || book.merge_takes == 0 {
+            return;
+        }
+        let Some(pull) = book.pulls.iter_mut().find(|pull| pull.merging.is_some()) else { return };
+        book.merge_takes -= 1;
+        if book.merge_takes == 0
+            && let Some((style, message)) = pull.merging.take()
+        {
+            pull.land(self.kind, &self.repo, style, message);
+        }
+    }
+
     /// Whether it may be merged.
-    fn may_merge(pull: &Pull, head: Option<String>, version: Option<u64>) -> Result<(), Why<'static>> {
+    fn may_merge(&self, pull: &Pull, head: Option<String>, version: Option<u64>) -> Result<(), Why<'static>> {
         if !pull.open {
-            return Err(Why::NotOpen);
+            return Err(self.shape.ended(pull));
         }
-        if head.is_some_and(|head| head != pull.sha) {
-            return Err(Why::HeadMoved);
-        }
-        if version.is_some_and(|version| version != pull.version) {
-            return Err(Why::OutOfDate);
-        }
-        pull.obstacle().map_or(Ok(()), |words| Err(Why::NotMergeable(words)))
+        // Others work it out when they are asked.
+        let later = matches!(
+            self.kind,
+            ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Gitea | ForgeKind::Forgejo
+        );
+        let unknown = (later && !pull.is_known()).then_some(Obstacle::Unknown);
+        let obstacle = unknown.or_else(|| pull.obstacle()).map(Why::NotMergeable);
+        let moved = head.is_some_and(|head| head != pull.sha).then_some(Why::HeadMoved);
+        let outdated = version.is_some_and(|version| version != pull.version).then_some(Why::OutOfDate);
+        let first = match self.shape.looks_at_the_head_first() {
+            true => moved.or(outdated).or(obstacle),
+            false => obstacle.or(moved).or(outdated),
+        };
+        first.map_or(Ok(()), Err)
     }
 
     /// Those of the names that stand for somebody who may.
@@ -212,7 +248,10 @@ impl Served {
         let mut known = Vec::new();
         for name in names {
             let author = name == author(self.kind);
-            let may = name == "jane" || name == joe(self.kind) || (author && self.kind == ForgeKind::GitLab);
+            // GitLab lets the author review, and Gitea the author be assigned.
+            let is_gitea = matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo);
+            let author_may = self.kind == ForgeKind::GitLab || (is_gitea && what == Extra::Assignee);
+            let may = name == "jane" || name == joe(self.kind) || (author && author_may);
             if what == Extra::Label || may {
                 known.push(name);
             } else if let Some(why) = self.shape.stranger(what, author) {

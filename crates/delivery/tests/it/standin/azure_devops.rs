@@ -1,4 +1,8 @@
-//! Azure DevOps, as learn.microsoft.com/rest/api/azure/devops/git has it.
+//! Azure DevOps, compared with its published descriptions (MicrosoftDocs/vsts-rest-api-specs at commit adb2878 of
+//! 2026-05-12: specification/git/6.0 and /policy/6.0, with their examples).
+//!
+//! They have no error answers; these are recorded ones. Left out: fields that no adapter reads, links, auto-complete,
+//! and the pages of statuses and policies.
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
@@ -19,6 +23,7 @@ const STATUS: Words = Words {
 };
 
 const BRANCH: &str = "refs/heads/";
+const VERSIONS: [&str; 2] = ["6.0", "6.0-preview.1"];
 
 impl super::Shape for Shape {
     fn clone_path(&self) -> &'static str {
@@ -61,6 +66,9 @@ impl super::Shape for Shape {
         if request.query("api-version").is_none() && request.method != "GET" {
             return Err(Why::Bad("No api-version was supplied for the request."));
         }
+        if request.query("api-version").is_some_and(|version| !VERSIONS.contains(&version)) {
+            return Err(Why::Bad("The requested REST API version is out of range for this server."));
+        }
         let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
@@ -102,6 +110,9 @@ impl super::Shape for Shape {
                 ])?;
                 if request.text("/status").as_deref() == Some("completed") {
                     let style = request.text("/completionOptions/mergeStrategy").unwrap_or_default();
+                    if !["", "noFastForward", "squash", "rebase", "rebaseMerge"].contains(&style.as_str()) {
+                        return Err(Why::Bad("mergeStrategy is not one that there is"));
+                    }
                     let style = Style::of(&style, "noFastForward", "squash", "rebase");
                     let message = request.text("/completionOptions/mergeCommitMessage");
                     let head = request.text("/lastMergeSourceCommit/commitId");
@@ -182,17 +193,28 @@ impl super::Shape for Shape {
         if listed {
             body = body.chars().take(400).collect();
         }
+        let queued = pull.open && (!pull.is_known() || pull.merging.is_some());
+        let status_of_merge = match () {
+            () if queued => "queued",
+            () if pull.conflicts => "conflicts",
+            () => "succeeded",
+        };
         let mut value = json!({
             "pullRequestId": pull.number, "codeReviewId": pull.number, "status": status,
             "title": pull.title, "description": body,
             "creationDate": pull.created.to_string().replace('Z', ".6655471Z"),
             "sourceRefName": format!("{BRANCH}{}", pull.head), "targetRefName": format!("{BRANCH}{}", pull.base),
-            "mergeStatus": if pull.conflicts { "conflicts" } else { "succeeded" },
-            "lastMergeSourceCommit": {"commitId": pull.sha},
-            "lastMergeCommit": {"commitId": pull.merged.clone().unwrap_or("0".repeat(40))},
+            "mergeStatus": status_of_merge,
+            // At the time of the last merge, and so the head before while the next is queued.
+            "lastMergeSourceCommit": {"commitId": if pull.is_known() || !pull.open { &pull.sha } else { &pull.before }},
             "repository": {"id": "3411ebc1-d5aa-464f-9615-0b527bc66719", "name": "fleet", "project": {"id": "p-1"}},
             "url": format!("http://forge/acme/_apis/git/repositories/3411ebc1/pullRequests/{}", pull.number),
         });
+        // A commit that it is tested with, until it is merged.
+        if status_of_merge == "succeeded" {
+            let commit = pull.merged.clone().unwrap_or("2".repeat(40));
+            value["lastMergeCommit"] = json!({"commitId": commit});
+        }
         let approved = pull.approvals.last() == Some(&pull.sha);
         let vote = |id: &str| if approved && id == "jane" { 10 } else { 0 };
         let reviewer = |id: &String| json!({"id": id, "vote": vote(id)});
@@ -287,7 +309,14 @@ impl super::Shape for Shape {
     }
 
     fn refuse(&self, why: Why<'_>) -> Answer {
-        let error = |message: &str, key: &str| json!({"$id": "1", "message": message, "typeKey": key});
+        let error = |message: &str, key: &str| {
+            let name =
+                format!("Microsoft.TeamFoundation.Git.Server.{key}, Microsoft.TeamFoundation.Git.Server");
+            json!({
+                "$id": "1", "innerException": null, "message": message, "typeName": name, "typeKey": key,
+                "errorCode": 0, "eventId": 3000,
+            })
+        };
         match why {
             // Its page to sign in, in place of a refusal.
             Why::Unauthorized => (203, json!("<html>Azure DevOps Services | Sign In</html>")),
@@ -304,9 +333,16 @@ impl super::Shape for Shape {
                 ),
             ),
             Why::HeadMoved => {
-                (409, error("TF401192: The source branch has been updated.", "GitPullRequestStaleException"))
+                let message = "TF401192: The source branch has been modified since the last merge attempt.";
+                (409, error(message, "GitPullRequestStaleException"))
             }
-            Why::NotMergeable(words) => (409, error(&words, "GitPullRequestNotMergeableException")),
+            Why::NotMergeable(obstacle) => {
+                (403, error(&obstacle.to_string(), "GitPullRequestUpdateRejectedByPolicyException"))
+            }
+            Why::NotOpen => {
+                let message = "TF401181: The pull request cannot be edited due to its state.";
+                (400, error(message, "GitPullRequestNotEditableException"))
+            }
             Why::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
             _ => (
                 404,

@@ -207,7 +207,7 @@ impl super::Shape for Shape {
                 (401, error("Token is invalid, expired, or not supported for this endpoint."))
             }
             Why::NotOpen => (400, error("This pull request is already closed.")),
-            Why::NotMergeable(words) => (400, error(&words)),
+            Why::NotMergeable(obstacle) => (400, error(&obstacle.to_string())),
             Why::NoBranch => (400, error("source: branch not found")),
             Why::Bad(what) => (400, error(what)),
             _ => (404, error("Resource not found")),

@@ -1,11 +1,16 @@
-//! Bitbucket Data Center below a context path, as developer.atlassian.com/server/bitbucket/rest has it.
+//! Bitbucket Data Center below a context path, compared with its OpenAPI description of 9.4
+//! (developer.atlassian.com/server/bitbucket/rest/v904, "Pull Requests", "Deprecated: build status", "Repository").
+//!
+//! The description has statuses and fields, and not which exception is answered with which; these are the ones of
+//! recorded answers. Too few rights are answered with 401, as a token is that nobody knows.
+//! Left out: fields that no adapter reads, tasks, and auto-merge.
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{message, parents};
 use super::statuses::{BITBUCKET, Words};
-use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, TOKEN, Wanted, Why};
+use super::{Answer, Ask, Call, Change, Extra, Is, Obstacle, Of, Pull, Request, TOKEN, Wanted, Why};
 
 pub(super) struct Shape;
 
@@ -70,6 +75,10 @@ impl super::Shape for Shape {
                     "ALL" => false,
                     _ => return Err(Why::Bad("state is not one of those that there are")),
                 };
+                let known = ["at", "direction", "state", "order", "limit", "start"];
+                if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
+                    return Err(Why::Bad("the query has a parameter that this stand-in does not know"));
+                }
                 let (from, size) = (request.number("start", 0), request.number("limit", 25));
                 Ok(Ask::List(Wanted { head, own: false, open, from, size }))
             }
@@ -145,7 +154,9 @@ impl super::Shape for Shape {
         };
         let repository = |key: &str| json!({"slug": "fleet", "project": {"key": key}});
         let outcome = if pull.conflicts { "CONFLICTED" } else { "CLEAN" };
-        let mut properties = json!({"mergeResult": {"outcome": outcome, "current": true}});
+        // Only a look whether it can be merged has it worked out anew.
+        let outcome = if pull.is_known() { outcome } else { "UNKNOWN" };
+        let mut properties = json!({"mergeResult": {"outcome": outcome, "current": pull.is_known()}});
         if let Some(commit) = &pull.merged {
             properties = json!({"mergeCommit": {"id": commit}});
         }
@@ -188,7 +199,9 @@ impl super::Shape for Shape {
         let words = format!("You still need {missing} approval before this pull request can be merged.");
         let veto = (missing > 0).then(|| json!({"summaryMessage": "Not all", "detailedMessage": words}));
         let vetoes: Vec<Value> = veto.into_iter().collect();
-        Some(json!({"canMerge": vetoes.is_empty(), "conflicted": pull.conflicts, "vetoes": vetoes}))
+        let outcome = if pull.conflicts { "CONFLICTED" } else { "CLEAN" };
+        let may = vetoes.is_empty() && !pull.conflicts;
+        Some(json!({"canMerge": may, "conflicted": pull.conflicts, "outcome": outcome, "vetoes": vetoes}))
     }
 
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value {
@@ -212,16 +225,31 @@ impl super::Shape for Shape {
                 let message = "Authentication failed. Please check your credentials and try again.";
                 (401, error(message, "com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException"))
             }
-            Why::Exists(_) => {
+            Why::Exists(pull) => {
                 let message = "Only one pull request may be open for a given source and target branch";
-                (409, error(message, "com.atlassian.bitbucket.pull.DuplicatePullRequestException"))
+                let mut value = error(message, "com.atlassian.bitbucket.pull.DuplicatePullRequestException");
+                value["errors"][0]["existingPullRequest"] = self.pull(pull, false);
+                (409, value)
             }
             Why::OutOfDate => {
                 let message = "You are attempting to modify a pull request based on out-of-date information.";
                 (409, error(message, "com.atlassian.bitbucket.pull.PullRequestOutOfDateException"))
             }
-            Why::NotMergeable(words) => {
-                (409, error(&words, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException"))
+            Why::NotMergeable(Obstacle::Conflicts) => {
+                let message = "The pull request has conflicts which must be resolved manually.";
+                let mut value =
+                    error(message, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException");
+                (value["errors"][0]["conflicted"], value["errors"][0]["vetoes"]) = (true.into(), json!([]));
+                (409, value)
+            }
+            Why::NotMergeable(obstacle) => {
+                let (words, message) = (obstacle.to_string(), "Repository hook vetoed the merge");
+                let mut value =
+                    error(message, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException");
+                value["errors"][0]["conflicted"] = false.into();
+                value["errors"][0]["vetoes"] =
+                    json!([{"summaryMessage": "Not all", "detailedMessage": words}]);
+                (409, value)
             }
             Why::NotOpen => {
                 let message = "The pull request is not open.";

@@ -1,6 +1,38 @@
 //! What a change request needs before it may be merged, as every forge keeps it in its own words.
 
-use super::Pull;
+use super::{Pull, Style};
+
+/// Why a change request is not merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// The forge has not worked out yet whether it can be.
+    Unknown,
+    Conflicts,
+    Draft,
+    /// This check is not green.
+    Check(String),
+    /// So many approvals are missing.
+    Approvals(usize),
+    Behind,
+    Merged,
+    /// It may not be merged in this way.
+    Style(Style),
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Obstacle::Unknown => f.write_str("Whether it can be merged is not known yet."),
+            Obstacle::Conflicts => f.write_str("It has conflicts."),
+            Obstacle::Draft => f.write_str("It is a draft."),
+            Obstacle::Check(name) => write!(f, "Required status check {name} is not green."),
+            Obstacle::Approvals(missing) => write!(f, "You still need {missing} approval"),
+            Obstacle::Behind => f.write_str("The head branch is behind the base branch"),
+            Obstacle::Merged => f.write_str("It is merged already."),
+            Obstacle::Style(_) => f.write_str("It may not be merged in this way."),
+        }
+    }
+}
 
 /// How a check has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,17 +97,25 @@ impl Pull {
         self.needs.saturating_sub(self.approvals.iter().filter(|sha| **sha == self.sha).count())
     }
 
+    /// Whether its forge knows by now if it can be merged.
+    pub(super) fn is_known(&self) -> bool {
+        self.unknown_for == 0
+    }
+
     /// Why it is not merged.
-    pub(super) fn obstacle(&self) -> Option<String> {
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        if self.conflicts {
+            return Some(Obstacle::Conflicts);
+        }
         if self.draft || self.title.starts_with("Draft:") || self.title.starts_with("WIP:") {
-            return Some("it is a draft".into());
+            return Some(Obstacle::Draft);
         }
         if let Some((name, _)) = self.required().iter().find(|(_, is)| *is != Is::Green) {
-            return Some(format!("Required status check {name} is not green."));
+            return Some(Obstacle::Check(name.to_string()));
         }
         if self.missing() > 0 {
-            return Some(format!("You still need {} approval", self.missing()));
+            return Some(Obstacle::Approvals(self.missing()));
         }
-        self.behind.then(|| "The head branch is behind the base branch".into())
+        self.behind.then_some(Obstacle::Behind)
     }
 }

@@ -1,11 +1,18 @@
-//! Gitea and Forgejo, as their `/api/swagger` has it; real Gitea runs beside it in the contract.
+//! Gitea, compared with the source of 1.25.5 (code.gitea.io/gitea: routers/api/v1/repo, services/convert,
+//! services/pull/check.go, modules/structs), which also runs beside it in the contract; and Forgejo, which kept that
+//! API and was not compared by itself.
+//!
+//! Gitea ignores fields that it does not know; here they are refused. Left out: fields that no adapter reads, and the
+//! headers of pages.
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::{add, change, message, open, parents, review, show};
 use super::statuses::{GITHUB, Words};
-use super::{Answer, Ask, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named};
+use super::{
+    Answer, Ask, Call, Extra, Is, Obstacle, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named,
+};
 
 pub(super) struct Shape;
 
@@ -24,6 +31,31 @@ impl super::Shape for Shape {
 
     fn git_login(&self) -> String {
         basic("x-access-token", TOKEN)
+    }
+
+    fn etags(&self) -> bool {
+        false
+    }
+
+    fn status(&self, call: Call) -> u16 {
+        // Of a change as well.
+        if matches!(call, Call::Open | Call::Comment | Call::Update | Call::Close) { 201 } else { 200 }
+    }
+
+    fn added_status(&self, what: Extra) -> u16 {
+        if what == Extra::Label { 200 } else { 201 }
+    }
+
+    fn merged(&self, _pull: &Pull) -> Value {
+        Value::Null
+    }
+
+    fn ended(&self, pull: &Pull) -> Why<'static> {
+        if pull.merged.is_some() { Why::NotMergeable(Obstacle::Merged) } else { Why::NoPull }
+    }
+
+    fn looks_at_the_head_first(&self) -> bool {
+        false
     }
 
     fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
@@ -68,6 +100,7 @@ impl super::Shape for Shape {
                 let ids: Option<Vec<String>> = ids.collect();
                 Ok(add(number(n)?, Extra::Label, ids.ok_or(Why::Bad("labels are numbers here"))?))
             }
+            ("GET", ["assignees"]) => Ok(Ask::Assignable),
             ("PATCH", ["issues", n]) => {
                 request.only(&["assignees"])?;
                 let names = request.list("assignees");
@@ -76,6 +109,9 @@ impl super::Shape for Shape {
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
             ("GET", ["branches", "main"]) => Ok(Ask::Tell { what: "branch", from: 0, of: Of::Base }),
             ("GET", ["commits", sha, "status"]) => {
+                if request.number("limit", 30) != 50 {
+                    return Err(Why::Bad("this stand-in has pages of 50"));
+                }
                 let from = (request.number("page", 1) - 1) * 50;
                 Ok(Ask::Tell { what: "status", from, of: Of::Head((*sha).into()) })
             }
@@ -106,7 +142,10 @@ impl super::Shape for Shape {
         value["head"]["sha"] = pull.tip.as_str().into();
         value["base"]["repo_id"] = 1.into();
         value["head"]["repo_id"] = (1 + u64::from(pull.fork)).into();
-        value["draft"] = pull.title.starts_with("WIP:").into();
+        let draft = pull.title.starts_with("WIP:");
+        value["draft"] = draft.into();
+        // Nor while it still looks.
+        value["mergeable"] = (pull.is_known() && !pull.conflicts && !draft).into();
         value
     }
 
@@ -125,7 +164,8 @@ impl super::Shape for Shape {
         Some(match (what, author) {
             (Extra::Reviewer, true) => Why::Bad("poster of pr can't be reviewer"),
             (Extra::Reviewer, false) => Why::NoPull,
-            _ => Why::Bad("Assignee does not exist"),
+            // It takes somebody whom it does not know for an error of its own.
+            _ => Why::Internal,
         })
     }
 
@@ -167,16 +207,43 @@ impl super::Shape for Shape {
     }
 
     fn refuse(&self, why: Why<'_>) -> Answer {
+        let told = |status: u16, message: &str| {
+            (status, json!({"message": message, "url": "http://forge/api/swagger"}))
+        };
         match why {
-            Why::Unauthorized => (401, json!({"message": "invalid username, password or token"})),
+            Why::Unauthorized => told(401, "invalid username, password or token"),
             Why::Exists(pull) => {
-                let text = format!("pull request already exists for these targets [id: {}]", pull.number);
-                (409, json!({"message": text}))
+                let (number, head, base) = (pull.number, &pull.head, &pull.base);
+                told(
+                    409,
+                    &format!(
+                        "pull request already exists for these targets [id: {number}, issue_id: {number}, head_repo_id: 1, \
+                     base_repo_id: 1, head_branch: {head}, base_branch: {base}]"
+                    ),
+                )
             }
-            Why::HeadMoved => (409, json!({"message": "head out of date"})),
-            Why::NotMergeable(words) => (405, json!({"message": words})),
-            Why::Bad(what) => (422, json!({"message": what})),
-            _ => (404, json!({"message": "The target couldn't be found."})),
+            Why::HeadMoved => told(409, "head out of date"),
+            Why::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
+            Why::Bad(what) => told(422, what),
+            Why::Internal => told(500, ""),
+            _ => (404, json!({"message": "not found", "url": "http://forge/api/swagger", "errors": null})),
         }
     }
+}
+
+/// Why a merge is refused (`CheckPullMergeable` and `CheckPullBranchProtections`).
+fn refusal(obstacle: &Obstacle) -> String {
+    let words = match obstacle {
+        Obstacle::Unknown | Obstacle::Conflicts => "Please try again later",
+        Obstacle::Draft => "Work in progress PRs cannot be merged",
+        Obstacle::Check(_) => "Not all required status checks successful",
+        Obstacle::Approvals(_) => "Does not have enough approvals",
+        Obstacle::Behind => "The head branch is behind the base branch",
+        Obstacle::Merged => "The PR is already merged",
+        Obstacle::Style(style) => {
+            let style = style.word("merge", "squash", "rebase");
+            return format!("{style} is not allowed an allowed merge style for this repository");
+        }
+    };
+    words.into()
 }

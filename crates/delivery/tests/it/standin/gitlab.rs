@@ -1,4 +1,8 @@
-//! GitLab, as docs.gitlab.com/api/merge_requests, /api/notes, /api/commits and /api/rest have it.
+//! GitLab, compared with its source (gitlabhq/gitlabhq of GitLab 19: lib/api/merge_requests.rb,
+//! lib/api/helpers/merge_requests_helpers.rb; ee/lib/api/merge_trains.rb of an earlier one).
+//!
+//! GitLab ignores fields and parameters that it does not know; here they are refused. Not compared: notes, users,
+//! approvals and commit statuses. Left out: fields that no adapter reads, the headers of pages, and quick actions.
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
@@ -49,8 +53,14 @@ impl super::Shape for Shape {
         1_048_576
     }
 
-    fn budget(&self) -> &'static str {
-        "ratelimit-remaining"
+    fn budget(&self, _path: &str) -> Vec<(&'static str, String)> {
+        let reset = jiff::Timestamp::now().as_second() + 60;
+        vec![
+            ("ratelimit-limit", "5000".into()),
+            ("ratelimit-observed", "1".into()),
+            ("ratelimit-remaining", "4999".into()),
+            ("ratelimit-reset", reset.to_string()),
+        ]
     }
 
     fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
@@ -62,6 +72,10 @@ impl super::Shape for Shape {
                 let state = request.query("state").unwrap_or("all");
                 if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
                     return Err(Why::Bad("state does not have a valid value"));
+                }
+                let known = ["source_branch", "state", "order_by", "sort", "per_page", "page"];
+                if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
+                    return Err(Why::Bad("the query has a parameter that this stand-in does not know"));
                 }
                 let size = request.number("per_page", 20).min(100);
                 Ok(Ask::List(Wanted {
@@ -144,24 +158,36 @@ impl super::Shape for Shape {
         }
     }
 
-    fn pull(&self, pull: &Pull, _listed: bool) -> Value {
+    fn pull(&self, pull: &Pull, listed: bool) -> Value {
         let state = match (&pull.merged, pull.open) {
             (Some(_), _) => "merged",
             (_, true) => "opened",
             _ => "closed",
         };
-        json!({
+        let merged_at = pull.merged.as_ref().map(|_| "2026-01-02T03:04:05.678Z");
+        let known = match (pull.is_known(), pull.conflicts) {
+            (false, _) => "checking",
+            (_, true) => "cannot_be_merged",
+            _ => "can_be_merged",
+        };
+        let mut value = json!({
             "id": 1000 + pull.number, "iid": pull.number, "title": pull.title, "description": pull.body,
             "web_url": format!("http://forge/acme/team/fleet/-/merge_requests/{}", pull.number),
             "state": state, "source_branch": pull.head, "target_branch": pull.base, "sha": pull.sha,
             "merge_commit_sha": pull.merged.as_ref().filter(|merged| **merged != pull.sha), "squash_commit_sha": null,
-            "has_conflicts": pull.conflicts,
-            "detailed_merge_status": merge_status(pull), "head_pipeline": pipeline(pull),
+            // Not before it is known that it cannot be merged.
+            "has_conflicts": known == "cannot_be_merged", "merge_status": known,
+            "detailed_merge_status": merge_status(pull), "merged_at": merged_at,
             "project_id": 1, "target_project_id": 1, "source_project_id": 1 + u64::from(pull.fork),
-            "created_at": pull.created.to_string(),
+            "created_at": pull.created.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string(),
             "draft": pull.title.starts_with("Draft:"), "labels": pull.labels,
             "reviewers": people(&pull.reviewers), "assignees": people(&pull.assignees),
-        })
+        });
+        // A "MergeRequestBasic" goes without.
+        if !listed {
+            value["head_pipeline"] = pipeline(pull);
+        }
+        value
     }
 
     fn stranger(&self, _what: Extra, _author: bool) -> Option<Why<'static>> {
@@ -172,13 +198,14 @@ impl super::Shape for Shape {
         let word = |is: Is| is.word("success", "running", "failed");
         Some(match what {
             "statuses" => {
-                let one =
-                    |(name, is): &(&str, Is)| json!({"name": name, "status": word(*is), "sha": pull.sha});
+                let one = |(name, is): &(&str, Is)| json!({"name": name, "status": word(*is), "sha": pull.sha, "allow_failure": false});
                 pull.reported().iter().map(one).collect()
             }
             "approvals" => json!({"approvals_required": pull.needs, "approvals_left": pull.missing()}),
             "train" if !pull.queued => return None,
-            _ => json!([{"id": 1, "status": "fresh", "merged_at": null}])[0].take(),
+            // The cars of the train; of one that is asked for, the car alone.
+            "queued" => json!([car()]),
+            _ => car(),
         })
     }
 
@@ -207,7 +234,7 @@ impl super::Shape for Shape {
                              transition via \"enqueue\")";
                 (400, json!({"message": words}))
             }
-            Why::NotMergeable(_) => (405, json!({"message": "405 Method Not Allowed"})),
+            Why::NotMergeable(_) | Why::NotOpen => (405, json!({"message": "405 Method Not Allowed"})),
             Why::Bad(what) => (400, json!({"error": what})),
             _ => (404, json!({"message": "404 Not found"})),
         }
@@ -231,6 +258,11 @@ fn added(request: &Request, number: u64) -> Result<Option<Ask>, Why<'static>> {
     Ok(None)
 }
 
+/// A place in the merge train.
+fn car() -> Value {
+    json!({"id": 1, "status": "fresh", "merged_at": null})
+}
+
 fn people(names: &[String]) -> Value {
     names.iter().map(|name| json!({"id": number_of(name), "username": name})).collect()
 }
@@ -238,6 +270,8 @@ fn people(names: &[String]) -> Value {
 fn merge_status(pull: &Pull) -> &'static str {
     let required = pull.required();
     match () {
+        () if !pull.open => "not_open",
+        () if !pull.is_known() => "checking",
         () if pull.conflicts => "conflict",
         () if pull.title.starts_with("Draft:") => "draft_status",
         () if required.iter().any(|(_, is)| *is != Is::Green) => "ci_must_pass",

@@ -11,6 +11,7 @@ mod git;
 mod gitea;
 mod github;
 mod gitlab;
+mod graphql;
 mod people;
 mod reply;
 mod request;
@@ -33,6 +34,7 @@ use sluice_delivery::ForgeKind;
 use sluice_testkit::{Commit, GitServer, Repo};
 
 pub use checks::Is;
+use checks::Obstacle;
 use people::{PEOPLE, number_of};
 pub use people::{author, joe};
 use reply::{broken, dripping, reply};
@@ -79,6 +81,10 @@ pub struct Pull {
     /// Where a title does not say it.
     pub draft: bool,
     pub conflicts: bool,
+    /// How many more calls are answered before the forge has worked out whether this head can be merged.
+    pub unknown_for: usize,
+    /// The head before this one.
+    pub before: String,
     /// Its base has moved on, and it is merged only on top of it.
     pub behind: bool,
     /// Checks by name, and the commits that they are of.
@@ -154,6 +160,8 @@ enum Ask {
     },
     /// A user by name.
     User(String),
+    /// Who can be assigned.
+    Assignable,
     /// The labels of the repository.
     Labels {
         from: usize,
@@ -203,7 +211,7 @@ impl Ask {
             Ask::List(_) | Ask::Between { .. } => Call::List,
             Ask::Open { .. } => Call::Open,
             Ask::Add { .. } => Call::Add,
-            Ask::User(_) | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
+            Ask::User(_) | Ask::Assignable | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
             Ask::Tell { .. } => Call::Tell,
             Ask::Merge { .. } => Call::Merge,
             Ask::Read(_) => Call::Read,
@@ -258,11 +266,14 @@ enum Why<'a> {
     OutOfDate,
     NotOpen,
     HeadMoved,
-    NotMergeable(String),
     /// It is in this state already.
     NoTransition,
-    NoField(&'static str),
+    NotMergeable(Obstacle),
+    /// The errors of a GraphQL query.
+    Query(Value),
     Bad(&'static str),
+    /// It breaks.
+    Internal,
 }
 
 type Answer = (u16, Value);
@@ -297,9 +308,9 @@ trait Shape: Send + Sync {
     fn longest(&self) -> usize {
         65_536
     }
-    /// The header that says how many calls are left.
-    fn budget(&self) -> &'static str {
-        "x-ratelimit-remaining"
+    /// The headers that say how many calls are left after one of this path; none where there are no limits.
+    fn budget(&self, _path: &str) -> Vec<(&'static str, String)> {
+        vec![]
     }
     /// What a call asks for.
     fn read(&self, request: &Request) -> Result<Ask, Why<'static>>;
@@ -311,12 +322,32 @@ trait Shape: Send + Sync {
     fn added(&self, pull: &Pull, _what: Extra, _names: &[String]) -> Value {
         self.pull(pull, false)
     }
+    /// The status of an addition.
+    fn added_status(&self, _what: Extra) -> u16 {
+        self.status(Call::Add)
+    }
+    /// What answers a merge.
+    fn merged(&self, pull: &Pull) -> Value {
+        self.pull(pull, false)
+    }
+    /// Why one that is not open is not merged.
+    fn ended(&self, _pull: &Pull) -> Why<'static> {
+        Why::NotOpen
+    }
+    /// Whether a merge at another head is refused for that, whatever else is in its way.
+    fn looks_at_the_head_first(&self) -> bool {
+        true
+    }
     /// How somebody is refused; `None` for one who is left out without a word.
     fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>>;
     /// What it says of one that is to be merged; `None` where it knows no such thing.
     /// Where that comes in pages, the one that begins there.
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &Commit) -> Value;
+    /// What a call has asked for of its answer.
+    fn select(&self, _request: &Request, answer: Value) -> Value {
+        answer
+    }
     fn refuse(&self, why: Why<'_>) -> Answer;
     /// Whether a status that is pending cannot be made pending again.
     fn refuses_a_repeated_state(&self) -> bool {
@@ -436,27 +467,6 @@ impl StandIn {
     pub fn close(&self, number: u64) {
         self.change(number, |pull| pull.open = false);
     }
-
-    /// Somebody else opens one, from a branch of the repository.
-    pub fn open_by_hand(&self, head: &str, sha: &str) {
-        self.book(|b| {
-            let (number, text) = (b.pulls.len() as u64 + 1, String::from);
-            let (title, body) = (text("Promote apps/podinfo in prod to 6.1.7"), text("do not edit"));
-            b.pulls.push(Pull::new(number, title, body, head.into(), text("main"), sha.into()));
-        });
-    }
-
-    /// Somebody opens one from a copy of the repository, out of a branch of this name.
-    pub fn open_from_a_fork(&self, head: &str) {
-        self.book(|b| {
-            let number = b.pulls.len() as u64 + 1;
-            let text = String::from;
-            b.pulls.push(Pull {
-                fork: true,
-                ..Pull::new(number, text("Mine"), text("?"), head.into(), text("main"), "1".repeat(40))
-            });
-        });
-    }
 }
 
 impl Pull {
@@ -468,7 +478,6 @@ impl Pull {
             head,
             base,
             tip: sha.clone(),
-            sha,
             open: true,
             merged: None,
             style: Style::Squash,
@@ -478,6 +487,8 @@ impl Pull {
             assignees: vec![],
             draft: false,
             conflicts: false,
+            unknown_for: 1,
+            before: sha.clone(),
             behind: false,
             checks: vec![],
             results: vec![],
@@ -490,6 +501,7 @@ impl Pull {
             merging: None,
             fork: false,
             version: 0,
+            sha,
             created: Timestamp::now().round(jiff::Unit::Second).unwrap(),
         }
     }
@@ -526,7 +538,7 @@ async fn answer(
         }
         _ => {
             let (status, value) = shape.refuse(Why::NoPath);
-            return reply(&served, status, &value, &headers);
+            return reply(&served, status, &value, (uri.path(), &headers));
         }
     };
     let query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
@@ -577,5 +589,6 @@ async fn answer(
         // A body that breaks off takes the connection with it.
         return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
     }
-    reply(&served, status, &value, &headers)
+    let value = shape.select(&request, value);
+    reply(&served, status, &value, (uri.path(), &headers))
 }

@@ -21,14 +21,24 @@ pub(super) fn dripping() -> Body {
     }))
 }
 
-pub(super) fn reply(served: &Served, status: u16, value: &Value, asked: &HeaderMap) -> Response<Body> {
-    let text = value.to_string();
-    let etag = format!("\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
+pub(super) fn reply(
+    served: &Served,
+    status: u16,
+    value: &Value,
+    (path, asked): (&str, &HeaderMap),
+) -> Response<Body> {
+    let text = if value.is_null() { String::new() } else { value.to_string() };
+    // A weak one, as GitHub and GitLab give.
+    let etag =
+        format!("W/\"{:x}\"", text.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
     let same = served.shape.etags() && asked.get("if-none-match").is_some_and(|h| h == etag.as_str());
     let elsewhere = value["location"].as_str();
     let status = if same { 304 } else { elsewhere.map_or(status, |_| if status == 202 { 202 } else { 302 }) };
     let body = if same || matches!(status, 202 | 204) { Body::empty() } else { Body::from(text) };
-    let mut answer = Response::builder().status(status).header(served.shape.budget(), "4999");
+    let mut answer = Response::builder().status(status);
+    for (name, value) in served.shape.budget(path) {
+        answer = answer.header(name, value);
+    }
     if let Some(to) = elsewhere {
         answer = answer.header("location", to);
     }
