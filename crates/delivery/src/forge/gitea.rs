@@ -140,6 +140,13 @@ impl Gitea {
         Ok(ids)
     }
 
+    /// Who can be assigned. Anybody else in a change of assignees is answered with 500 (`EditIssue` of 1.25), as if
+    /// the server were out of order.
+    async fn assignable(&self) -> Result<Vec<String>, ForgeError> {
+        let all = self.0.http.call(Method::GET, self.0.url(&["assignees"], &[]), None).await?;
+        Ok(names(&all, "login"))
+    }
+
     /// The head that a merged one had: it is kept as a ref of its own, which follows the branch a moment later
     /// and ends with the merge, so that it may be one too old or too new where something was pushed just then
     /// (`AddTestPullRequestTask` of 1.25).
@@ -202,8 +209,11 @@ impl Forge for Gitea {
                 names.to_vec()
             }
             Extra::Assignee => {
+                let known = self.assignable().await?;
+                let is_known = |name: &&String| known.iter().any(|one| one.eq_ignore_ascii_case(name));
                 // Those that are not named again are taken off it.
-                let all: Vec<&String> = found.has.assignees.iter().chain(names).collect();
+                let all: Vec<&String> =
+                    found.has.assignees.iter().chain(names.iter().filter(is_known)).collect();
                 let body = json!({"assignees": all});
                 let issue = http.call(Method::PATCH, self.0.issue(number, &[]), Some(&body)).await?;
                 super::names(&issue["assignees"], "login")
