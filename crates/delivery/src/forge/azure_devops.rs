@@ -81,6 +81,7 @@ const FIELDS: &[&str] = &[
     "statusName",
     "targetRefName",
     "title",
+    "typeKey",
     "useSquashMerge",
     "value",
     "vote",
@@ -369,6 +370,10 @@ impl Forge for AzureDevOps {
         let url = self.url(&["commits", &head, "statuses"], &[("latestOnly", "true")]);
         let statuses = self.http.call(Method::GET, url, None).await?;
         let mut readiness = Readiness { head, ..Readiness::default() };
+        // The head that it shows is that of the last look ("at the time of the last pull request merge").
+        if matches!(now["mergeStatus"].as_str(), Some("queued" | "notSet")) {
+            readiness.waits.push("Azure DevOps to look whether it can be merged".into());
+        }
         readiness.judge(&now, &policies);
         readiness.checks.extend(statuses["value"].as_array().into_iter().flatten().map(check));
         readiness.checks.extend(self.own_statuses(number, &readiness.head).await?.iter().map(check));

@@ -335,11 +335,12 @@ fn waits(now: &Value, merge: &Value) -> Vec<String> {
     }
     let vetoes = merge["vetoes"].as_array().into_iter().flatten();
     waits.extend(vetoes.filter_map(|v| text(&v["detailedMessage"]).or(text(&v["summaryMessage"]))));
-    if waits.is_empty() && merge["canMerge"].as_bool() == Some(false) {
-        waits.push(match merge["conflicted"].as_bool() {
-            Some(true) => "its conflicts to be resolved".into(),
-            _ => "the server to let it be merged".into(),
-        });
+    // Not every version says it in one word: 9.4 describes an answer without `canMerge`.
+    match (merge["conflicted"].as_bool(), merge["canMerge"].as_bool()) {
+        _ if !waits.is_empty() => {}
+        (Some(true), _) => waits.push("its conflicts to be resolved".into()),
+        (_, Some(false)) => waits.push("the server to let it be merged".into()),
+        _ => {}
     }
     waits
 }
@@ -415,5 +416,15 @@ mod tests {
                 (found, _) => panic!("{text}: {found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn conflicts_are_waited_for_also_where_nothing_else_says_that_it_cannot_be_merged() {
+        let of = |merge: Value| waits(&json!({}), &merge);
+        let conflicts = ["its conflicts to be resolved"];
+        assert_eq!(of(json!({"conflicted": true, "outcome": "CONFLICTED", "vetoes": []})), conflicts);
+        assert_eq!(of(json!({"canMerge": false, "conflicted": true, "vetoes": []})), conflicts);
+        assert_eq!(of(json!({"canMerge": false, "vetoes": []})), ["the server to let it be merged"]);
+        assert!(of(json!({"conflicted": false, "outcome": "CLEAN", "vetoes": []})).is_empty());
     }
 }

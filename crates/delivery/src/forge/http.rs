@@ -449,13 +449,33 @@ impl ForgeHttp {
     /// What an answer that is not success means.
     pub(super) fn refusal(&self, reply: &Reply) -> ForgeError {
         let (forge, says) = (self.name.clone(), self.says(reply));
-        match reply.status {
+        match self.meant(reply) {
             300..=399 => ForgeError::Redirected { forge, location: self.location(reply) },
             401 => ForgeError::Authentication { forge, says },
             403 => ForgeError::Forbidden { forge, says },
             404 => ForgeError::NoRepository { forge, repository: self.repository.clone() },
             500..=599 => ForgeError::Unreachable { forge, says: format!("status {}: {says}", reply.status) },
             status => ForgeError::Refused { forge, status, says },
+        }
+    }
+
+    /// The status of a refusal by what it is about, where a forge uses another. Bitbucket Data Center answers with
+    /// 401 also whom it knows and who has too few rights ("insufficient permissions":
+    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps with 403 what a policy
+    /// of the branch rejects, whoever asks.
+    fn meant(&self, reply: &Reply) -> u16 {
+        let json = reply.json.as_ref().unwrap_or(&Value::Null);
+        let errors = || json["errors"].as_array().into_iter().flatten();
+        let is_about_rights =
+            |error: &Value| error["exceptionName"] == "com.atlassian.bitbucket.AuthorisationException";
+        match (self.kind, reply.status) {
+            (ForgeKind::BitbucketServer, 401) if errors().any(is_about_rights) => 403,
+            (ForgeKind::AzureDevOps, 403)
+                if json["typeKey"] == "GitPullRequestUpdateRejectedByPolicyException" =>
+            {
+                409
+            }
+            (_, status) => status,
         }
     }
 
