@@ -233,6 +233,11 @@ pub fn after(promotion: &Promotion, request: &Request, given: Given<'_>) -> Chan
     if !waits(promotion) {
         return Change::Refused(format!("{} does not wait for an approval any more", promotion.name_any()));
     }
+    // Only the newest approval is recorded: an older body may have approved an earlier try.
+    if before.is_some_and(|b| b.signed_at.parse().is_ok_and(|at: Timestamp| given.signed_at < at)) {
+        let why = "a later approval than this body is recorded: sign a new body with the time of now";
+        return Change::Refused(why.into());
+    }
     // The clocks of replicas differ: an approval of now is never older than what it approves.
     let approval = KeyApproval {
         secret: given.secret.into(),

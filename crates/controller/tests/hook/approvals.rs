@@ -123,6 +123,18 @@ fn an_approval_is_for_the_promotion_that_waits_and_for_one_try() {
     let given = Given { signed_at: asks.at, now: at("2026-11-22T10:01:59Z"), ..given };
     let Change::Write(written) = after(&retried, &asks, given) else { panic!("not recorded") };
     assert_eq!(written["keyApproval"]["at"], "2026-11-22T10:02:00Z");
+    // A second retry: the body that approved the first try does not approve the third, with another one between.
+    let third = waiting(
+        "2026-11-22T10:03:00Z",
+        Some(("2026-11-22T10:01:58Z", "2026-11-22T10:02:00Z")),
+        Some("2026-11-22T10:01:58Z"),
+    );
+    let replayed = Given { signed_at: at(NOW), now: at("2026-11-22T10:03:30Z"), ..given };
+    let first = request("apps/podinfo", "prod", "6.1.9", NOW);
+    let Change::Refused(why) = after(&promotion("fresh", "6.1.9", &third), &first, replayed) else {
+        panic!("the body of the first try was accepted again")
+    };
+    assert!(why.contains("sign a new body"), "{why}");
     // Another revision or environment is none of this body's.
     let other = promotion("other", "6.2.0", &waiting(since, None, None));
     assert_eq!(after(&other, &asks, given), Change::NotTheirs);
