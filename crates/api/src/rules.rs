@@ -27,6 +27,10 @@ const TIME: &str = "'^[0-9]{4}-[0-9-]+T.+(Z|:[0-9]{2})$'";
 /// Before any request: comparing with it refuses what is no time.
 const PAST: &str = "timestamp('2000-01-01T00:00:00Z')";
 
+/// A request that is said to be made at this time or later does not bind the next one: else whoever may retry could
+/// leave a time that no later request is after.
+const FAR: &str = "timestamp('2100-01-01T00:00:00Z')";
+
 /// Adds the rules to the schema of a Promotion. They are transition rules: none of them applies to an object
 /// that is created, and objects that earlier versions stored stay valid.
 pub(crate) fn add(schema: &mut JSONSchemaProps) {
@@ -67,7 +71,7 @@ fn of_spec() -> Vec<ValidationRule> {
         rule(
             format!(
                 "!has(oldSelf.retry) || ({unchanged}) || (has(self.retry) && (!oldSelf.retry.matches({TIME}) || \
-                 timestamp(self.retry) > timestamp(oldSelf.retry)))"
+                 timestamp(self.retry) > timestamp(oldSelf.retry) || timestamp(oldSelf.retry) >= {FAR}))"
             ),
             "spec.retry only moves forward: write a later time than the one that is there, or use sluice retry",
         ),

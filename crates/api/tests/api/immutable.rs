@@ -179,6 +179,10 @@ async fn a_retry_only_moves_forward() {
         stored.refused(json!({"retry": text}), forward).await;
     }
     stored.refused(json!({"retry": null}), forward).await;
+    // A time that nobody reaches does not keep others from retrying.
+    stored.patch(json!({"retry": "9999-12-31T23:59:59.999999999Z"})).await.unwrap();
+    stored.patch(json!({"retry": "2026-11-21T10:00:01Z"})).await.unwrap();
+    stored.refused(json!({"retry": "2026-11-21T10:00:00Z"}), forward).await;
     // What an earlier version stored is no time.
     let earlier = self::stored("retried-earlier", json!({"retry": "again"})).await;
     earlier.refused(json!({"retry": null}), forward).await;
