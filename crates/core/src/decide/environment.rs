@@ -15,6 +15,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     promotions.sort_by_key(|p| p.line());
     let proven = environment.policy.as_ref().filter(|_| !environment.after.is_empty());
     let proven = proven.and_then(|p| facts.evidence.candidate(facts.pipeline, environment, p.min_ready));
+    let proven = proven.map(|candidate| as_rejected(candidate, &promotions));
     let mut settle = |p| settle(facts, environment, (&promotions, proven.as_ref()), p, decision);
     let settled: Vec<bool> = promotions.iter().map(|p| settle(p)).collect();
     let open =
@@ -64,6 +65,13 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         }
         _ => replace(facts, environment, policy, open, &promotions, &candidate, decision),
     }
+}
+
+/// The candidate in the run that was rejected, if its revision was: it stays rejected when it comes back.
+fn as_rejected(candidate: Candidate, promotions: &[&Promotion]) -> Candidate {
+    let newest = promotions.iter().rev().find(|p| p.revision.is_run_by(&candidate.revision));
+    let run = newest.filter(|p| p.phase == Phase::Rejected).map_or(candidate.run, |p| p.run);
+    Candidate { run, ..candidate }
 }
 
 /// Ends a promotion that is not wanted any more.

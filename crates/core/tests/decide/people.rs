@@ -6,7 +6,7 @@ use sluice_core::model::{Phase, Promotion};
 use sluice_core::world::Health;
 
 use crate::sim::{Effect, Sim, revision};
-use crate::table::{B, C};
+use crate::table::{A, B, C};
 
 /// B waits for an approval before staging.
 fn waiting() -> Sim {
@@ -140,4 +140,22 @@ fn a_retried_manual_promotion_says_that_it_needs_a_new_approval() {
     let says = "waits for a new approval, since it was retried: sluice approve";
     assert!(sim.promotions[0].message.contains(says), "{}", sim.promotions[0].message);
     assert!(sim.promotions[0].gates.iter().any(|gate| !gate.open && gate.message.contains(says)));
+}
+
+#[test]
+fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
+    let mut sim = waiting();
+    sim.policy_of("staging").manual = false;
+    sim.promotions[0].rejected = Some("rejected by jane: no".into());
+    sim.settle();
+    for version in [A, B] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+        assert_eq!(sim.story("staging"), ["1.1.0 Rejected"], "dev runs {version}");
+    }
+    assert!(sim.note("staging").contains("not promoted again by itself"), "{}", sim.note("staging"));
+    sim.promotions[0].rejected = None;
+    sim.promotions[0].retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
 }
