@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+pub use sluice_core::value::is_unsafe;
+
 /// Returns the text as one line on which every character is visible: line breaks and tabs become spaces,
 /// and a character that a terminal obeys or does not show becomes its escape, such as `\u{1b}`.
 ///
@@ -23,21 +25,6 @@ pub fn line(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
-}
-
-/// Returns whether a character must not reach a terminal as it is: control characters (C0, DEL, C1), line and
-/// paragraph separators, and characters that no reader sees, which reorder a text (Unicode Standard Annex 9),
-/// hide a part of it, or make two names look the same (general category Cf of UnicodeData.txt, and the
-/// fillers that are letters without a glyph).
-pub fn is_unsafe(c: char) -> bool {
-    let invisible = matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
-        | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
-        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}');
-    c.is_control() || invisible
 }
 
 /// Returns whether a reader of lines takes the character for white space: a line break or a tab.

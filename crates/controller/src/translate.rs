@@ -10,6 +10,7 @@ use sluice_core::model::{
     Environment, GATES, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request, Said,
 };
 use sluice_core::revision::Revision;
+use sluice_core::value::is_unsafe;
 use sluice_core::world::Health;
 use sluice_delivery::ForgeKind;
 
@@ -146,7 +147,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
 
 /// What a person wrote, on one line.
 fn line(text: &str) -> String {
-    text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(is_unsafe).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// What the other side of a webhook has said of the try that a record is at.

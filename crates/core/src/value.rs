@@ -15,6 +15,21 @@ pub fn is_value(value: &str) -> bool {
     !value.is_empty() && value.len() <= 256 && value.bytes().all(good)
 }
 
+/// Returns whether a character must not reach a terminal as it is: control characters (C0, DEL, C1), line and
+/// paragraph separators, and characters that no reader sees, which reorder a text (Unicode Standard Annex 9),
+/// hide a part of it, or make two names look the same (general category Cf of UnicodeData.txt, and the
+/// fillers that are letters without a glyph).
+pub fn is_unsafe(c: char) -> bool {
+    let invisible = matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+        | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}');
+    c.is_control() || invisible
+}
+
 /// Checks a value that a cluster reports for a facet.
 ///
 /// # Errors
@@ -22,7 +37,7 @@ pub fn is_value(value: &str) -> bool {
 pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
     let good = match facet {
         // Chart authors write any words there.
-        Facet::App => !value.is_empty() && value.len() <= 256 && !value.contains(char::is_control),
+        Facet::App => !value.is_empty() && value.len() <= 256 && !value.contains(is_unsafe),
         Facet::Source => is_value(value),
         Facet::Chart | Facet::Tag | Facet::Digest | Facet::Image(_) => {
             is_value(value) && !value.contains('/')
@@ -33,7 +48,7 @@ pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
             Err("a repository is letters, digits and the signs . _ - / with an optional port".into())
         }
         (true, _) => Ok(()),
-        (false, Facet::App) => Err("it should be up to 256 bytes on one line".into()),
+        (false, Facet::App) => Err("it should be up to 256 bytes of visible characters on one line".into()),
         (false, Facet::Source) => Err(format!("it should be {VALUE}")),
         (false, _) => Err("it should be up to 256 letters, digits and the signs . _ - + @ :".into()),
     }
@@ -77,6 +92,9 @@ mod tests {
             (Facet::Chart, "a/b", false),
             (Facet::Chart, "", false),
             (Facet::Chart, "1\n2", false),
+            (Facet::App, "1.0 (Ätna)", true),
+            (Facet::App, "1.0\u{200b}", false),
+            (Facet::App, "1.0\u{202e}", false),
             (Facet::Tag, "main/x", false),
             (Facet::Digest, "sha256:aa", true),
             (Facet::Source, "feature/x@sha1:aa", true),

@@ -8,8 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use sluice_api::hook_key;
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
+use sluice_core::revision::Facet;
+use sluice_core::value;
 
-use super::event::{Event, Meaning, NO_REVISION, VALUE, is_value};
+use super::event::{Event, Meaning, NO_REVISION};
 use super::store::{Change, LONGEST};
 use crate::observe::reported::{self, Reports};
 use crate::translate;
@@ -107,16 +109,18 @@ pub fn check(pipeline: &Pipeline, environment: &str, event: &Event, now: Timesta
     if event.meaning() == Meaning::Deployed && event.revision().is_none() {
         return Err(NO_REVISION.into());
     }
-    for key in [REVISION, DIGEST] {
-        if event.metadata(key).is_some_and(|value| !is_value(value)) {
-            return Err(format!("the event's {key} is no value that Flux gives: it is {VALUE}"));
+    let is_release = event.involved_object.kind == "HelmRelease";
+    let of_revision = if is_release { Facet::Chart } else { Facet::Source };
+    for (key, facet) in [(REVISION, of_revision), (DIGEST, Facet::Digest)] {
+        if let Some(Err(why)) = event.metadata(key).map(|value| value::check(&facet, value)) {
+            return Err(format!("the event's {key} is no value that Flux gives: {why}"));
         }
     }
     // Whoever makes a chart may write any words there.
     for (key, said, most) in
         [("reason", event.reason.as_str(), WORD), (APP, event.metadata(APP).unwrap_or_default(), WORDS)]
     {
-        if said.len() > most || said.chars().any(char::is_control) {
+        if said.len() > most || said.contains(value::is_unsafe) {
             return Err(format!(
                 "the event's {key} is too long, or no words: up to {most} bytes on one line"
             ));

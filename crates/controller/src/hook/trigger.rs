@@ -251,6 +251,7 @@ fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
     if !is_value(value) {
         return Err(format!("the value of {facet} is {VALUE}"));
     }
+    value::check(facet, value).map_err(|why| format!("the value of {facet} cannot be used: {why}"))?;
     if *facet == Facet::Chart && value.contains('+') {
         let bare = value.split('+').next().unwrap_or_default();
         return Err(format!("a chart is known by its version without what follows the +: write {bare}"));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::pipeline::{AppRef, Health as ApiHealth, Pipeline, Report, Target as TargetSpec};
 use sluice_core::revision::Facet;
+use sluice_core::value;
 use sluice_core::world::{Health, Member, Natural, Target};
 
 use super::trim;
@@ -136,7 +137,7 @@ fn is_artifact(revision: &str) -> bool {
 fn facets(natural: Natural, report: &Report) -> (String, BTreeMap<Facet, String>) {
     let mut facets = BTreeMap::new();
     let mut add = |facet, value: &str| {
-        if !value.is_empty() {
+        if value::check(&facet, value).is_ok() {
             facets.insert(facet, value.to_string());
         }
     };

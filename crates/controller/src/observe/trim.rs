@@ -68,7 +68,7 @@ const MESSAGE: usize = 4096;
 /// A verdict in the words of a cluster, without the control characters that a terminal would obey,
 /// without a time that is none, and not longer than [`MESSAGE`].
 fn plain(said: Verdict) -> Verdict {
-    let harmless = |c: &char| !c.is_control() || *c == '\n' || *c == '\t';
+    let harmless = |c: &char| !value::is_unsafe(*c) || *c == '\n' || *c == '\t';
     let mut message: String = said.message.chars().filter(harmless).take(MESSAGE + 1).collect();
     crate::record::cut(&mut message, MESSAGE);
     let since = said.since.filter(|time| time.parse::<jiff::Timestamp>().is_ok());

@@ -122,10 +122,13 @@ fn what_is_of_another_time_or_place_proves_nothing() {
     assert!(refused(&says(good.clone(), "revision", "")).contains("no revision"));
     for (key, value) in [
         ("revision", "1.0 # x"),
+        ("revision", "../../etc"),
+        ("oci-digest", "a/b"),
         ("revision", "1\n2"),
         ("revision", &*"1".repeat(257)),
         ("oci-digest", "sha256:`x`"),
         ("app-version", "1\u{1b}[31m"),
+        ("app-version", "1\u{200b}"),
         ("app-version", &*"é".repeat(129)),
     ] {
         assert!(

@@ -94,6 +94,7 @@ fn what_does_not_fit_is_told_what_would() {
         (release(json!([])), json!({"chart": "1", "revision": "1"}), "revision stands alone"),
         (release(json!([])), json!({}), r#"write "chart": "...""#),
         (release(json!([])), json!({"chart": "1.2.3+4"}), "write 1.2.3"),
+        (release(json!([])), json!({"chart": "../../etc"}), "the value of chart cannot be used"),
         (release(json!([])), json!({"chart": ""}), "the value of chart is"),
         (release(json!([])), json!({"chart": "1 # evil"}), "the value of chart is"),
         (release(json!(["image:a/b"])), json!({"images": {"a/c": "7"}}), r#""images": {"a/b": "..."}"#),
