@@ -33,6 +33,7 @@ use crate::record::queue::NewsQueue;
 use crate::record::stored_time::StoredTimes;
 use crate::record::writer::{Found, Spelled, StatusOf, Writer, Written};
 use crate::shard::Shards;
+use crate::watch::cause::words;
 use crate::watch::fleet::Fleet;
 use crate::watch::guard::Unreadable;
 use crate::watch::session::Access;
@@ -387,7 +388,7 @@ impl Engine {
     fn written(&mut self, object: &StatusOf, number: u64, how: Written) {
         self.metrics.written(object.kind(), &how);
         if let Written::Failed(error) = &how {
-            tracing::warn!(pipeline = %object.pipeline(), promotion = object.promotion(), %error, "cannot write a status; it is tried again");
+            tracing::warn!(pipeline = %object.pipeline(), promotion = object.promotion(), error = %words(error), "cannot write a status; it is tried again");
         }
         if !self.writer.ended(object, number, &how) {
             return;

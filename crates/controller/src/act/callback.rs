@@ -12,6 +12,7 @@ use crate::hook::keys::{Known, Purpose};
 use crate::intake::PipelineKey;
 use crate::secret::{self, Use};
 use crate::silence::{PATIENCE, within};
+use crate::watch::cause::words;
 
 /// What is needed to let the other side call back.
 pub(super) struct Offer {
@@ -46,8 +47,10 @@ impl Offer {
             Err(kube::Error::Api(e)) if matches!(e.code, 403 | 404) => return Ok(None),
             Err(error) => {
                 return Err(ActError::Secret(format!(
-                    "Secret {} in namespace {} cannot be read: {error}",
-                    self.secret, key.namespace
+                    "Secret {} in namespace {} cannot be read: {}",
+                    self.secret,
+                    key.namespace,
+                    words(&error)
                 )));
             }
         };

@@ -21,6 +21,7 @@ use crate::observe::facts::ClusterKey;
 use crate::secret::{self, Use};
 use crate::silence::{PATIENCE, within};
 use crate::translate;
+use crate::watch::cause::words;
 
 /// The state of a change request that Sluice closed.
 pub const WITHDRAWN: &str = "withdrawn";
@@ -248,9 +249,10 @@ pub async fn credentials(
         Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::NoSecret(format!(
             "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"
         ))),
-        Err(error) => {
-            Err(ActError::Secret(format!("Secret {name} in namespace {namespace} cannot be read: {error}")))
-        }
+        Err(error) => Err(ActError::Secret(format!(
+            "Secret {name} in namespace {namespace} cannot be read: {}",
+            words(&error)
+        ))),
     }
 }
 

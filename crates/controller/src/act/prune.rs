@@ -7,6 +7,7 @@ use sluice_api::promotion::Promotion as ApiPromotion;
 use crate::engine::Engine;
 use crate::intake::PipelineKey;
 use crate::silence::{PATIENCE, within};
+use crate::watch::cause::words;
 
 impl Engine {
     /// Removes records of the past that nobody needs.
@@ -26,7 +27,7 @@ impl Engine {
                 if permit.check().is_ok()
                     && let Err(error) = within(PATIENCE, api.delete(&name, &params)).await
                 {
-                    tracing::warn!(promotion = name, %error, "cannot remove an old promotion");
+                    tracing::warn!(promotion = name, error = %words(&error), "cannot remove an old promotion");
                 }
             });
         }

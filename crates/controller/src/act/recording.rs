@@ -15,6 +15,7 @@ use crate::engine::{Engine, Record, Unrecorded};
 use crate::intake::{Input, PipelineKey, pipeline_of, version_of};
 use crate::record::{self, promotion};
 use crate::silence::{PATIENCE, within};
+use crate::watch::cause::words;
 
 /// The pause after a promotion could not be recorded; it doubles with each further time.
 const RECORD_AGAIN: Duration = Duration::from_secs(10);
@@ -127,17 +128,17 @@ impl Engine {
                 }
             }
             Err(error) if records.get(name).is_some_and(|r| r.version > 0) => {
-                tracing::info!(pipeline = %key, promotion = name, %error, "recorded, though no answer said so");
+                tracing::info!(pipeline = %key, promotion = name, error = %words(&error), "recorded, though no answer said so");
                 self.found(key, name);
             }
             Err(error) => {
-                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot record a promotion; it is tried again");
+                tracing::warn!(pipeline = %key, promotion = name, error = %words(&error), "cannot record a promotion; it is tried again");
                 // Another turn shows it; the next try comes with the pause.
                 if records.get(name).is_some_and(|r| !r.stored)
                     && let Some(guess) = records.remove(name)
                 {
                     let revision = &guess.object.spec.revision;
-                    let why = format!("{revision} cannot be recorded as a Promotion: {error}");
+                    let why = format!("{revision} cannot be recorded as a Promotion: {}", words(&error));
                     self.not_recorded(key, name, why);
                 }
             }

@@ -26,6 +26,7 @@ use crate::act::polling::BREATH;
 use crate::intake::PipelineKey;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
+use crate::watch::cause::words;
 
 /// Whom the parts belong to that calls write: not to the loop, which writes all others.
 const MANAGER: &str = "sluice-hook";
@@ -169,7 +170,7 @@ impl Store {
         let all = match tokio::time::timeout(DEADLINE, api.list(&of_pipeline(&pipeline.name))).await {
             Ok(Ok(all)) => all.items,
             Ok(Err(error)) => {
-                tracing::warn!(%pipeline, %error, "cannot list the promotions that an approval may be for");
+                tracing::warn!(%pipeline, error = %words(&error), "cannot list the promotions that an approval may be for");
                 return Err(Unavailable);
             }
             Err(_) => return Err(Unavailable),
@@ -202,7 +203,7 @@ impl Store {
         match tokio::time::timeout(DEADLINE, self.ask(pipeline, request)).await {
             Ok(Ok(Some(asked))) => Ok(asked),
             Ok(Err(error)) => {
-                tracing::warn!(%pipeline, %error, "cannot record what a call asks for");
+                tracing::warn!(%pipeline, error = %words(&error), "cannot record what a call asks for");
                 Err(Unavailable)
             }
             Ok(Ok(None)) | Err(_) => Err(Unavailable),
@@ -323,7 +324,7 @@ where
     match tokio::time::timeout(DEADLINE, trying).await {
         Ok(Ok(Some(stands))) => Ok(stands),
         Ok(Err(error)) => {
-            tracing::warn!(kind = %std::any::type_name::<K>(), name, %error, "cannot keep what a call says");
+            tracing::warn!(kind = %std::any::type_name::<K>(), name, error = %words(&error), "cannot keep what a call says");
             Err(Unavailable)
         }
         Ok(Ok(None)) | Err(_) => Err(Unavailable),

@@ -21,6 +21,7 @@ use super::promotion::{self, Change};
 use super::queue::{NewsQueue, SENDERS, tries};
 use crate::metrics::Metrics;
 use crate::silence::{PATIENCE, within};
+use crate::watch::cause::words;
 use crate::watch::guard::Unreadable;
 
 /// The longest note that an event may have, in bytes.
@@ -226,7 +227,7 @@ impl Events {
                         Ok(())
                     }
                     Err(error) => {
-                        tracing::warn!(name, %error, "cannot send an event");
+                        tracing::warn!(name, error = %words(&error), "cannot send an event");
                         Err(Retry::Soon)
                     }
                 }

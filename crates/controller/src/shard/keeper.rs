@@ -22,6 +22,7 @@ use super::{Election, Turnover};
 use crate::intake::Input;
 use crate::metrics::Metrics;
 use crate::silence::within;
+use crate::watch::cause::words;
 use crate::watch::limit::Limits;
 use crate::watch::stream::{Guarded, Seen, follow};
 
@@ -258,7 +259,8 @@ impl Keeper {
                  --leader-election-namespace"
             ),
             error => format!(
-                "cannot {verb} Leases in namespace {namespace}, and acts for nothing without: {error}"
+                "cannot {verb} Leases in namespace {namespace}, and acts for nothing without: {}",
+                words(error)
             ),
         };
         if self.said.failure.as_ref() != Some(&why) {

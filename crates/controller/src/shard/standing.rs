@@ -13,6 +13,7 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_delivery::Term;
 
 use crate::intake::PipelineKey;
+use crate::watch::cause::words;
 use crate::watch::guard::Guard;
 use crate::watch::limit::Limits;
 use crate::watch::list;
@@ -66,7 +67,7 @@ pub(super) async fn read(
                 return Some(Standing { shards, pipelines, pipelines_gone, promotions, promotions_gone });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read what the last holder of a shard has left; it is tried again");
+                tracing::warn!(error = %words(&error), "cannot read what the last holder of a shard has left; it is tried again");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }

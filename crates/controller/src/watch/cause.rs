@@ -38,6 +38,15 @@ pub fn of(error: &kube::Error) -> Cause {
     }
 }
 
+/// The error in a log line or a sentence. That of the client shows the status of an API error a second time, as Rust
+/// writes it.
+pub fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", brief(&status.message), status.code),
+        error => brief(&error.to_string()),
+    }
+}
+
 /// The longest that a server's own words may be: what answers may be no Kubernetes at all, and send a
 /// whole page.
 const LONGEST: usize = 300;

@@ -14,6 +14,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{timeout, timeout_at};
 
+use super::cause;
 use super::change::{self, Change};
 use super::guard::{Guard, Unreadable};
 use super::limit::{self, ChangeCount, Limits};
@@ -58,7 +59,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.error(), f)
+        f.write_str(&cause::words(self.error()))
     }
 }
 

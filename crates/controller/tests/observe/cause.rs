@@ -2,7 +2,7 @@
 
 use kube::core::Status;
 use sluice_controller::observe::facts::{ClusterKey, Kind};
-use sluice_controller::watch::cause::{Cause, cluster, kind, of};
+use sluice_controller::watch::cause::{Cause, cluster, kind, of, words};
 
 use crate::support::remote;
 
@@ -26,6 +26,11 @@ fn an_answer_is_known_by_its_code() {
     for (error, expected) in table {
         assert_eq!(of(&error), expected);
     }
+}
+
+#[test]
+fn an_error_is_written_without_the_status_as_rust_shows_it() {
+    assert_eq!(words(&answer(429, "storage is (re)initializing")), "storage is (re)initializing (429)");
 }
 
 /// What answers may be a proxy's error page, or somebody who wants a status to be flooded.
