@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use glob::{MatchOptions, Pattern};
+use globset::{GlobBuilder, GlobMatcher};
 
 use super::choice::Choice;
 use super::document::{Found, Stop, listed};
@@ -89,11 +89,33 @@ struct Spot {
     root: usize,
 }
 
-const OPTIONS: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: false,
-};
+/// A pattern of paths: `*` and `?` match no `/`, `**/` matches folders. Matching takes time in proportion to the
+/// length of the path, whatever the pattern is.
+#[derive(Clone, Debug)]
+struct Pattern(GlobMatcher);
+
+impl Pattern {
+    fn new(text: &str) -> Result<Pattern, String> {
+        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
+        glob.map(|glob| Pattern(glob.compile_matcher())).map_err(|wrong| wrong.kind().to_string())
+    }
+
+    fn text(&self) -> &str {
+        self.0.glob().glob()
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        self.0.is_match(path)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Pattern {}
 
 /// So many files, objects or values are named in a message.
 const NAMED: usize = 6;
@@ -191,10 +213,11 @@ impl Entry {
         for part in parts(update.path.trim_start_matches("./").trim_start_matches('/')) {
             let part = part.map_err(|problem| bad("path", problem))?;
             let text = part.fill(place).map_err(|problem| bad("path", problem))?;
-            path.push_str(&if part.is_literal() { text.to_string() } else { Pattern::escape(text) });
+            // A lone brace is no more than that: alternatives would be placeholders here.
+            path.push_str(&if part.is_literal() { text.replace('}', "[}]") } else { globset::escape(text) });
             plain.push_str(text);
         }
-        let pattern = Pattern::new(&path).map_err(|wrong| bad("path", wrong.to_string()))?;
+        let pattern = Pattern::new(&path).map_err(|wrong| bad("path", wrong))?;
         let name = update.name.as_deref().map(|name| filled(name, place)).transpose();
         let name = name.map_err(|problem| bad("name", problem))?;
         let field: Field = update.field.parse().map_err(|problem| bad("field", problem))?;
@@ -208,14 +231,14 @@ impl Entry {
 
     /// Whether a file of this path may be meant.
     fn means(&self, path: &str) -> bool {
-        let begin = self.pattern.as_str().get(..self.begin).unwrap_or_default();
+        let begin = self.pattern.text().get(..self.begin).unwrap_or_default();
         path.starts_with(begin)
             && (path.ends_with(".yaml") || path.ends_with(".yml"))
-            && self.pattern.matches_with(path, OPTIONS)
+            && self.pattern.matches(path)
     }
 
     fn is_pattern(&self) -> bool {
-        self.begin < self.pattern.as_str().len()
+        self.begin < self.pattern.text().len()
     }
 
     fn names_an_object(&self) -> bool {

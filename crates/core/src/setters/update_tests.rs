@@ -221,3 +221,36 @@ fn a_target_that_is_promoted_into_by_itself_shares_nothing() {
     assert_eq!(error.reason(), "BadUpdate");
     assert!(error.to_string().contains("the same for the targets us and eu"), "{error}");
 }
+
+#[test]
+fn a_pattern_stays_within_folders_and_braces_are_letters() {
+    for (pattern, path, expected) in [
+        ("a/*.yaml", "a/b.yaml", true),
+        ("a/*.yaml", "a/b/c.yaml", false),
+        ("a/**/c.yaml", "a/c.yaml", true),
+        ("a/**/c.yaml", "a/b/b/c.yaml", true),
+        ("**/c.yaml", "c.yaml", true),
+        ("a?.yaml", "a/.yaml", false),
+        ("[ab].yaml", "b.yaml", true),
+        ("[!a].yaml", "b.yaml", true),
+        ("a}.yaml", "a}.yaml", true),
+        ("a\\*.yaml", "a\\b.yaml", true),
+    ] {
+        let plan = Plan::new(&[entry(pattern, "", "v")], &places(), None).unwrap();
+        let is_meant = plan.select(&[path]).is_ok();
+        assert_eq!(is_meant, expected, "{pattern} {path}");
+    }
+}
+
+#[test]
+fn a_pattern_of_many_stars_takes_no_longer_than_another() {
+    let (done, has_ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let hostile = format!("{}c/x.yaml", "*a".repeat(200));
+        let plan = Plan::new(&[entry(&hostile, "", "v")], &places(), None).unwrap();
+        let path = format!("{}/x.yaml", "a".repeat(200));
+        let _ = done.send(plan.select(&[path.as_str()]).is_err());
+    });
+    // What backtracks does not end in the time of the universe.
+    assert_eq!(has_ended.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
+}
