@@ -2,6 +2,7 @@
 //! could not be read is a fact too, and never a healthy one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use crate::model::{Pipeline, Repository, Track};
 use crate::revision::{Facet, FacetKey, Revision};
@@ -21,6 +22,13 @@ pub enum Health {
     Failed,
     /// Could not be read.
     Unknown,
+}
+
+impl fmt::Display for Health {
+    /// Writes Flux's word.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// All targets of a pipeline, by environment and target name.
@@ -167,7 +175,7 @@ impl Target {
             return error.clone();
         }
         match self.members.iter().filter(|m| m.health != Health::Ready).max_by_key(|m| m.health) {
-            Some(worst) => format!("{}/{} is {:?}: {}", worst.kind, worst.name, worst.health, worst.message),
+            Some(worst) => format!("{}/{} is {}: {}", worst.kind, worst.name, worst.health, worst.message),
             None if self.members.is_empty() => "it has no members".into(),
             None => String::new(),
         }

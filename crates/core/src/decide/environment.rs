@@ -114,6 +114,7 @@ fn settle(
     {
         return true;
     }
+    answer_retry(promotion, decision);
     if promotion.phase != Phase::Delivered {
         return false;
     }
@@ -145,6 +146,21 @@ fn settle(
         }
         None => false,
     }
+}
+
+/// Answers a request for another try of what has not failed: left as it is, it would count later, when the promotion
+/// has ended for another reason.
+fn answer_retry(promotion: &Promotion, decision: &mut Decision) {
+    let why = match promotion.phase {
+        Phase::Proposed => "its change request is open",
+        Phase::Delivered => "it was delivered, and waits for its targets",
+        _ => return,
+    };
+    let Some(token) = &promotion.retry else { return };
+    let message = format!("not tried again: {why}");
+    let to =
+        Move { answers: Some(token.clone()), ..Move::of(promotion, promotion.phase, "NotRetried", message) };
+    decision.actions.push(Action::Move(to));
 }
 
 /// Has a promotion looked after that was delivered to a branch, when its revision does not come: a forced

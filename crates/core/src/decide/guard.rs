@@ -83,14 +83,19 @@ fn may_read(facts: Facts<'_>, environment: &str, target: &str, written: &Reposit
     let shown = facts.world.target(environment, target).filter(|t| t.error.is_none());
     let follows = |revision: &str| branch(revision) == Some(&written.branch);
     let unseen = |m: &Member| m.source.is_none() && m.natural == Natural::Images;
+    let has_followed = || {
+        facts.evidence.of(environment, target).last().is_some_and(|proof| {
+            proof.revision.facets().any(|(key, value)| key.facet == Facet::Source && follows(value))
+        })
+    };
     match shown {
         Some(target) => {
             let mut unseen = target.members.iter().filter(|m| unseen(m));
-            unseen.any(|m| m.facets.get(&Facet::Source).is_some_and(|revision| follows(revision)))
+            // One that shows no facets has workloads that are not seen yet.
+            unseen
+                .any(|m| m.facets.get(&Facet::Source).map_or_else(has_followed, |revision| follows(revision)))
         }
-        None => facts.evidence.of(environment, target).last().is_some_and(|proof| {
-            proof.revision.facets().any(|(key, value)| key.facet == Facet::Source && follows(value))
-        }),
+        None => has_followed(),
     }
 }
 

@@ -159,3 +159,26 @@ fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
     sim.settle();
     assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
 }
+
+#[test]
+fn a_retry_of_what_has_not_failed_is_answered_and_counts_for_nothing_later() {
+    for (phase, why) in
+        [(Phase::Proposed, "its change request is open"), (Phase::Delivered, "waits for its targets")]
+    {
+        let mut sim = waiting();
+        sim.promotions[0].approved = true;
+        sim.settle();
+        sim.promotions[0].phase = phase;
+        sim.promotions[0].retry = Some("2026-11-22T10:00:00Z".into());
+        sim.step();
+        let answer = sim.last.actions.iter().find_map(|action| match action {
+            Action::Move(to) if to.reason == "NotRetried" => Some(to.clone()),
+            _ => None,
+        });
+        let answer = answer.unwrap();
+        assert_eq!((answer.to, answer.answers.as_deref()), (phase, Some("2026-11-22T10:00:00Z")));
+        assert!(answer.message.ends_with(why), "{}", answer.message);
+        // A person who closes the change request after that has said no.
+        assert_eq!(sim.promotions[0].retry, None);
+    }
+}
