@@ -313,6 +313,7 @@ impl Write {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + HasStatus<Status: DeserializeOwned + Ours>
             + DeserializeOwned
+            + 'static
             + Clone
             + Debug,
     {
@@ -439,7 +440,7 @@ const METADATA: HeaderValue = HeaderValue::from_static(
 /// Reads an object, its status leniently; `None` where it is gone.
 async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<K>>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + 'static,
 {
     let url = K::url_path(&(), Some(namespace));
     let request = Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;

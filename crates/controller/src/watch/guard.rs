@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use sluice_api::lenient::Lenient;
 
 use super::limit::{self, Limits};
+use crate::record::cut;
 
 /// An object, or why it cannot be read.
 #[derive(Clone, Debug)]
@@ -27,7 +28,27 @@ pub struct Unreadable {
     pub metadata: ObjectMeta,
 }
 
-impl<K: DeserializeOwned + Resource> Guard<K> {
+/// The longest name that an object may have, and the longest cause that is kept, in bytes.
+const NAME: usize = 253;
+const CAUSE: usize = 300;
+
+impl Unreadable {
+    /// Keeps what tells an object from others, and the beginning of why it cannot be read: whoever sends it can make
+    /// both as long as they like, and the cause quotes it.
+    fn new(mut error: String, metadata: ObjectMeta) -> Self {
+        cut(&mut error, CAUSE);
+        let ObjectMeta { mut name, mut namespace, mut uid, mut resource_version, .. } = metadata;
+        for text in [&mut name, &mut namespace, &mut uid, &mut resource_version].into_iter().flatten() {
+            cut(text, NAME);
+        }
+        Self {
+            error,
+            metadata: ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() },
+        }
+    }
+}
+
+impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
     /// Reads the text of an object, unless it has more values than the limits allow.
     ///
     /// # Errors
@@ -48,10 +69,8 @@ impl<K: DeserializeOwned + Resource> Guard<K> {
         }
         let Object { metadata: Named { name, namespace } } = serde_json::from_slice(text)?;
         let error = format!("it has more than {} values", limit::OBJECT_VALUES);
-        Ok(Guard(Err(Unreadable {
-            error,
-            metadata: ObjectMeta { name, namespace, ..ObjectMeta::default() },
-        })))
+        let metadata = ObjectMeta { name, namespace, ..ObjectMeta::default() };
+        Ok(Guard(Err(Unreadable::new(error, metadata))))
     }
 
     /// Reads the text of an object.
@@ -79,13 +98,13 @@ impl<K: DeserializeOwned + Resource> Guard<K> {
             }
             Err(error) => {
                 let known: PartialObjectMeta<K> = serde_json::from_str(&text)?;
-                Ok(Guard(Err(Unreadable { error: error.to_string(), metadata: known.metadata })))
+                Ok(Guard(Err(Unreadable::new(error.to_string(), known.metadata))))
             }
         }
     }
 }
 
-impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for Guard<K> {
+impl<'de, K: DeserializeOwned + Resource + 'static> Deserialize<'de> for Guard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The text is kept for a second try: as a tree it would take ten times the room.
         let text = Box::<RawValue>::deserialize(deserializer)?;
@@ -153,6 +172,7 @@ impl<K: Resource> Resource for Guard<K> {
 mod tests {
     use super::*;
     use kube::core::WatchEvent;
+    use serde_json::json;
     use sluice_api::Pipeline;
 
     const GOOD: &str = r#"{"apiVersion":"pipelines.weave.works/v1alpha1","kind":"Pipeline","metadata":{"name":"good","managedFields":[{"manager":"kubectl"}]},"spec":{"environments":[]}}"#;
@@ -167,6 +187,25 @@ mod tests {
         let good = read(GOOD).unwrap().0.unwrap();
         assert_eq!((good.metadata.name.as_deref(), &good.metadata.managed_fields), (Some("good"), &None));
         assert!(read("7").is_err());
+    }
+
+    #[test]
+    fn little_is_kept_of_what_cannot_be_read() {
+        let long = "x".repeat(1 << 20);
+        let object = json!({"metadata": {"name": long, "annotations": {"a": long}, "labels": {"b": long}},
+            "spec": {"environments": long}});
+        let bad = Guard::<Pipeline>::read(object.to_string().as_bytes()).unwrap().0.unwrap_err();
+        assert!(bad.error.starts_with("invalid type: string") && bad.error.len() < 2 * CAUSE);
+        assert!(bad.metadata.name.is_some_and(|name| name.len() < 2 * NAME));
+        assert_eq!((bad.metadata.annotations, bad.metadata.labels), (None, None));
+    }
+
+    #[test]
+    fn what_a_cluster_calls_a_pipeline_is_not_read_again_and_again() {
+        use k8s_openapi::api::apps::v1::Deployment;
+        let text = BAD.replace(r#""spec":{"environments":7}"#, r#""status":{"replicas":"many"}"#);
+        assert!(Guard::<Deployment>::read(text.as_bytes()).unwrap().0.is_err());
+        assert!(Guard::<Pipeline>::read(text.as_bytes()).is_ok());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ApiResource;
+use kube::api::{ApiResource, ObjectMeta};
 use kube::core::{DynamicResourceScope, Object};
 use kube::{Api, Client, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -363,9 +363,9 @@ impl Scope<'_> {
                 }
                 Seen::Applied((key, fact)) => return listening(tell(ClusterEvent::Applied(key, fact))),
                 Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. }) => {
-                    let (namespace, name) = (metadata.namespace, metadata.name);
-                    let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-                    return listening(tell(ClusterEvent::Deleted(ObjectKey { kind, namespace, name })));
+                    return listening(
+                        gone(kind, metadata).is_none_or(|key| tell(ClusterEvent::Deleted(key))),
+                    );
                 }
                 Seen::Failed(failure) => failure,
             };
@@ -395,6 +395,13 @@ impl Scope<'_> {
         })
         .await
     }
+}
+
+/// The object that is gone; `None` where its name is none that an object may have. Nothing of such a name was ever
+/// told, and it can be as long as a line.
+fn gone(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
+    let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+    Some(ObjectKey { kind, namespace, name }).filter(trim::is_name)
 }
 
 async fn probe(client: &Client) -> Result<(), Cause> {
