@@ -3,7 +3,6 @@
 mod steps;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -85,8 +84,6 @@ pub struct Metrics {
     pub approvals_checked: Gauge,
     /// Of shards and replicas.
     pub shards: ShardMetrics,
-    /// Held while a text is made, so that nobody sees the half of it.
-    rendering: Mutex<()>,
     begun: Instant,
     last_tick: AtomicU64,
     ready: AtomicBool,
@@ -153,7 +150,6 @@ impl Metrics {
             pause,
             queue,
             due,
-            rendering: Mutex::default(),
             begun: Instant::now(),
             last_tick: AtomicU64::new(0),
             ready: AtomicBool::new(false),
@@ -248,9 +244,9 @@ impl Metrics {
         self.begun.elapsed().saturating_sub(last) < STUCK
     }
 
-    /// Everything in the text format of OpenMetrics.
+    /// Everything in the text format of OpenMetrics. Not by two at the same time: one could see the half of what the
+    /// other counts.
     pub fn render(&self) -> String {
-        let _alone = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         self.count(&self.delivery.stats());
         let mut text = String::new();
         match encode(&mut text, &self.registry) {

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -30,6 +30,9 @@ const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection is kept. Prometheus connects again.
 const LIFE: Duration = Duration::from_secs(120);
 
+/// How long the text of the metrics is told to others who ask.
+const FRESH: Duration = Duration::from_millis(200);
+
 /// The status, the type and the text of an answer; `None` for a path that names nothing.
 type Page = Option<(StatusCode, &'static str, String)>;
 
@@ -42,13 +45,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
     let listener = listen(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
-    // One at a time: whoever asks for all of them again and again keeps one processor busy at most.
-    let rendering = Arc::new(Mutex::new(()));
+    // Made once for all who ask at the same time: they wait for it on threads that others need.
+    let last: Arc<Mutex<Option<(Instant, String)>>> = Arc::default();
     let answer = move |path: &str| -> Page {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (path == "/metrics").then(|| {
-            let _one = rendering.lock().unwrap_or_else(PoisonError::into_inner);
-            (StatusCode::OK, kind, metrics.render())
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let fresh = last.take().filter(|(made, _)| made.elapsed() < FRESH);
+            let (_, text) = last.insert(fresh.unwrap_or_else(|| (Instant::now(), metrics.render())));
+            (StatusCode::OK, kind, text.clone())
         })
     };
     serve(listener, answer).await;
