@@ -68,13 +68,26 @@ impl App {
 
 /// A value of a Secret cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the key {key} of the Secret cannot be used: it {is}; write one line of text there (one line end at its very end is \
-     taken off)"
-)]
-pub struct CredentialsError {
-    key: &'static str,
-    is: &'static str,
+pub enum CredentialsError {
+    /// It is not one line of text.
+    #[error(
+        "the key {key} of the Secret cannot be used: it {is}; write one line of text there (one line end at its very end \
+         is taken off)"
+    )]
+    NoLine {
+        /// The key.
+        key: &'static str,
+        /// What it is instead.
+        is: &'static str,
+    },
+    /// It is too long.
+    #[error(
+        "the key {key} of the Secret cannot be used: it has more than 256 KiB; write only what is needed there"
+    )]
+    TooLong {
+        /// The key.
+        key: String,
+    },
 }
 
 impl CredentialsError {
@@ -97,9 +110,13 @@ const LINES: [&str; 9] = [
     "githubAppBaseURL",
 ];
 
+/// The longest value, in bytes: a bundle of all certificates that browsers trust has about 220 KiB. Each delivery that
+/// is under way holds its own.
+const LONGEST: usize = 256 << 10;
+
 /// A value as one line of text; empty for one that is not there.
 fn line(key: &'static str, value: &[u8]) -> Result<String, CredentialsError> {
-    let error = |is| CredentialsError { key, is };
+    let error = |is| CredentialsError::NoLine { key, is };
     let text = std::str::from_utf8(value).map_err(|_| error("is not UTF-8"))?;
     let text = text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text));
     match text.chars().find(|c| c.is_control()) {
@@ -114,8 +131,12 @@ impl Credentials {
     /// the one line end that `kubectl create secret --from-file` brings along.
     ///
     /// # Errors
-    /// When a value that is to be one line of text is not: another line would be a header of its own.
+    /// When a value is too long, or one that is to be one line of text is not: another line would be a header of its
+    /// own.
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, CredentialsError> {
+        if let Some((key, _)) = data.iter().find(|(_, value)| value.len() > LONGEST) {
+            return Err(CredentialsError::TooLong { key: key.clone() });
+        }
         let mut lines = BTreeMap::new();
         for key in LINES {
             let value = data.get(key).map(Vec::as_slice).unwrap_or_default();
@@ -297,6 +318,15 @@ mod tests {
         }
         let encoded = STANDARD.encode("x-access-token:p");
         assert!(!with("p").redact(&format!("Basic {encoded}")).contains(&encoded));
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_refused() {
+        let of =
+            |length: usize| Credentials::from_secret(&[("caFile".to_string(), vec![b'a'; length])].into());
+        assert!(of(LONGEST).is_ok());
+        let error = of(LONGEST + 1).unwrap_err();
+        assert!(error.to_string().starts_with("the key caFile of the Secret"), "{error}");
     }
 
     #[test]
