@@ -442,7 +442,7 @@ pub(crate) mod tests {
             .unwrap()
         };
         let now: Timestamp = "2026-11-22T10:00:00Z".parse().unwrap();
-        for (reason, longest) in [("Unreachable", 1800), ("RateLimited", 3600)] {
+        for (reason, longest) in [("Unreachable", 600), ("RateLimited", 3600)] {
             engine.promotions.clear();
             engine.stored_times.forget(&name);
             engine.put_promotion(stored(reason));

@@ -17,7 +17,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// receiver. A change of the pipeline or of its targets ends the pause early.
 const FIRST_LONG_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause after such a failure.
-const LONGEST_LONG_PAUSE: Duration = Duration::from_secs(1800);
+const LONGEST_LONG_PAUSE: Duration = Duration::from_secs(600);
 
 /// The longest pause that somebody else may ask for. GitHub's limits are of an hour, and the longest
 /// (docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
@@ -165,7 +165,7 @@ mod tests {
             "annotations": {"pipelines.weave.works/used-by": "pull-request"}}});
         let locked = secret::data(serde_json::from_value(secret).unwrap(), Use::Webhook).unwrap_err();
         for (error, expected) in [
-            (ActError::Delivery(DeliveryError::Edit(marker)), [60, 120, 1800, 1800]),
+            (ActError::Delivery(DeliveryError::Edit(marker)), [60, 120, 600, 600]),
             (ActError::Delivery(DeliveryError::Git(gone)), [2, 4, 64, 300]),
             (ActError::NoSecret("no".into()), [2, 4, 64, 300]),
             (ActError::Locked(locked), [2, 4, 64, 300]),

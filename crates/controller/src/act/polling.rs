@@ -110,12 +110,11 @@ impl Polling {
         }
     }
 
-    /// Has a failed delivery tried again soon.
+    /// Has a failed delivery tried again soon, also one that failed before this process began.
     pub fn try_soon(&mut self, promotion: &str, now: Instant) {
-        if let Some(waits) = self.tries.get_mut(promotion) {
-            let soon = waits.soonest(now);
-            waits.due = waits.due.map(|due| due.min(soon));
-        }
+        let waits = self.tries.entry(promotion.into()).or_default();
+        let soon = waits.soonest(now);
+        waits.due = Some(waits.due.map_or(soon, |due| due.min(soon)));
     }
 
     /// Takes note whether the forge said that the change request cannot be merged as it is, and says whether
@@ -344,8 +343,8 @@ mod tests {
     fn a_word_of_the_forge_has_a_failed_delivery_tried_soon_and_not_at_once() {
         let second = Duration::from_secs(1);
         let (mut polling, start) = (Polling::every(30 * second), Instant::now());
-        polling.try_soon("a", start);
-        assert!(polling.tries.is_empty(), "it waits for nothing");
+        polling.try_soon("before", start);
+        assert_eq!(polling.tries["before"].due, Some(start), "it failed before this process began");
         polling.tries_again("a", start + 600 * second);
         polling.try_soon("a", start);
         let due = polling.tries["a"].due.unwrap();

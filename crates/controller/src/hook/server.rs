@@ -297,7 +297,7 @@ impl Hook {
             let (endpoint, use_instead) = (call.place.endpoint.name(), wanted.join(" or "));
             let text = format!(
                 "a call of /{endpoint} was refused: it shows {purpose}, and /{endpoint} accepts {use_instead} only; \
-                 add {use_instead} to the Secret in promotion.strategy.secretRef, and give it to the caller"
+                 give the caller {use_instead} of the Secret in promotion.strategy.secretRef; if it has none, add it"
             );
             tracing::warn!(pipeline = %call.place.pipeline, "{text}");
             self.events.wrong_key(pipeline, &text);

@@ -233,7 +233,8 @@ fn summary(facts: &Facts<'_>, environments: &BTreeMap<String, api::EnvironmentSt
         let Some(status) = environments.get(&environment.name) else { continue };
         let shown = status.revision.as_deref().map(crate::observe::trim::short);
         let mixed = if status.targets.iter().any(|t| t.revision.is_some()) { "mixed" } else { "?" };
-        let mark = if status.health == api::Health::Failed { "✗" } else { "" };
+        let has_failed = status.targets.iter().any(|target| target.health == api::Health::Failed);
+        let mark = if has_failed { "✗" } else { "" };
         runs.push(format!("{}:{}{mark}", environment.name, shown.as_deref().unwrap_or(mixed)));
         if let Some(promotion) = &status.promotion {
             let revision = crate::observe::trim::short(&promotion.revision);
