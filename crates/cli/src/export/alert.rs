@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ResourceExt};
 use serde_json::json;
@@ -12,8 +13,10 @@ use sluice_api::{MEMBER_LABELS, Pipeline, hook_key};
 
 use super::place::{cluster_of, pipeline, wanted};
 use super::{address, line, named};
+use crate::complete::pipelines;
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::reference;
 use crate::sign::Io;
 
 /// Arguments of `sluice export alert`.
@@ -26,6 +29,7 @@ use crate::sign::Io;
   sluice export alert podinfo -n apps -e dev --address https://sluice.example.com --show-key")]
 pub struct Alert {
     /// The pipeline
+    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Where the hook server is reached from the clusters, for example https://sluice.example.com
     #[arg(long, value_name = "URL", value_parser = address)]

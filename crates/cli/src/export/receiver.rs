@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use kube::api::ResourceExt;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
@@ -12,8 +13,10 @@ use sluice_api::pipeline::Environment;
 
 use super::place::{cluster_of, pipeline, wanted};
 use super::{address, hash, hex, line, named};
+use crate::complete::pipelines;
 use crate::connect::Connect;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::reference;
 use crate::sign::Io;
 
 /// Arguments of `sluice export receiver`.
@@ -26,6 +29,7 @@ use crate::sign::Io;
   sluice export receiver podinfo -n apps --source fleet.apps")]
 pub struct Receiver {
     /// The pipeline
+    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
     /// Only for this environment
     #[arg(short, long, value_name = "NAME")]

@@ -18,6 +18,7 @@ use sluice_core::Facet;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
+use crate::reference;
 use crate::sign::{Io, Sign};
 use crate::suggest::instead;
 use lookup::Looked;
@@ -38,6 +39,7 @@ use schema::Problem;
 Ends with 0 when all is well, 6 when a Pipeline is not valid, and 7 when values could not be set.")]
 pub struct Validate {
     /// Only the pipeline of this name
+    #[arg(value_parser = reference::pipeline)]
     name: Option<String>,
     /// A file or folder with Pipelines, or - for stdin; default is the checkout
     #[arg(short, long = "filename", value_name = "FILE")]

@@ -86,7 +86,12 @@ async fn a_receiver_for_each_cluster_and_repository() -> Result<()> {
     servers.hub.apply_yaml(FLEET).await?;
     let kubeconfig = servers.hub.kubeconfig_path();
     let export = async |more: &[&str]| {
-        sluice_as(&kubeconfig, &[&["export", "receiver", "fleet", "-n", "receive"], more].concat()).await
+        sluice_as(
+            &kubeconfig,
+            &[&["export", "receiver", "pipeline.pipelines.weave.works/fleet", "-n", "receive"], more]
+                .concat(),
+        )
+        .await
     };
     let ran = export(&[]).await;
     ensure!(ran.exit == Exit::Ok, "{ran:?}");
