@@ -252,10 +252,11 @@ pub(super) fn listed(mut things: Vec<String>, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::MAX_EVENTS;
     use super::*;
 
     fn resolved(text: &str, field: &str) -> String {
-        let page = Page::parse(text).unwrap();
+        let page = Page::parse(text, MAX_EVENTS).unwrap();
         let root = page.documents()[0];
         match page.resolve(root, &field.parse().unwrap()) {
             Ok(found) => {
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn documents_have_a_kind_and_a_name() {
         let text = "# x\n---\nkind: A\nmetadata: {name: a}\n---\n# nothing\n---\n- 1\n---\nmetadata: x\nkind: B\n...\n";
-        let page = Page::parse(text).unwrap();
+        let page = Page::parse(text, MAX_EVENTS).unwrap();
         let objects: Vec<_> = page.documents().into_iter().map(|root| page.object(root)).collect();
         assert_eq!(objects, [(Some("A"), Some("a")), (None, None), (None, None), (Some("B"), None)]);
     }

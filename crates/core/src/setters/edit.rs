@@ -7,7 +7,7 @@ use granit_parser::{Event, ScalarStyle, Tag};
 
 use super::choice::Choice;
 use super::image::{self, Unfit};
-use super::page::Page;
+use super::page::{MAX_EVENTS, Page};
 use super::{Asker, At, Edited, SetError, SetValue, scalar};
 use crate::revision::Revision;
 
@@ -86,7 +86,7 @@ impl File<'_, '_> {
 
     /// Reads the edited text, and refuses it if anything but the set values differs from before.
     fn verify(&self, text: &str, edits: &[Edit]) -> Result<(), SetError> {
-        let after = Page::parse(text).map_err(|_| self.changed("the file is no longer YAML"))?;
+        let after = Page::parse(text, MAX_EVENTS).map_err(|_| self.changed("the file is no longer YAML"))?;
         if after.events.len() != self.page.events.len() {
             return Err(self.changed("the file has more or fewer parts"));
         }

@@ -4,6 +4,8 @@
 use std::fmt;
 
 use super::choice::Choice;
+use super::page::MAX_EVENTS;
+use super::update::MAX_TOGETHER;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +120,17 @@ pub enum SetError {
     UnparsableFile { at: At, why: &'static str, column: u32, message: String },
 
     #[error(
+        "{at}: the file {why} and has too many keys, values and comments to be read; move the value to a smaller \
+         file (a file may have {MAX_EVENTS} of them, and the files that an entry of update means {MAX_TOGETHER})"
+    )]
+    FileTooLarge { at: At, why: &'static str },
+
+    #[error(
+        "{at}: the file has more than {max} promotion markers of this environment; divide the file into several"
+    )]
+    TooManyMarkers { at: At, max: usize },
+
+    #[error(
         "{at}: setting the value would change more than the value ({what}); nothing was written. This is a bug in Sluice"
     )]
     ChangedTooMuch { at: At, what: &'static str },
@@ -143,6 +156,7 @@ impl SetError {
             SetError::ImageWithoutTag { .. } => "ImageWithoutTag",
             SetError::NotATag { .. } => "NotATag",
             SetError::UnparsableFile { .. } => "UnparsableFile",
+            SetError::FileTooLarge { .. } | SetError::TooManyMarkers { .. } => "FileNotRead",
             SetError::ChangedTooMuch { .. } => "ChangedTooMuch",
         }
     }
@@ -165,6 +179,8 @@ impl SetError {
             | SetError::ImageWithoutTag { at, .. }
             | SetError::NotATag { at, .. }
             | SetError::UnparsableFile { at, .. }
+            | SetError::FileTooLarge { at, .. }
+            | SetError::TooManyMarkers { at, .. }
             | SetError::ChangedTooMuch { at, .. } => at,
         }
     }

@@ -3,9 +3,12 @@
 
 use std::ops::Range;
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StructureStyle};
+use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
 use super::{At, NEEDLE, SetError};
+
+/// The most parser events that are read of one file. Each takes about 250 bytes of memory.
+pub(super) const MAX_EVENTS: usize = 200_000;
 
 /// A parsed file.
 pub(super) struct Page<'t> {
@@ -72,10 +75,15 @@ pub(super) enum Below {
 }
 
 /// Why a file is no page.
-pub(super) struct Unreadable {
-    line: u32,
-    column: u32,
-    message: String,
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    NotYaml {
+        line: u32,
+        column: u32,
+        message: String,
+    },
+    /// The file has more events than may be read.
+    TooLarge,
 }
 
 impl Unreadable {
@@ -85,33 +93,45 @@ impl Unreadable {
         let before = bytes.get(line_start..at).unwrap_or_default();
         let column = String::from_utf8_lossy(before).chars().count() + 1;
         let column = u32::try_from(column).unwrap_or(u32::MAX);
-        Unreadable { line: line(&line_starts, at), column, message: message.into() }
+        Unreadable::NotYaml { line: line(&line_starts, at), column, message: message.into() }
     }
 
     /// The error for a file that matters; `why` it does.
     pub(super) fn of(self, path: &str, why: &'static str) -> SetError {
-        let Unreadable { line, column, message } = self;
-        SetError::UnparsableFile { at: At { path: path.into(), line }, why, column, message }
+        let at = |line| At { path: path.into(), line };
+        match self {
+            Unreadable::NotYaml { line, column, message } => {
+                SetError::UnparsableFile { at: at(line), why, column, message }
+            }
+            Unreadable::TooLarge => SetError::FileTooLarge { at: at(1), why },
+        }
     }
 }
 
 impl<'t> Page<'t> {
-    pub(super) fn read(bytes: &'t [u8]) -> Result<Self, Unreadable> {
+    /// Reads a file that has at most `max_events` events.
+    pub(super) fn read(bytes: &'t [u8], max_events: usize) -> Result<Self, Unreadable> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| Unreadable::new(bytes, error.valid_up_to(), "it is not UTF-8"))?;
-        Page::parse(text).map_err(|error| {
-            let at = error.marker().byte_offset().unwrap_or_default();
-            Unreadable::new(bytes, at, &error.info())
-        })
+        Page::parse(text, max_events)
     }
 
-    pub(super) fn parse(text: &'t str) -> Result<Self, ScanError> {
+    pub(super) fn parse(text: &'t str, max_events: usize) -> Result<Self, Unreadable> {
         let options = granit_parser::options! {
             emit_anchor_events: true,
             // Values files have hundreds of commented lines under one key.
-            max_buffered_comment_events: text.len(),
+            max_buffered_comment_events: MAX_EVENTS,
         };
-        let events = Parser::new_from_str_with_options(text, options).collect::<Result<Vec<_>, _>>()?;
+        let mut events = Vec::new();
+        for event in Parser::new_from_str_with_options(text, options) {
+            if events.len() == max_events {
+                return Err(Unreadable::TooLarge);
+            }
+            events.push(event.map_err(|error| {
+                let at = error.marker().byte_offset().unwrap_or_default();
+                Unreadable::new(text.as_bytes(), at, &error.info())
+            })?);
+        }
         let mut tokens = tokens(&events);
         tokens.sort_by_key(|token| (token.range.start, token.range.end));
         Ok(Self { text, events, tokens, line_starts: line_starts(text.as_bytes()) })
@@ -371,7 +391,7 @@ mod tests {
             ("a: 1\n... #\n", "syntax"),
             ("[a\n, #\n b]", "syntax"),
         ] {
-            let page = Page::parse(text).unwrap();
+            let page = Page::parse(text, MAX_EVENTS).unwrap();
             let found = page.before(page.comments().next().unwrap().1.start);
             let found = match found {
                 Before::Value { .. } => "value",
@@ -422,7 +442,7 @@ mod tests {
             ("#\n-\n  a: 1", "above a line without a value"),
             ("#\n? a\n: 1", "above an explicit key"),
         ] {
-            let page = Page::parse(text).unwrap();
+            let page = Page::parse(text, MAX_EVENTS).unwrap();
             let found = match page.below(page.comments().next().unwrap().1) {
                 Below::Value(event) => format!("value {}", page.event_text(event)),
                 Below::BlockScalar => "block".into(),

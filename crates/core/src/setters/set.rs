@@ -5,8 +5,11 @@ use std::ops::Range;
 
 use super::edit::{self, Edit, Wish};
 use super::marker::{self, Marker, Reading};
-use super::page::{Before, Below, Page};
+use super::page::{Before, Below, MAX_EVENTS, Page};
 use super::{Asker, At, Edited, NEEDLE, SetError, Wanted};
+
+/// The most values that are set in one file.
+const MAX_VALUES: usize = 1_000;
 
 /// Sets the values of one file that have a marker of the wanted environment (and target). `None`:
 /// there is no such marker. `path` is for messages only.
@@ -15,7 +18,7 @@ pub fn set(path: &str, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Option<Edite
     if !super::mentions(bytes) || !contains(bytes, name.as_bytes()) {
         return Ok(None);
     }
-    let page = match Page::read(bytes) {
+    let page = match Page::read(bytes, MAX_EVENTS) {
         Ok(page) => page,
         Err(_) if !is_marked(bytes, &name) => return Ok(None),
         Err(unreadable) => return Err(unreadable.of(path, "has a promotion marker")),
@@ -30,6 +33,9 @@ pub fn set(path: &str, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Option<Edite
         if let Some(other) = edits.iter().position(|other| other.event == edit.event) {
             let at = At { path: path.into(), line: edit.value.line };
             return Err(SetError::TwoMarkers { at, first: lines[other], second: line });
+        }
+        if edits.len() == MAX_VALUES {
+            return Err(SetError::TooManyMarkers { at: At { path: path.into(), line }, max: MAX_VALUES });
         }
         edits.push(edit);
         lines.push(line);

@@ -278,3 +278,31 @@ fn a_thousand_commented_lines_under_a_key_are_no_obstacle() {
     assert_eq!(edited(&text, "2"), text.replace("b: 1", "b: \"2\""));
     assert_eq!(edited("- 1 #M\n", &"x".repeat(10_000)), format!("- {} #M\n", "x".repeat(10_000)));
 }
+
+#[test]
+fn a_file_of_too_many_parts_or_markers_is_named() {
+    let parts = |count: usize| format!("v: 1 #M\nk: [{}]\n", "a,".repeat(count));
+    assert_eq!(edited(&parts(100_000), "2"), parts(100_000).replace("v: 1", "v: \"2\""));
+    let markers = |count: usize| "- 1.0 #M\n".repeat(count);
+    assert_eq!(edited(&markers(1_000), "2.0.0"), markers(1_000).replace("1.0", "2.0.0"));
+    let revision = revision(&[("HelmRelease/app:chart", "2.0.0")]);
+    for (text, expected) in [
+        (
+            parts(2_000_000),
+            ["apps/prod.yaml:1: the file has a promotion marker", "move the value to a smaller file"],
+        ),
+        (
+            markers(1_001),
+            ["apps/prod.yaml:1001: the file has more than 1000 promotion markers", "divide the file"],
+        ),
+    ] {
+        let error = set_to(&text, &revision, None).unwrap_err();
+        assert_eq!(error.reason(), "FileNotRead");
+        assert!(expected.iter().all(|part| error.to_string().contains(part)), "{error}");
+    }
+    // The file of others is none of ours.
+    assert_eq!(
+        set_to(&parts(200_000).replace("#M", "# {\"$promotion\": \"a:b:c\"}"), &revision, None),
+        Ok(None)
+    );
+}

@@ -11,7 +11,7 @@ use super::choice::Choice;
 use super::document::{Found, Stop, listed};
 use super::edit::{self, Edit, Wish};
 use super::field::Field;
-use super::page::Page;
+use super::page::{MAX_EVENTS, Page};
 use super::update_error::UpdateError;
 use super::{Asker, At, Edited, SetError};
 use crate::revision::Revision;
@@ -117,6 +117,9 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
+/// The most parser events that are read of all files together: they are kept until the values are set.
+pub(super) const MAX_TOGETHER: usize = 500_000;
+
 /// So many files, objects or values are named in a message.
 const NAMED: usize = 6;
 
@@ -184,8 +187,9 @@ impl Plan {
         let files = files.iter();
         let mut files: Vec<File<'_>> =
             files.map(|(path, bytes)| File::new(path.as_ref(), bytes.as_ref())).collect();
+        let mut left = MAX_TOGETHER;
         for entry in &self.entries {
-            let (file, edit) = entry.edit(&mut files, revision)?;
+            let (file, edit) = entry.edit(&mut files, &mut left, revision)?;
             let file = &mut files[file];
             if let Some(other) = file.edits.iter().find(|other| other.event == edit.event)
                 && other.value != edit.value
@@ -245,11 +249,16 @@ impl Entry {
         self.kind.is_some() || self.name.is_some()
     }
 
-    /// The one edit that this entry means, and in which file.
-    fn edit(&self, files: &mut [File<'_>], revision: &Revision) -> Result<(usize, Edit), UpdateError> {
+    /// The one edit that this entry means, and in which file. `left` is how many events may be read still.
+    fn edit(
+        &self,
+        files: &mut [File<'_>],
+        left: &mut usize,
+        revision: &Revision,
+    ) -> Result<(usize, Edit), UpdateError> {
         let meant: Vec<usize> = (0..files.len()).filter(|at| self.means(files[*at].path)).collect();
         for at in &meant {
-            self.read(&mut files[*at])?;
+            self.read(&mut files[*at], left)?;
         }
         let files = &*files;
         let spots: Vec<Spot> = meant.iter().flat_map(|at| self.spots(files, *at)).collect();
@@ -270,10 +279,13 @@ impl Entry {
 
     /// Reads a file. One that is no YAML matters when it alone is meant, or has all the words of what
     /// is looked for.
-    fn read(&self, file: &mut File<'_>) -> Result<(), UpdateError> {
+    fn read(&self, file: &mut File<'_>, left: &mut usize) -> Result<(), UpdateError> {
         let bytes = file.bytes;
         let page = file.page.get_or_insert_with(|| {
-            Page::read(bytes).map_err(|unreadable| unreadable.of(file.path, "is named by an entry of update"))
+            let page = Page::read(bytes, MAX_EVENTS.min(*left))
+                .map_err(|unreadable| unreadable.of(file.path, "is named by an entry of update"))?;
+            *left -= page.events.len();
+            Ok(page)
         });
         let has = |word: &str| bytes.windows(word.len().max(1)).any(|window| window == word.as_bytes());
         let object = self.kind.as_deref().into_iter().chain(self.name.as_deref());

@@ -254,3 +254,20 @@ fn a_pattern_of_many_stars_takes_no_longer_than_another() {
     // What backtracks does not end in the time of the universe.
     assert_eq!(has_ended.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
 }
+
+#[test]
+fn files_of_too_many_parts_are_named() {
+    let large = format!("v: 1.0\nk: [{}]\n", "a,".repeat(150_000));
+    let names = ["a.yaml", "b.yaml", "c.yaml", "d.yaml"];
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (*name, large.as_str())).collect();
+    let each: Vec<Update> = names.iter().map(|name| entry(name, "", "v")).collect();
+    assert!(updated(&files[..3], &each[..3]).unwrap().iter().all(|text| text.starts_with("v: 6.1.8\n")));
+    let twice = format!("{large}w: [{}]\n", "a,".repeat(150_000));
+    for (files, updates, path) in
+        [(&files[..], &each[..], "d.yaml:1: "), (&[("a.yaml", twice.as_str())], &each[..1], "a.yaml:1: ")]
+    {
+        let error = updated(files, updates).unwrap_err();
+        assert_eq!(error.reason(), "FileNotRead");
+        assert!(error.to_string().starts_with(path), "{error}");
+    }
+}
