@@ -120,7 +120,8 @@ const REMEMBERED: usize = 500_000;
 impl Cache {
     /// The YAML files of a commit: plain ones only, no links and no submodules.
     pub(crate) async fn list(&self, git: &Git, access: &Access, commit: &str) -> Result<Listing, GitError> {
-        let call = Call::local(self.dir(), access, ["ls-tree", "-r", "-z", "--full-tree", commit]);
+        // With -t the trees are listed, too: trees without any file count for the limit.
+        let call = Call::local(self.dir(), access, ["ls-tree", "-r", "-t", "-z", "--full-tree", commit]);
         let read = |stdout| async move {
             let (mut entries, mut paths, mut listed) = (Vec::new(), 0, 0);
             let each = |line: &[u8]| {

@@ -124,6 +124,21 @@ async fn a_tree_that_expands() {
     assert!(says.contains("the list of files in its tree is larger than Sluice reads"), "{says}");
 }
 
+/// The same tree without any file: git would print nothing for it.
+#[tokio::test]
+async fn a_tree_that_expands_to_nothing() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let mut tree = String::new();
+    for _ in 0..9 {
+        let below = git(repo.folder(), &["mktree"], &tree);
+        tree = (0..10).map(|n| format!("040000 tree {below}\tfolder-{n}\n")).collect();
+    }
+    set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
+    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
+    assert_eq!(reason, "RepositoryTooLarge", "{says}");
+    assert!(says.contains("the list of files in its tree is larger than Sluice reads"), "{says}");
+}
+
 #[tokio::test]
 async fn a_large_file_of_zeros_and_a_pointer_to_lfs_are_named() {
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
