@@ -27,6 +27,9 @@ pub(super) struct History {
     commits: HashMap<String, Vec<String>>,
 }
 
+/// The most names of promotions that are kept of a branch, the newest first.
+const MAX_NAMES: usize = 50_000;
+
 /// How many commits that name one promotion are looked at: anybody can name it in a message.
 const NAMED: usize = 8;
 
@@ -36,6 +39,15 @@ fn add(commits: &mut HashMap<String, Vec<String>>, promotion: &str, id: &str) {
     if named.len() < NAMED {
         named.push(id.to_string());
     }
+}
+
+/// The commits of a log that name promotions.
+fn named(log: &str) -> HashMap<String, Vec<String>> {
+    let records = log.split('\0').filter_map(|record| record.trim_start().split_once('\n'));
+    let names = records.flat_map(|(id, message)| carried(message).map(move |promotion| (promotion, id)));
+    let mut commits = HashMap::new();
+    names.take(MAX_NAMES).for_each(|(promotion, id)| add(&mut commits, promotion, id));
+    commits
 }
 
 impl History {
@@ -124,12 +136,7 @@ impl Cache {
         let grep = format!("--grep={TRAILER}: ");
         let args = ["log", "--fixed-strings", &grep, "--format=%H%n%B%x00", NEWEST];
         let log = self.with_history(git, access, counters, branch, &args).await?;
-        let log = String::from_utf8_lossy(&log);
-        let mut commits = HashMap::new();
-        for (id, message) in log.split('\0').filter_map(|record| record.trim_start().split_once('\n')) {
-            carried(message).for_each(|promotion| add(&mut commits, promotion, id));
-        }
-        Ok(commits)
+        Ok(named(&String::from_utf8_lossy(&log)))
     }
 
     /// Runs git on the newest commits of a branch, which are fetched without their files to [`NEWEST`] in a
@@ -180,6 +187,17 @@ mod tests {
         let parents = parents.iter().map(|p| p.to_string()).collect();
         let message = format!("Promote\n\n{TRAILER}: {promotion}\n");
         Commit { id: id.into(), parents, message, raw: Vec::new() }
+    }
+
+    #[test]
+    fn a_limited_number_of_names_is_kept() {
+        let log = |commits: usize, each: usize| {
+            let message = |at| (0..each).map(|n| format!("{TRAILER}: {at}-{n}\n")).collect::<String>();
+            (0..commits).map(|at| format!("id\nPromote\n\n{}\0\n", message(at))).collect::<String>()
+        };
+        assert_eq!(named(&log(2, 10)).len(), 20);
+        let commits = named(&log(6_000, 10));
+        assert_eq!((commits.len(), commits.contains_key("0-0")), (MAX_NAMES, true), "the newest come first");
     }
 
     #[test]

@@ -73,18 +73,23 @@ pub(crate) fn is_ours(message: &str) -> bool {
     carried(message).next().is_some()
 }
 
-/// The promotions that a commit message has a trailer for.
+/// The most promotions that one commit message counts for.
+const MAX_CARRIED: usize = 20;
+
+/// The promotions that a commit message has a trailer for: the first [`MAX_CARRIED`].
 fn carried(message: &str) -> impl Iterator<Item = &str> {
-    trailers(message).filter_map(|line| line.strip_prefix(TRAILER)?.strip_prefix(": "))
+    let promotions = trailers(message).filter_map(|line| line.strip_prefix(TRAILER)?.strip_prefix(": "));
+    promotions.take(MAX_CARRIED)
 }
 
 /// The lines of a commit message that can be trailers: those of the last paragraph, unless it is the title
 /// (git-scm.com/docs/git-interpret-trailers). Text of others, such as the title of a change request, stands
 /// above them.
 pub(crate) fn trailers(message: &str) -> impl Iterator<Item = &str> {
-    let lines: Vec<&str> = message.trim().lines().map(str::trim).collect();
-    let last = lines.iter().rposition(|line| line.is_empty()).map_or(lines.len(), |blank| blank + 1);
-    lines.into_iter().skip(last)
+    let lines = message.trim().lines().map(str::trim);
+    let count = lines.clone().count();
+    let last = lines.clone().rev().take_while(|line| !line.is_empty()).count();
+    lines.skip(if last < count { count - last } else { count })
 }
 
 /// SHA-256 of some bytes, in hexadecimal.
@@ -100,6 +105,13 @@ pub(crate) fn hex(bytes: impl AsRef<[u8]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_counts_for_a_limited_number_of_promotions() {
+        let promotions: String = (0..1_000).map(|n| format!("{TRAILER}: {n}\n")).collect();
+        let found: Vec<String> = carried(&format!("Promote\n\n{promotions}")).map(String::from).collect();
+        assert_eq!(found, (0..MAX_CARRIED).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
 
     #[test]
     fn trailers_count_in_the_last_paragraph_only() {
