@@ -330,8 +330,10 @@ impl Cache {
         let (tip, seen) = self.read_tips(git, access, &base_ref, heads, base).await?;
         self.history = self.history.take().and_then(|history| history.onto(&tip));
         let mut seen = heads.iter().cloned().zip(seen);
-        let head = seen.next().and_then(|(_, own)| own);
-        let shown = Shown { at: asked, heads: seen.collect() };
+        let head = seen.next().map(|(_, own)| own).transpose()?.flatten();
+        // A head that cannot be read fails only the delivery that asks for it.
+        let heads = seen.filter_map(|(head, commit)| Some((head, commit.ok()?))).collect();
+        let shown = Shown { at: asked, heads };
         // To others it was shown a while ago: that it has moved on since costs them no race.
         let mut all = self.known.take().filter(|k| k.branch == base).map(|k| k.shown).unwrap_or_default();
         all.retain(|_, shown| shown.at.elapsed() < PEACE);
@@ -340,6 +342,7 @@ impl Cache {
         Ok(Fetched { base: tip, head, asked })
     }
 
+    /// The commits that the base and the heads are at. A head that cannot be read is an error of its own.
     async fn read_tips(
         &self,
         git: &Git,
@@ -347,18 +350,19 @@ impl Cache {
         base_ref: &str,
         heads: &[String],
         base: &str,
-    ) -> Result<(Commit, Vec<Option<Commit>>), GitError> {
+    ) -> Result<(Commit, Vec<Result<Option<Commit>, GitError>>), GitError> {
         let heads = heads.iter().map(|head| format!("refs/sluice/head/{head}\n"));
         let input: String = std::iter::once(format!("{base_ref}\n")).chain(heads).collect();
         let call = Call::local(&self.dir, access, ["cat-file", "--batch"]).with_input(input.into_bytes());
         let mut commits = Vec::new();
         read_objects(git, call, |object| {
-            commits.push(object.map(|(id, bytes)| Commit::parse(id, bytes)));
+            commits.push(object.map(|(id, bytes)| Commit::parse(access, id, bytes)).transpose());
         })
         .await?;
         let mut commits = commits.into_iter();
         let missing = || GitError::NoBranch { repository: access.name().into(), branch: base.to_string() };
-        Ok((commits.next().flatten().ok_or_else(missing)?, commits.collect()))
+        let base = commits.next().transpose()?.flatten().ok_or_else(missing)?;
+        Ok((base, commits.collect()))
     }
 
     /// Makes the cache if there is none, and clears away what a killed git left behind.

@@ -26,6 +26,9 @@ pub(crate) use push::{Lease, Pushed};
 pub(crate) use run::Git;
 pub(crate) use scan::{LARGEST, ReadFile, Unread, Why};
 
+/// The largest commit that is read, in bytes. Tips and heads of branches are kept in memory.
+const MAX_COMMIT: usize = 64 * 1024;
+
 /// A commit as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
@@ -47,11 +50,17 @@ impl Commit {
         carries(&self.message, known_by)
     }
 
-    fn parse(id: &str, raw: &[u8]) -> Self {
+    /// Reads a commit object. An empty one was larger than [`LARGEST`].
+    fn parse(access: &Access, id: &str, raw: &[u8]) -> Result<Self, GitError> {
+        if raw.is_empty() || raw.len() > MAX_COMMIT {
+            let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
+            let says = format!("the commit {id} has more than {} KiB", MAX_COMMIT >> 10);
+            return Err(GitError::TooLarge { repository, doing, says });
+        }
         let text = String::from_utf8_lossy(raw);
         let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
         let parents = head.lines().filter_map(|l| l.strip_prefix("parent ")).map(String::from).collect();
-        Commit { id: id.into(), parents, message: message.into(), raw: raw.to_vec() }
+        Ok(Commit { id: id.into(), parents, message: message.into(), raw: raw.to_vec() })
     }
 }
 

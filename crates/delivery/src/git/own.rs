@@ -51,7 +51,7 @@ impl Cache {
     /// A commit that is in the cache.
     pub(crate) async fn read_commit(&self, git: &Git, access: &Access, id: &str) -> Result<Commit, GitError> {
         let raw = git.run(Call::local(self.dir(), access, ["cat-file", "commit", id])).await?;
-        Ok(Commit::parse(id, &raw))
+        Commit::parse(access, id, &raw)
     }
 
     /// Whether a branch has a commit among its newest ones. A commit from further back counts as absent.

@@ -140,6 +140,25 @@ async fn a_tree_that_expands_to_nothing() {
 }
 
 #[tokio::test]
+async fn a_commit_of_mebibytes_is_refused() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let commit = git(repo.folder(), &["cat-file", "commit", "main"], "");
+    for (size, is_read) in [(60 << 10, true), (70 << 10, false), (5 << 20, false)] {
+        let commit = object(&repo, "commit", &format!("{commit}\n{}", "word ".repeat(size / 5)));
+        git(repo.folder(), &["update-ref", "refs/heads/main", &commit], "");
+        match bench().delivery.deliver(&to_main(&repo, "6.1.8")).await {
+            Ok(Delivered::Committed { .. }) if is_read => {}
+            Err(error) if !is_read => {
+                assert_eq!(error.reason(), "RepositoryTooLarge", "{error}");
+                let expected = format!("the commit {commit} has more than 64 KiB");
+                assert!(error.to_string().contains(&expected), "{error}");
+            }
+            other => panic!("{size}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_large_file_of_zeros_and_a_pointer_to_lfs_are_named() {
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
     for filter in ["true", "false"] {
