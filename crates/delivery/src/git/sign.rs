@@ -30,7 +30,13 @@ const OTHER_PASSPHRASE: &str = "is locked by another passphrase than the signing
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote (not the one that \
                       ends in .pub), or what gpg --armor --export-secret-keys prints";
 const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it anew in OpenSSH's own";
+const TWO_KEYS: &str = "holds more than one key or certificate: put a single private key there";
+const SLOW: &str =
+    "takes more than 1,000 rounds of bcrypt to unlock: ssh-keygen -p -a 100 -f KEY writes it again with 100";
 const HARDWARE: &str = "is of a kind that needs a device at hand: make another with ssh-keygen -t ed25519";
+
+/// The most rounds of bcrypt that unlock a key, some ten seconds of work. ssh-keygen writes 16 or 24 by default.
+const MAX_ROUNDS: u32 = 1_000;
 
 /// The signature of these bytes, armored.
 pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> Result<String, GitError> {
@@ -94,18 +100,43 @@ fn bad(access: &Access, is: impl Into<String>) -> GitError {
 
 /// What is wrong with a key for SSH, as far as it shows.
 fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
+    // As ssh-keygen gets it.
+    let key = &key.replace('\r', "");
     if !key.contains("PRIVATE KEY-----") {
         return Some(NO_KEY);
     }
-    if !key.contains("BEGIN OPENSSH PRIVATE KEY") {
+    if !key.contains("-----BEGIN OPENSSH PRIVATE KEY-----") {
         return Some(OLD_FORM);
+    }
+    // ssh-keygen goes on to a key in another form, with a KDF of its own.
+    if key.matches("-----BEGIN").count() > 1 {
+        return Some(TWO_KEYS);
     }
     let bytes = identity::decoded(key).unwrap_or_default();
     let is_of = |kind: &[u8]| bytes.windows(kind.len()).any(|window| window == kind);
     if is_of(b"sk-ssh-") || is_of(b"sk-ecdsa-") {
         return Some(HARDWARE);
     }
-    (passphrase.is_none() && names_a_cipher(key)).then_some(LOCKED)
+    if passphrase.is_none() && names_a_cipher(key) {
+        return Some(LOCKED);
+    }
+    match rounds(&bytes) {
+        None => Some(NO_KEY),
+        Some(rounds) => (rounds > MAX_ROUNDS).then_some(SLOW),
+    }
+}
+
+/// The rounds of bcrypt that unlock a key in OpenSSH's format, 0 for a key without a passphrase. The format: a magic
+/// word, the cipher, the KDF and its options, which are a salt and the rounds
+/// (<https://github.com/openssh/openssh-portable/blob/master/PROTOCOL.key>).
+fn rounds(key: &[u8]) -> Option<u32> {
+    let mut rest = key.strip_prefix(b"openssh-key-v1\0")?;
+    let (_cipher, kdf, mut options) = (field(&mut rest)?, field(&mut rest)?, field(&mut rest)?);
+    if kdf == b"none" {
+        return Some(0);
+    }
+    let _salt = field(&mut options)?;
+    options.first_chunk().map(|rounds| u32::from_be_bytes(*rounds))
 }
 
 async fn with_ssh(
@@ -319,14 +350,24 @@ mod tests {
             let body = STANDARD.encode([b"openssh-key-v1\0", inside].concat());
             format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
         };
-        let open = b"\0\0\0\x04none ssh-ed25519";
+        let open = b"\0\0\0\x04none\0\0\0\x04none\0\0\0\0ssh-ed25519";
+        let locked = |rounds: u32| {
+            let head = b"\0\0\0\x0aaes256-ctr\0\0\0\x06bcrypt\0\0\0\x0a\0\0\0\x02me";
+            openssh(&[&head[..], &rounds.to_be_bytes()].concat())
+        };
+        let hidden = "-----BEG\rIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
         for (key, passphrase, expected) in [
             ("ssh-ed25519 AAAA me@here".into(), None, Some(NO_KEY)),
             ("-----BEGIN PGP PUBLIC KEY BLOCK-----".into(), None, Some(NO_KEY)),
             ("-----BEGIN RSA PRIVATE KEY-----\nAAAA".into(), None, Some(OLD_FORM)),
             (openssh(b"\0\0\0\x04none sk-ssh-ed25519@openssh.com"), None, Some(HARDWARE)),
             (openssh(b"\0\0\0\x0aaes256-ctr"), None, Some(LOCKED)),
-            (openssh(b"\0\0\0\x0aaes256-ctr"), Some("x"), None),
+            (openssh(b"\0\0\0\x0aaes256-ctr"), Some("x"), Some(NO_KEY)),
+            (locked(1_000), Some("x"), None),
+            (locked(1_001), Some("x"), Some(SLOW)),
+            (locked(u32::MAX), Some("x"), Some(SLOW)),
+            (locked(16) + "no base64\n", Some("x"), Some(NO_KEY)),
+            (locked(16) + hidden, Some("x"), Some(TWO_KEYS)),
             (openssh(open), None, None),
         ] {
             assert_eq!(refused(&key, passphrase), expected, "{key}");

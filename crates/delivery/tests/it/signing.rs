@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sluice_delivery::{Credentials, Delivered, Order};
 use sluice_testkit::{Repo, eventually};
 
@@ -128,6 +130,16 @@ async fn commits_are_signed_with_gpg_and_its_agent_goes() {
     .unwrap();
 }
 
+/// The same locked key, as if it took so many rounds of bcrypt: the rounds follow a salt of 16 bytes.
+fn with_rounds(key: &[u8], rounds: u32) -> Vec<u8> {
+    let text = std::str::from_utf8(key).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut body = STANDARD.decode(lines[1..lines.len() - 1].concat()).unwrap();
+    let at = body.windows(6).position(|word| word == b"bcrypt").unwrap() + 6 + 4 + 4 + 16;
+    body[at..at + 4].copy_from_slice(&rounds.to_be_bytes());
+    format!("{}\n{}\n{}\n", lines[0], STANDARD.encode(body), lines[lines.len() - 1]).into_bytes()
+}
+
 #[tokio::test]
 async fn keys_that_do_not_do_are_told_and_nothing_is_pushed() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
@@ -135,12 +147,20 @@ async fn keys_that_do_not_do_are_told_and_nothing_is_pushed() {
     let order = to_main(&repo, "6.1.8");
     let locked = ssh_key(folder.path(), "ed25519", "sesame");
     let public = std::fs::read(folder.path().join("key.pub")).unwrap();
-    let broken = b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
+    let openssh = |body: &str| {
+        format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+            .into_bytes()
+    };
+    // The head of a key without a passphrase, and nothing below it.
+    let broken = openssh("b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB");
+    let slow = with_rounds(&locked, 1_001);
     for (key, passphrase, words) in [
         (&locked[..], None, "put that into the Secret too, as signingPassphrase"),
         (&locked, Some("open"), "another passphrase than the signingPassphrase"),
         (&public, None, "is no private key"),
-        (broken, None, "cannot be used by ssh-keygen"),
+        (&openssh("AAAA"), None, "is no private key"),
+        (&broken, None, "cannot be used by ssh-keygen"),
+        (&slow, Some("sesame"), "more than 1,000 rounds of bcrypt"),
         (b"nonsense", None, "is no private key"),
     ] {
         let error = fails(&bench, &signed_with(&order, key, passphrase), "SigningKeyInvalid").await;
