@@ -18,7 +18,7 @@ pub(super) struct Page<'t> {
     line_starts: Vec<usize>,
 }
 
-/// Something with bytes of its own, in the order of the file.
+/// Something that has bytes, in the order of the file.
 struct Token {
     range: Range<usize>,
     event: usize,
@@ -177,7 +177,7 @@ impl<'t> Page<'t> {
             return Before::Nothing;
         }
         let end = self.tokens.partition_point(|token| token.range.start < comment);
-        let last = self.tokens[..end].iter().rfind(|token| !token.range.is_empty());
+        let last = self.tokens[..end].last();
         let last = last.filter(|token| token.range.end > line_start && token.range.end <= comment);
         let gap_start = last.map_or(line_start, |token| token.range.end);
         let gap = self.text.get(gap_start..comment).unwrap_or_default().trim();
@@ -224,8 +224,7 @@ impl<'t> Page<'t> {
     /// Returns the value that a line means by itself: of its key, or of its entry of a list.
     fn value_of(&self, line: Range<usize>) -> Below {
         let first = self.tokens.partition_point(|token| token.range.start < line.start);
-        let mut tokens = self.tokens.get(first..).unwrap_or_default().iter();
-        let mut tokens = tokens.by_ref().filter(|token| !token.range.is_empty()).peekable();
+        let mut tokens = self.tokens.get(first..).unwrap_or_default().iter().peekable();
         let text = |range: Range<usize>| self.text.get(range).unwrap_or_default();
         let is_block = |range: Range<usize>| {
             let words = text(range).split_whitespace().take_while(|word| !word.starts_with('#'));
@@ -322,7 +321,7 @@ fn tokens(events: &[(Event<'_>, Span)]) -> Vec<Token> {
             Event::DocumentStart(..) | Event::DocumentEnd => Some(Kind::Document),
             _ => None,
         };
-        if let (Some(kind), Some(range)) = (kind, span.byte_range()) {
+        if let (Some(kind), Some(range)) = (kind, span.byte_range().filter(|range| !range.is_empty())) {
             tokens.push(Token { range, event, kind });
         }
     }
