@@ -30,9 +30,6 @@ const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection is kept. Prometheus connects again.
 const LIFE: Duration = Duration::from_secs(120);
 
-/// How long the text of the metrics is told to others who ask.
-const FRESH: Duration = Duration::from_millis(200);
-
 /// The status, the type and the text of an answer; `None` for a path that names nothing.
 type Page = Option<(StatusCode, &'static str, String)>;
 
@@ -45,14 +42,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub async fn metrics(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
     let listener = listen(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
-    // Made once for all who ask at the same time: they wait for it on threads that others need.
+    // Made once for all who wait for it: they do so on threads that others need. Never older than the question.
     let last: Arc<Mutex<Option<(Instant, String)>>> = Arc::default();
     let answer = move |path: &str| -> Page {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (path == "/metrics").then(|| {
+            let asked = Instant::now();
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = last.take().filter(|(made, _)| made.elapsed() < FRESH);
-            let (_, text) = last.insert(fresh.unwrap_or_else(|| (Instant::now(), metrics.render())));
+            let begun_since = last.take().filter(|(begun, _)| *begun >= asked);
+            let (_, text) = last.insert(begun_since.unwrap_or_else(|| (Instant::now(), metrics.render())));
             (StatusCode::OK, kind, text.clone())
         })
     };
