@@ -89,29 +89,36 @@ struct Spot {
     root: usize,
 }
 
+/// What makes a path a pattern.
+const WILD: [char; 3] = ['*', '?', '['];
+
 /// A pattern of paths: `*` and `?` match no `/`, `**/` matches folders. Matching takes time in proportion to the
 /// length of the path, whatever the pattern is.
 #[derive(Clone, Debug)]
-struct Pattern(GlobMatcher);
+struct Pattern {
+    text: String,
+    /// `None` for a plain path, which is most of them: a matcher takes a while to make.
+    matcher: Option<GlobMatcher>,
+}
 
 impl Pattern {
-    fn new(text: &str) -> Result<Pattern, String> {
-        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
-        glob.map(|glob| Pattern(glob.compile_matcher())).map_err(|wrong| wrong.kind().to_string())
-    }
-
-    fn text(&self) -> &str {
-        self.0.glob().glob()
+    fn new(text: String) -> Result<Pattern, String> {
+        if !text.contains(WILD) {
+            return Ok(Pattern { text, matcher: None });
+        }
+        let glob = GlobBuilder::new(&text).literal_separator(true).backslash_escape(false).build();
+        let matcher = glob.map_err(|wrong| wrong.kind().to_string())?.compile_matcher();
+        Ok(Pattern { text, matcher: Some(matcher) })
     }
 
     fn matches(&self, path: &str) -> bool {
-        self.0.is_match(path)
+        self.matcher.as_ref().map_or(self.text == path, |matcher| matcher.is_match(path))
     }
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Pattern) -> bool {
-        self.text() == other.text()
+        self.text == other.text
     }
 }
 
@@ -221,7 +228,8 @@ impl Entry {
             path.push_str(&if part.is_literal() { text.replace('}', "[}]") } else { globset::escape(text) });
             plain.push_str(text);
         }
-        let pattern = Pattern::new(&path).map_err(|wrong| bad("path", wrong))?;
+        let begin = path.find(WILD).unwrap_or(path.len());
+        let pattern = Pattern::new(path).map_err(|wrong| bad("path", wrong))?;
         let name = update.name.as_deref().map(|name| filled(name, place)).transpose();
         let name = name.map_err(|problem| bad("name", problem))?;
         let field: Field = update.field.parse().map_err(|problem| bad("field", problem))?;
@@ -229,20 +237,19 @@ impl Entry {
         let facet = update.value.as_deref().map(str::parse).transpose();
         let facet = facet.map_err(|wrong: crate::revision::NotAFacet| bad("value", wrong.to_string()))?;
         let choice = Choice { facet, workload: update.workload.clone() };
-        let begin = path.find(['*', '?', '[']).unwrap_or(path.len());
         Ok(Entry { number, path: plain, pattern, begin, kind: update.kind.clone(), name, field, choice })
     }
 
     /// Whether a file of this path may be meant.
     fn means(&self, path: &str) -> bool {
-        let begin = self.pattern.text().get(..self.begin).unwrap_or_default();
+        let begin = self.pattern.text.get(..self.begin).unwrap_or_default();
         path.starts_with(begin)
             && (path.ends_with(".yaml") || path.ends_with(".yml"))
             && self.pattern.matches(path)
     }
 
     fn is_pattern(&self) -> bool {
-        self.begin < self.pattern.text().len()
+        self.begin < self.pattern.text.len()
     }
 
     fn names_an_object(&self) -> bool {
