@@ -253,6 +253,17 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_status_that_cannot_be_read_hides_nothing_else() {
+        let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
+        let odd: Value =
+            serde_json::from_str(&text.replace(r#""ready": true"#, r#""ready": "yes""#)).unwrap();
+        let seen = seen_in::<Targets>(&odd).unwrap();
+        let lines = lines(&seen);
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|line| !line.error.contains("cannot be read:")));
+    }
+
+    #[test]
     fn a_pipeline_that_cannot_be_read_is_a_line_with_its_error() {
         let broken = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "broken", "namespace": "apps"}, "spec": {"environments": 7}});

@@ -313,7 +313,6 @@ impl Write {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + HasStatus<Status: DeserializeOwned + Ours>
             + DeserializeOwned
-            + 'static
             + Clone
             + Debug,
     {
@@ -440,7 +439,7 @@ const METADATA: HeaderValue = HeaderValue::from_static(
 /// Reads an object, its status leniently; `None` where it is gone.
 async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<K>>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + 'static,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
     let url = K::url_path(&(), Some(namespace));
     let request = Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;

@@ -10,7 +10,7 @@ use kube::core::PartialObjectMeta;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use sluice_api::lenient::Lenient;
+use sluice_api::lenient::{self, Lenient};
 
 use super::limit::{self, Limits};
 use crate::record::cut;
@@ -33,8 +33,8 @@ const NAME: usize = 253;
 const CAUSE: usize = 300;
 
 impl Unreadable {
-    /// Keeps what tells an object from others, and the beginning of why it cannot be read: whoever sends it can make
-    /// both as long as they like, and the cause quotes it.
+    /// Keeps the name of an object and the beginning of the error. The sender decides how long both are, for the
+    /// error quotes the object.
     fn new(mut error: String, metadata: ObjectMeta) -> Self {
         cut(&mut error, CAUSE);
         let ObjectMeta { mut name, mut namespace, mut uid, mut resource_version, .. } = metadata;
@@ -48,7 +48,7 @@ impl Unreadable {
     }
 }
 
-impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
+impl<K: DeserializeOwned + Resource> Guard<K> {
     /// Reads the text of an object, unless it has more values than the limits allow.
     ///
     /// # Errors
@@ -56,7 +56,8 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
     pub fn within(text: &[u8], limits: &Limits) -> serde_json::Result<Self> {
         let values = limit::values(text);
         if !limits.has_too_many(values) {
-            return limit::one_by_one(values, || Self::read(text));
+            let read = if limits.is_trusted() { lenient::read } else { strictly };
+            return limit::one_by_one(values, || Self::read_by(text, read));
         }
         #[derive(Deserialize)]
         struct Object {
@@ -73,14 +74,18 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
         Ok(Guard(Err(Unreadable::new(error, metadata))))
     }
 
-    /// Reads the text of an object.
+    /// Reads the text of an object of the hub, its status leniently.
     ///
     /// # Errors
     /// When it is the text of no object at all.
     pub fn read(text: &[u8]) -> serde_json::Result<Self> {
+        Self::read_by(text, lenient::read)
+    }
+
+    fn read_by(text: &[u8], read: fn(&str) -> serde_json::Result<Lenient<K>>) -> serde_json::Result<Self> {
         let text = std::str::from_utf8(text).map_err(serde_json::Error::custom)?;
         let text = without_managers(text);
-        match sluice_api::lenient::read::<K>(&text) {
+        match read(&text) {
             Ok(Lenient { object, left_out }) => {
                 if !left_out.is_empty() {
                     let (kind, name) = (std::any::type_name::<K>(), object.meta().name.as_deref());
@@ -91,7 +96,7 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
                         namespace,
                         name,
                         parts,
-                        "parts of a status cannot be read; it is written anew"
+                        "parts of a status cannot be read: it is composed and written again"
                     );
                 }
                 Ok(Guard(Ok(object)))
@@ -104,12 +109,17 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
     }
 }
 
-impl<'de, K: DeserializeOwned + Resource + 'static> Deserialize<'de> for Guard<K> {
+impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for Guard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The text is kept for a second try: as a tree it would take ten times the room.
         let text = Box::<RawValue>::deserialize(deserializer)?;
         Self::read(text.get().as_bytes()).map_err(D::Error::custom)
     }
+}
+
+/// Reads an object as it is, or not at all.
+fn strictly<K: DeserializeOwned>(text: &str) -> serde_json::Result<Lenient<K>> {
+    serde_json::from_str(text).map(|object| Lenient { object, left_out: Vec::new() })
 }
 
 /// An object's text without who manages which of its fields.
@@ -170,6 +180,8 @@ impl<K: Resource> Resource for Guard<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use kube::core::WatchEvent;
     use serde_json::json;
@@ -202,10 +214,13 @@ mod tests {
 
     #[test]
     fn what_a_cluster_calls_a_pipeline_is_not_read_again_and_again() {
-        use k8s_openapi::api::apps::v1::Deployment;
-        let text = BAD.replace(r#""spec":{"environments":7}"#, r#""status":{"replicas":"many"}"#);
-        assert!(Guard::<Deployment>::read(text.as_bytes()).unwrap().0.is_err());
-        assert!(Guard::<Pipeline>::read(text.as_bytes()).is_ok());
+        use crate::observe::facts::ClusterKey;
+        let text = BAD
+            .replace(r#""spec":{"environments":7}"#, r#""spec":{"environments":[]},"status":{"summary":7}"#);
+        let account = limit::Account::new(ClusterKey::Local, limit::Budget::new(1 << 20));
+        let foreign = Limits::cluster("eu".into(), account, Arc::default());
+        assert!(Guard::<Pipeline>::within(text.as_bytes(), &foreign).unwrap().0.is_err());
+        assert!(Guard::<Pipeline>::within(text.as_bytes(), &Limits::hub("any")).unwrap().0.is_ok());
     }
 
     #[test]
