@@ -191,6 +191,12 @@ impl Entry {
 }
 
 impl Record {
+    /// One that this process is making.
+    pub fn being_made(object: Arc<ApiPromotion>) -> Self {
+        let (said, key_approval, reported) = (None, None, None);
+        Self { object, stored: false, said, key_approval, first: true, read_at: 0, version: 0, reported }
+    }
+
     /// The newest version at which both spec and status are known.
     pub fn known_at(&self) -> u64 {
         self.read_at.min(self.version)

@@ -187,10 +187,8 @@ impl Engine {
         let Some(permit) = self.shards.permit(key) else { return };
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
-        let records: Vec<_> =
-            records.filter(|r| r.belongs_to(&entry.object)).map(|r| r.object.as_ref()).collect();
-        let records: Vec<_> =
-            records.into_iter().filter(|p| !learned.tampered.contains_key(&p.name_any())).collect();
+        let own = records.filter(|r| r.belongs_to(&entry.object)).map(|r| r.object.as_ref());
+        let records: Vec<_> = own.filter(|p| !learned.tampered.contains_key(&p.name_any())).collect();
         let before = entry.stands();
         let status = status::compose(&status::Facts {
             object: &entry.object,
@@ -212,10 +210,11 @@ impl Engine {
             return;
         }
         let clock = Instant::now();
+        let failed = pace::of_health_alone(&before, &status);
         let pace = Pace {
             differs: *entry.differs.get_or_insert(clock),
             sent: entry.sent,
-            damped: entry.damping.of(&before, &status, clock),
+            damped: failed.as_ref().and_then(|failed| entry.damping.until(failed, clock)),
             busy,
             health: pace::tells_of_health(&before, &status),
             delivered: pace::tells_of_delivery(&before, &status),
@@ -232,7 +231,7 @@ impl Engine {
                     uid: entry.object.metadata.uid.clone(),
                 };
                 (entry.status, entry.differs, entry.sent) = (Some(spelled.clone()), None, Some(clock));
-                entry.damping.wrote(&before, &status, clock);
+                failed.into_iter().for_each(|failed| entry.damping.sent(failed, clock));
                 self.writer.write(StatusOf::Pipeline(key.clone()), spelled, basis, permit);
             }
             Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
@@ -404,16 +403,7 @@ pub(crate) mod tests {
             let object: sluice_api::Promotion = serde_json::from_value(json!({"metadata": {"name": "a"},
                 "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {}}}))
             .unwrap();
-            let guess = Record {
-                object: Arc::new(object),
-                stored: false,
-                said: None,
-                key_approval: None,
-                first: true,
-                read_at: 0,
-                version: 0,
-                reported: None,
-            };
+            let guess = Record::being_made(Arc::new(object));
             engine.promotions.entry(key()).or_default().insert("a".into(), guess);
             engine.created(&key(), "a", refused);
             pauses.push(engine.pipelines[&key()].unrecorded["a"].pause.as_secs());

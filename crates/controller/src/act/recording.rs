@@ -53,16 +53,7 @@ impl Engine {
         let object = promotion::object(&entry.object, intent);
         let (client, tell, key, name) =
             (self.hub.clone(), self.tell.clone(), key.clone(), intent.name.clone());
-        let record = Record {
-            object: Arc::new(object.clone()),
-            stored: false,
-            said: None,
-            key_approval: None,
-            first: true,
-            read_at: 0,
-            version: 0,
-            reported: None,
-        };
+        let record = Record::being_made(Arc::new(object.clone()));
         self.promotions.entry(key.clone()).or_default().insert(name.clone(), record);
         tracing::info!(pipeline = %key, promotion = name, revision = %intent.revision, into = object.spec.place(), "promoting");
         tokio::spawn(async move {
@@ -145,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// A record stands that the watch has told of, whoever made it.
+    /// The watch has reported the record, so it exists. Another process may have created it.
     fn found(&mut self, key: &PipelineKey, name: &str) {
         let record = self.promotions.get_mut(key).and_then(|records| records.get_mut(name));
         if let Some(record) = record.filter(|r| !r.stored) {

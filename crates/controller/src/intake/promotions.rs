@@ -181,16 +181,7 @@ mod tests {
     /// It is being made, and nobody has answered yet.
     fn making(engine: &mut Engine) {
         let object = Arc::new(promotion(0));
-        let guess = Record {
-            object,
-            stored: false,
-            said: None,
-            key_approval: None,
-            first: true,
-            read_at: 0,
-            version: 0,
-            reported: None,
-        };
+        let guess = Record::being_made(object);
         engine.promotions.entry(key()).or_default().insert("podinfo-prod".into(), guess);
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sluice_api::pipeline::{Health, PipelineStatus, TargetStatus};
+use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, TargetStatus};
 use sluice_api::promotion::Phase;
 
 /// The pause between two writes of one pipeline's status: what happens in between is written once.
@@ -70,19 +70,6 @@ impl Damping {
     /// How long a target's failure counts as told.
     const LATELY: Duration = Duration::from_secs(120);
 
-    /// When a status may be written in place of the one before; `None` for at once.
-    pub fn of(&self, before: &PipelineStatus, status: &PipelineStatus, now: Instant) -> Option<Instant> {
-        let damped = tells_only_of_health(before, status).then(|| newly_failed(before, status))?;
-        self.until(&damped, now)
-    }
-
-    /// Counts a status that was written in place of the one before.
-    pub fn wrote(&mut self, before: &PipelineStatus, status: &PipelineStatus, now: Instant) {
-        if tells_only_of_health(before, status) {
-            self.sent(newly_failed(before, status), now);
-        }
-    }
-
     /// When a status that tells only of health may be written; `None` for at once. `failed` are the targets
     /// that are Failed in it, and were not in the last one.
     pub fn until(&self, failed: &[Place], now: Instant) -> Option<Instant> {
@@ -107,18 +94,24 @@ impl Damping {
 /// Whether nothing has changed but how targets do and what is said about that: what they run, what they have
 /// proven and what is promoted is as before.
 pub fn tells_only_of_health(before: &PipelineStatus, now: &PipelineStatus) -> bool {
-    let course = |of: &TargetStatus| {
-        (of.name.clone(), of.revision.clone(), of.verified.clone(), of.proofs.clone(), of.promotion.clone())
+    let is_same_target = |(a, b): (&TargetStatus, &TargetStatus)| {
+        (&a.name, &a.revision, &a.verified, &a.proofs, &a.promotion)
+            == (&b.name, &b.revision, &b.verified, &b.proofs, &b.promotion)
     };
-    let rest = |status: &PipelineStatus| -> Vec<_> {
-        let all = status.environments.iter();
-        all.map(|(name, e)| {
-            let targets: Vec<_> = e.targets.iter().map(course).collect();
-            (name.clone(), e.revision.clone(), e.waiting_approval.clone(), e.promotion.clone(), targets)
-        })
-        .collect()
+    let is_same = |((one, a), (other, b)): ((&String, &EnvironmentStatus), (&String, &EnvironmentStatus))| {
+        (one, &a.revision, &a.waiting_approval, &a.promotion)
+            == (other, &b.revision, &b.waiting_approval, &b.promotion)
+            && a.targets.len() == b.targets.len()
+            && a.targets.iter().zip(&b.targets).all(is_same_target)
     };
-    before.observed_generation == now.observed_generation && rest(before) == rest(now)
+    before.observed_generation == now.observed_generation
+        && before.environments.len() == now.environments.len()
+        && before.environments.iter().zip(&now.environments).all(is_same)
+}
+
+/// The targets that are newly Failed, in a status that tells only of health; `None` where it tells more.
+pub fn of_health_alone(before: &PipelineStatus, now: &PipelineStatus) -> Option<Vec<Place>> {
+    tells_only_of_health(before, now).then(|| newly_failed(before, now))
 }
 
 /// The targets that are Failed now and were not before.
