@@ -27,8 +27,8 @@ const TIME: &str = "'^[0-9]{4}-[0-9-]+T.+(Z|:[0-9]{2})$'";
 /// Before any request: comparing with it refuses what is no time.
 const PAST: &str = "timestamp('2000-01-01T00:00:00Z')";
 
-/// A request that is said to be made at this time or later does not bind the next one: else whoever may retry could
-/// leave a time that no later request is after.
+/// A request dated at this time or later does not bind the next one. Otherwise a user with the right to retry could
+/// write a time so far ahead that no later request is valid.
 const FAR: &str = "timestamp('2100-01-01T00:00:00Z')";
 
 /// Adds the rules to the schema of a Promotion. They are transition rules: none of them applies to an object

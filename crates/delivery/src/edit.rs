@@ -65,7 +65,7 @@ pub(crate) async fn is_set(
 ) -> Result<bool, DeliveryError> {
     match edit(inner, order, access, cache, at).await {
         Ok(edit) => Ok(edit.files.is_empty()),
-        // Nothing that could be set: whoever delivers it again says so.
+        // There is nothing that could be set. The next delivery reports that.
         Err(DeliveryError::Edit(_)) => Ok(false),
         Err(error) => Err(error),
     }

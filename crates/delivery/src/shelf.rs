@@ -86,7 +86,8 @@ impl Shelf {
         }
     }
 
-    /// Removes a folder aside, for that can take seconds: nobody waits for it, and the cache can be made anew at once.
+    /// Renames a folder and removes it in a thread, since that can take seconds. The cache can be created again
+    /// immediately.
     fn remove(&self, key: &str) {
         let count = self.removed.fetch_add(1, Ordering::Relaxed);
         let aside = self.folder.join(format!("{key}-removed-{count}"));

@@ -125,7 +125,7 @@ pub(super) async fn objects<L: Listing>(
     Ok(list.items)
 }
 
-/// Reads all objects as they are seen, each by itself: one that cannot be read hides no other.
+/// Reads all objects as they are shown, one by one. An object that cannot be read is shown with its error.
 pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Outcome<Vec<L::Seen>> {
     #[derive(Deserialize)]
     struct List<'a> {

@@ -119,7 +119,7 @@ struct Report {
 }
 
 impl Report {
-    /// Tries to send it. Returns when to try again if it failed, and tells of it when that is never.
+    /// Tries to send it. On failure returns when to try again; logs it if there is no further try.
     async fn send(&self, is_last: bool) -> Result<(), Retry> {
         let Err(error) = self.attempt().await else { return Ok(()) };
         let again = again(&error);

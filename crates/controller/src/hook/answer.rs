@@ -158,7 +158,7 @@ impl Answer {
         let shown = |promotion: &Promotion| Asked {
             name: promotion.name_any(),
             target: promotion.spec.target.clone(),
-            phase: format!("{:?}", promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()),
+            phase: promotion.status.as_ref().map(|s| s.phase).unwrap_or_default().to_string(),
         };
         let spec = promotions.first().map(|first| first.spec.clone()).unwrap_or_default();
         Answer::Recorded(Box::new(Recorded {

@@ -74,7 +74,9 @@ impl Hook {
             }
         };
         let header = call.headers.get("idempotency-key").map(|value| value.as_bytes());
-        let shared = secret.map_or(0, |secret| self.sharing(&call.place.pipeline, secret));
+        // Only who names no pipeline has all of them looked through.
+        let unnamed = secret.filter(|_| request.pipeline.is_none());
+        let shared = unnamed.map_or(0, |secret| self.sharing(&call.place.pipeline, secret));
         if let Err(why) = check(pipeline, &request, header).and_then(|()| named(pipeline, &request, shared)) {
             return Ok(wrong(why));
         }
@@ -129,7 +131,7 @@ pub fn check(pipeline: &Pipeline, request: &Request, header: Option<&[u8]>) -> R
 }
 
 /// Whether the request names its pipeline where it has to: a key that other pipelines take as well would otherwise
-/// let whoever has seen a call send it to each of them.
+/// let a person who has seen one call send it to each of them.
 ///
 /// # Errors
 /// What to write instead.

@@ -101,7 +101,7 @@ mod tests {
             );
             assert_eq!(read, due, "{seconds} seconds later");
         }
-        // Another time is counted anew, and so is another promotion's.
+        // A different stored time, or another promotion, starts a new count.
         let later = (at("2026-01-02T03:06:00Z"), start + Duration::from_secs(360));
         let other = at("2026-01-02T03:06:30Z");
         assert_eq!(times.read("a", Field::NextAttempt, other, LONGEST, later), other);

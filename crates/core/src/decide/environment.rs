@@ -151,16 +151,11 @@ fn settle(
 /// Answers a request for another try of what has not failed: left as it is, it would count later, when the promotion
 /// has ended for another reason.
 fn answer_retry(promotion: &Promotion, decision: &mut Decision) {
-    let why = match promotion.phase {
-        Phase::Proposed => "its change request is open",
-        Phase::Delivered => "it was delivered, and waits for its targets",
-        _ => return,
-    };
-    let Some(token) = &promotion.retry else { return };
-    let message = format!("not tried again: {why}");
-    let to =
-        Move { answers: Some(token.clone()), ..Move::of(promotion, promotion.phase, "NotRetried", message) };
-    decision.actions.push(Action::Move(to));
+    match promotion.phase {
+        Phase::Proposed => answer(promotion, "its change request is open", decision),
+        Phase::Delivered => answer(promotion, "it was delivered, and waits for its targets", decision),
+        _ => {}
+    }
 }
 
 /// Has a promotion looked after that was delivered to a branch, when its revision does not come: a forced
@@ -309,9 +304,17 @@ fn refuse_retry(
 
 /// Tells a person who asked for another try of what has ended why there will be none.
 pub(super) fn decline(ended: &Promotion, why: &str, decision: &mut Decision) {
-    let Some(token) = ended.retry.as_ref().filter(|_| ended.phase.has_ended()) else { return };
+    if ended.phase.has_ended() {
+        answer(ended, why, decision);
+    }
+}
+
+/// Answers a request for another try, if there is one, with the reason why there will be none.
+fn answer(promotion: &Promotion, why: &str, decision: &mut Decision) {
+    let Some(token) = &promotion.retry else { return };
     let message = format!("not tried again: {why}");
-    let to = Move { answers: Some(token.clone()), ..Move::of(ended, ended.phase, "NotRetried", message) };
+    let to =
+        Move { answers: Some(token.clone()), ..Move::of(promotion, promotion.phase, "NotRetried", message) };
     decision.actions.push(Action::Move(to));
 }
 

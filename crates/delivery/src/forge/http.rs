@@ -462,7 +462,7 @@ impl ForgeHttp {
     /// The status of a refusal by what it is about, where a forge uses another. Bitbucket Data Center answers with
     /// 401 also whom it knows and who has too few rights ("insufficient permissions":
     /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps with 403 what a policy
-    /// of the branch rejects, whoever asks.
+    /// of the branch rejects, for every user.
     fn meant(&self, reply: &Reply) -> u16 {
         let json = reply.json.as_ref().unwrap_or(&Value::Null);
         let errors = || json["errors"].as_array().into_iter().flatten();
