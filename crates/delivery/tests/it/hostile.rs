@@ -113,23 +113,19 @@ fn set_main(repo: &Repo, tree: &str) {
 async fn a_tree_that_expands() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let blob = object(&repo, "blob", &yaml("6.1.5"));
-    let mut tree = format!("100644 blob {blob}\ta.yaml\n");
-    for _ in 0..8 {
-        let below = git(repo.folder(), &["mktree"], &tree);
-        tree = (0..10).map(|n| format!("040000 tree {below}\tfolder-{n}\n")).collect();
-    }
-    set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
-    let (reason, says) = tokio::task::spawn_blocking(move || attack(&repo)).await.unwrap();
-    assert_eq!(reason, "RepositoryTooLarge", "{says}");
-    assert!(says.contains("the list of files in its tree is larger than Sluice reads"), "{says}");
+    is_refused_below(repo, format!("100644 blob {blob}\ta.yaml\n"), 8).await;
 }
 
 /// The same tree without any file: git would print nothing for it.
 #[tokio::test]
 async fn a_tree_that_expands_to_nothing() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
-    let mut tree = String::new();
-    for _ in 0..9 {
+    is_refused_below(repo, String::new(), 9).await;
+}
+
+/// Attacks with trees of ten trees, so many deep, above this one.
+async fn is_refused_below(repo: Repo, mut tree: String, depth: usize) {
+    for _ in 0..depth {
         let below = git(repo.folder(), &["mktree"], &tree);
         tree = (0..10).map(|n| format!("040000 tree {below}\tfolder-{n}\n")).collect();
     }
