@@ -98,7 +98,7 @@ async fn otherwise<K>(
     known: &Known,
 ) -> kube::Result<(Vec<(K, Before)>, Vec<(PipelineKey, u64)>)>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + 'static,
 {
     let api: Api<K> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),

@@ -55,7 +55,10 @@ pub async fn line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
 ///
 /// # Errors
 /// When it tells of an error, or nothing that is known.
-pub fn read<K: DeserializeOwned + Resource>(line: &[u8], limits: &Limits) -> kube::Result<Change<K>> {
+pub fn read<K: DeserializeOwned + Resource + 'static>(
+    line: &[u8],
+    limits: &Limits,
+) -> kube::Result<Change<K>> {
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(rename = "type")]

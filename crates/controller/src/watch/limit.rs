@@ -115,11 +115,6 @@ impl Limits {
         Limits { source, foreign: Some(Foreign { account, queue }) }
     }
 
-    /// Whether the server is trusted, as the hub is for Pipelines.
-    pub fn is_trusted(&self) -> bool {
-        self.foreign.is_none()
-    }
-
     /// Waits until the loop has taken in enough of what was sent before.
     pub async fn room(&self) {
         if let Some(foreign) = &self.foreign {
