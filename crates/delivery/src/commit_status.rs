@@ -56,7 +56,18 @@ pub(crate) struct Status<'a> {
     pub(crate) base: &'a str,
 }
 
-impl Status<'_> {
+impl<'a> Status<'a> {
+    /// A status of a commit on a branch, which leads to this page.
+    pub(crate) fn new(
+        progress: Progress,
+        context: &'a str,
+        description: &'a str,
+        url: &'a str,
+        base: &'a str,
+    ) -> Self {
+        Status { progress, context, description, url, base }
+    }
+
     /// What it is known by, in so many characters at most. A hash keeps apart what would look the same then.
     pub(crate) fn name(&self, most: usize) -> String {
         if self.context.chars().count() <= most {
@@ -84,7 +95,7 @@ pub(crate) async fn report(
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(()) };
     let Some(commit) = merged_as(&forge, request).await? else { return Ok(()) };
     let context = format!("sluice/{}", order.subject());
-    let status = Status { progress, context: &context, description, url: &request.url, base };
+    let status = Status::new(progress, &context, description, &request.url, base);
     forge.report(&commit, &status).await.map_err(|error| may_not(*kind, error).into())
 }
 
@@ -103,6 +114,11 @@ fn may_not(kind: ForgeKind, error: ForgeError) -> ForgeError {
     match error {
         ForgeError::Authentication { forge, says } | ForgeError::Forbidden { forge, says } => {
             ForgeError::MayNotReport { forge, says, right }
+        }
+        // "404 Commit Not Found" or "References for commit Not Found" (lib/api/commit_statuses.rb of gitlabhq/gitlabhq).
+        ForgeError::NoRepository { forge, .. } if kind == ForgeKind::GitLab => {
+            let says = "the merge commit is not on the base branch any more".into();
+            ForgeError::Refused { forge, status: 404, says }
         }
         // GitHub answers so to a classic token without the scope.
         ForgeError::NoRepository { forge, .. } => {

@@ -22,9 +22,19 @@ pub enum ForgeError {
     AppKey { forge: String, says: String },
 
     #[error(
-        "{forge}: the App {app} is not installed where {repository} is, or not for it; install it there, or correct githubAppInstallationID in the Secret"
+        "{forge}: the App {app} is not installed where {repository} is, or not for it; install it there, or correct githubAppID and githubAppInstallationID in the Secret"
     )]
     NoApp { forge: String, app: String, repository: String },
+
+    #[error(
+        "{forge}: the App {app} is not accepted ({says}); check that githubAppID and githubAppPrivateKey in the Secret belong to one App, and that this machine's clock is right"
+    )]
+    AppNotAccepted { forge: String, app: String, says: String },
+
+    #[error(
+        "{forge}: the App {app} gets no token ({says}); if it is suspended, an owner of its installation can allow it again"
+    )]
+    AppForbidden { forge: String, app: String, says: String },
 
     #[error("{forge}: the token may not do this ({says}); give it the right to write change requests")]
     Forbidden { forge: String, says: String },
@@ -91,10 +101,11 @@ impl ForgeError {
     pub fn reason(&self) -> &'static str {
         match self {
             ForgeError::NoToken { .. } => "MissingCredential",
-            ForgeError::Authentication { .. } => "AuthenticationFailed",
+            ForgeError::Authentication { .. } | ForgeError::AppNotAccepted { .. } => "AuthenticationFailed",
             ForgeError::AppKey { .. } => "AppKeyInvalid",
             ForgeError::NoApp { .. } => "AppNotInstalled",
             ForgeError::Forbidden { .. }
+            | ForgeError::AppForbidden { .. }
             | ForgeError::MayNotMerge { .. }
             | ForgeError::MayNotReport { .. } => "PermissionDenied",
             ForgeError::NoRepository { .. } => "RepositoryNotFound",

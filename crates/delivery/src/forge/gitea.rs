@@ -25,6 +25,8 @@ use crate::order::{ChangeRequest, ForgeKind, Merge};
 
 /// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
 const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
+/// The ways to merge that the merge call takes (`Do` of MergePullRequestOption in /api/swagger).
+const STYLES: [&str; 5] = ["merge", "rebase", "rebase-merge", "squash", "fast-forward-only"];
 /// The most patterns of required checks that are read.
 const PATTERNS: usize = 500;
 /// The fields that are read of answers.
@@ -267,7 +269,7 @@ impl Forge for Gitea {
             return Err(self.0.http.lacks("merge queue"));
         }
         let repository = self.0.http.call(Method::GET, self.0.url(&[], &[]), None).await?;
-        let style = repository["default_merge_style"].as_str().unwrap_or("merge");
+        let style = style(&repository);
         let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
         // Below a title of its own (`MergeMessageField` there).
         let body = json!({"Do": style, "head_commit_id": at.head, "MergeMessageField": message.trailers});
@@ -294,6 +296,13 @@ impl Forge for Gitea {
     async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
         self.0.report(commit, status, DESCRIPTION).await
     }
+}
+
+/// The way in which a repository merges. Forgejo also has default styles that its merge call does not take
+/// (modules/structs/repo.go): then it is a merge commit.
+fn style(repository: &Value) -> &str {
+    let style = repository["default_merge_style"].as_str().filter(|style| STYLES.contains(style));
+    style.unwrap_or("merge")
 }
 
 /// A review that counts, of whichever commit.
@@ -403,6 +412,20 @@ fn parse(value: &Value) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_default_style_that_the_merge_call_does_not_take_is_a_merge_commit() {
+        let cases = [
+            (json!("squash"), "squash"),
+            (json!("fast-forward-only"), "fast-forward-only"),
+            (json!("rebase-update-only"), "merge"),
+            (json!("manually-merged"), "merge"),
+            (Value::Null, "merge"),
+        ];
+        for (default, taken) in cases {
+            assert_eq!(style(&json!({"default_merge_style": default})), taken);
+        }
+    }
 
     #[test]
     fn statuses_count_as_each_forge_counts_them() {

@@ -36,7 +36,7 @@ const QUESTION: (i64, i64) = (-60, 9 * 60);
 /// The most tokens that are kept.
 const KEPT: usize = 4_096;
 
-/// The most bytes of a token. GitHub's are below 300.
+/// The most bytes of a token. GitHub's have about 520 (docs.github.com, "Generating an installation access token").
 const TOKEN: usize = 4_096;
 
 /// The tokens that are lent, by the App and the repository.
@@ -128,7 +128,8 @@ async fn ask(
     let installation = match &app.installation {
         Some(id) => id.clone(),
         None => {
-            let found = http.read(http.url(&["repos", owner, name, "installation"], &[])).await?;
+            let url = http.url(&["repos", owner, name, "installation"], &[]);
+            let found = http.read(url).await.map_err(|error| about_app(error, app))?;
             found.and_then(|found| found["id"].as_u64()).ok_or_else(none)?.to_string()
         }
     };
@@ -138,7 +139,7 @@ async fn ask(
     let asked = Instant::now();
     let answer = http.call(Method::POST, url, Some(&body)).await.map_err(|error| match error {
         ForgeError::NoRepository { .. } | ForgeError::Refused { status: 422, .. } => none(),
-        error => error,
+        error => about_app(error, app),
     })?;
     let token = text(&answer["token"]).filter(|token| (1..=TOKEN).contains(&token.len()));
     let token = token.ok_or_else(|| http.unreadable("a token"))?;
@@ -146,6 +147,18 @@ async fn ask(
     let life = ends.and_then(|ends| Duration::try_from(ends.duration_since(clock::now())).ok());
     let until = asked + life.unwrap_or(LIFETIME).min(LIFETIME).saturating_sub(MARGIN);
     Ok(Token { text: token, installation, until })
+}
+
+/// The same error, in words about the App instead of a token: there is no token yet. GitHub answers 401 if id and key do
+/// not belong together or the clocks differ, and 403 if the installation is suspended
+/// (docs.github.com/apps/maintaining-github-apps/suspending-a-github-app-installation).
+fn about_app(error: ForgeError, app: &App) -> ForgeError {
+    let app = app.id.clone();
+    match error {
+        ForgeError::Authentication { forge, says } => ForgeError::AppNotAccepted { forge, app, says },
+        ForgeError::Forbidden { forge, says } => ForgeError::AppForbidden { forge, app, says },
+        error => error,
+    }
 }
 
 /// Who asks, signed by the App's key.

@@ -16,7 +16,7 @@ use super::{
     without_prefix,
 };
 use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Status};
+use crate::commit_status::{DESCRIPTION, NAME, Progress, Status};
 use crate::credentials::Credentials;
 use crate::error::DeliveryError;
 use crate::order::{ChangeRequest, ForgeKind, Merge};
@@ -25,6 +25,9 @@ use crate::order::{ChangeRequest, ForgeKind, Merge};
 const PAGE: usize = 100;
 /// What drafts are known by (docs.gitlab.com/user/project/merge_requests/drafts).
 const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
+
+/// The most characters of a status's `target_url` (lib/api/commit_statuses.rb of gitlabhq/gitlabhq).
+const TARGET_URL: usize = 255;
 
 /// The fields that are read of answers.
 const FIELDS: &[&str] = &[
@@ -45,6 +48,7 @@ const FIELDS: &[&str] = &[
     "merged_at",
     "name",
     "parent_ids",
+    "pipeline_id",
     "reviewers",
     "sha",
     "source_branch",
@@ -261,7 +265,10 @@ impl Forge for GitLab {
         let mut readiness = Readiness { head: text(&now["sha"]).unwrap_or_default(), ..Readiness::default() };
         if now["head_pipeline"].is_object() {
             let path = ["repository", "commits", &readiness.head, "statuses"];
-            let jobs = self.http.call(Method::GET, self.url(&path, &[("per_page", "100")]), None).await?;
+            // Other pipelines can run for the same commit. Before 17.8 GitLab ignores `pipeline_id`.
+            let pipeline = now["head_pipeline"]["id"].to_string();
+            let query = [("per_page", "100"), ("pipeline_id", pipeline.as_str())];
+            let jobs = self.http.call(Method::GET, self.url(&path, &query), None).await?;
             let ran_for = match now["head_pipeline"]["sha"].as_str() {
                 Some(id) if id != readiness.head => self.commit(id).await?,
                 _ => None,
@@ -323,22 +330,78 @@ impl Forge for GitLab {
         Ok(found.map(|c| Commit::read(&c["message"], &c["parent_ids"], "id")))
     }
 
-    // docs.gitlab.com/api/commits, "Set commit pipeline status". A state that is there already is no transition: 400
-    // (spec/requests/api/commit_statuses_spec.rb of gitlabhq/gitlabhq).
     async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
-        let body = json!({
-            "state": status.progress.word("pending", "success", "failed"), "name": status.name(NAME),
-            "ref": status.base, "description": status.description(DESCRIPTION), "target_url": status.url,
-        });
+        let pipeline = match status.progress {
+            Progress::Pending => None,
+            Progress::Success | Progress::Failure => self.pipeline_of_pending(commit, status).await?,
+        };
+        match self.set_status(commit, status, pipeline).await {
+            // That pipeline is gone, or full (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
+            Err(ForgeError::NoRepository { .. } | ForgeError::Refused { status: 422, .. })
+                if pipeline.is_some() =>
+            {
+                self.set_status(commit, status, None).await
+            }
+            done => done,
+        }
+    }
+}
+
+impl GitLab {
+    /// The pipeline that has the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
+    /// newest pipeline of the commit: a final status would then leave the pending one as it is in an older pipeline
+    /// (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
+    async fn pipeline_of_pending(
+        &self,
+        commit: &str,
+        status: &Status<'_>,
+    ) -> Result<Option<u64>, ForgeError> {
+        let name = status.name(NAME);
+        let query = [("ref", status.base), ("name", name.as_str())];
+        let url = self.url(&["repository", "commits", commit, "statuses"], &query);
+        let statuses = self.http.call(Method::GET, url, None).await?;
+        let pending = statuses.as_array().into_iter().flatten().find(|status| status["status"] == "pending");
+        Ok(pending.and_then(|status| status["pipeline_id"].as_u64()))
+    }
+
+    /// docs.gitlab.com/api/commits, "Set commit pipeline status". A status that already has this state is no
+    /// transition: 400 (spec/requests/api/commit_statuses_spec.rb of gitlabhq/gitlabhq). During another update of the
+    /// pipeline: 409, "Retry the request" (doc/ci/ci_cd_for_external_repos/external_commit_statuses.md there).
+    async fn set_status(
+        &self,
+        commit: &str,
+        status: &Status<'_>,
+        pipeline: Option<u64>,
+    ) -> Result<(), ForgeError> {
+        let body = status_body(status, pipeline);
         match self.http.call(Method::POST, self.url(&["statuses", commit], &[]), Some(&body)).await {
             Err(ForgeError::Refused { status: 400, says, .. })
                 if says.contains("Cannot transition status") =>
             {
                 Ok(())
             }
+            Err(ForgeError::Refused { forge, status: 409, says }) => Err(ForgeError::Unreachable {
+                forge,
+                says: format!("the commit's pipeline is locked: {says}"),
+            }),
             done => done.map(drop),
         }
     }
+}
+
+/// The parameters of "Set commit pipeline status". A `target_url` that is too long is left out.
+fn status_body(status: &Status<'_>, pipeline: Option<u64>) -> Value {
+    let mut body = json!({
+        "state": status.progress.word("pending", "success", "failed"), "name": status.name(NAME),
+        "ref": status.base, "description": status.description(DESCRIPTION),
+    });
+    if status.url.chars().count() <= TARGET_URL {
+        body["target_url"] = status.url.into();
+    }
+    if let Some(pipeline) = pipeline {
+        body["pipeline_id"] = pipeline.into();
+    }
+    body
 }
 
 /// One of this project's own branches; those from forks have the same names and are nobody we know.
@@ -409,6 +472,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_status_goes_without_an_address_that_is_too_long() {
+        let sent = |length: usize| {
+            let url = "u".repeat(length);
+            let status = Status::new(Progress::Success, "sluice/apps/podinfo/prod", "it runs", &url, "main");
+            status_body(&status, Some(7))
+        };
+        assert_eq!(sent(255)["target_url"].as_str().map(str::len), Some(255));
+        assert_eq!(sent(256).get("target_url"), None);
+        assert_eq!(sent(256)["pipeline_id"], 7);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
@@ -31,6 +31,7 @@ struct Desk {
 
 struct Book {
     installed: bool,
+    suspended: bool,
     lends: &'static str,
     life: SignedDuration,
     calls: Vec<String>,
@@ -47,7 +48,7 @@ impl Desk {
         assert!(made.unwrap().success());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let life = SignedDuration::from_hours(1);
-        let book = Book { installed: true, lends: TOKEN, life, calls: Vec::new() };
+        let book = Book { installed: true, suspended: false, lends: TOKEN, life, calls: Vec::new() };
         let desk = Desk {
             url: format!("http://{}", listener.local_addr().unwrap()),
             key: std::fs::read(path).unwrap(),
@@ -95,7 +96,13 @@ impl Desk {
     }
 }
 
-async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
+async fn serve(
+    State(desk): State<Desk>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, String) {
     if desk.knows(&headers).is_none() {
         return (
             StatusCode::UNAUTHORIZED,
@@ -106,7 +113,10 @@ async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Byt
     book.calls.push(uri.path().to_string());
     match uri.path() {
         "/repos/acme/fleet/installation" if book.installed => (StatusCode::OK, json!({"id": 77}).to_string()),
-        "/app/installations/77/access_tokens" if book.installed => {
+        "/app/installations/77/access_tokens" if book.suspended => {
+            (StatusCode::FORBIDDEN, json!({"message": "This installation has been suspended"}).to_string())
+        }
+        "/app/installations/77/access_tokens" if book.installed && method == Method::POST => {
             let asked: Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(asked, json!({"repositories": ["fleet"]}));
             let ends = Timestamp::now() + book.life;
@@ -201,6 +211,11 @@ async fn what_is_wrong_with_an_app_is_said() {
     let wrong = String::from_utf8(other.key.clone()).unwrap();
     let (reason, words) = fails(desk.order(&world, "6.1.8", &[("githubAppPrivateKey", &wrong)])).await;
     assert!(reason == "AuthenticationFailed" && words.contains("could not be decoded"), "{reason} {words}");
+    assert!(words.contains("githubAppID and githubAppPrivateKey"), "{words}");
+    desk.book(|book| book.suspended = true);
+    let (reason, words) = fails(desk.order(&world, "6.1.8", &[])).await;
+    assert!(reason == "PermissionDenied" && words.contains("has been suspended"), "{reason} {words}");
+    desk.book(|book| book.suspended = false);
     desk.book(|book| book.installed = false);
     for more in [&[][..], &[("githubAppInstallationID", "77")]] {
         let (reason, words) = fails(desk.order(&world, "6.1.8", more)).await;

@@ -63,6 +63,10 @@ async fn a_right_that_is_missing_is_named() {
             }
             let done = bench.delivery.report(&order, &request, Progress::Pending, WAITS).await;
             let error = done.unwrap_err();
+            if (world.kind(), status) == (ForgeKind::GitLab, 404) {
+                assert!(error.to_string().contains("not on the base branch any more"), "{error}");
+                continue;
+            }
             assert_eq!(error.reason(), "PermissionDenied", "{error}");
             let words =
                 ["may not write commit statuses", "; give it ", "remove commitStatuses from the pipeline"];
@@ -73,6 +77,38 @@ async fn a_right_that_is_missing_is_named() {
         proposed(&bench.delivery, &again(&world.order("6.2.0"))).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_final_status_goes_to_the_pipeline_that_has_the_pending_one() {
+    let world = World::of(ForgeKind::GitLab).await;
+    let (bench, order) = (bench(), world.order("6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.merge(request.number).await;
+    bench.delivery.report(&order, &request, Progress::Pending, WAITS).await.unwrap();
+    // The pipeline of the push begins after that.
+    world.standin().book(|book| book.pipeline += 1);
+    bench.delivery.report(&order, &request, Progress::Success, "prod runs 6.1.8").await.unwrap();
+    let in_pipelines: Vec<_> =
+        world.standin().book(|book| book.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
+    assert_eq!(in_pipelines, [(Some(0), Is::Pending), (Some(0), Is::Green)]);
+    // One that takes no more.
+    let full = Trouble::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
+    bench.delivery.report(&again(&order), &request, Progress::Pending, WAITS).await.unwrap();
+    world.standin().trouble(Call::Report, full);
+    bench.delivery.report(&order, &request, Progress::Failure, "prod failed").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_locked_pipeline_is_tried_again() {
+    let world = World::of(ForgeKind::GitLab).await;
+    let (bench, order) = (bench(), world.order("6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.merge(request.number).await;
+    let locked = Trouble::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
+    world.standin().trouble(Call::Report, locked);
+    let error = bench.delivery.report(&order, &request, Progress::Pending, WAITS).await.unwrap_err();
+    assert_eq!(error.reason(), "Unreachable", "{error}");
 }
 
 #[tokio::test]

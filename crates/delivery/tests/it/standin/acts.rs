@@ -1,5 +1,7 @@
 //! What a call does to what a forge keeps, the same at all of them.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
@@ -186,11 +188,18 @@ impl Served {
                 pull(&mut book, number)?.comments.push(text);
                 json!({"id": 1})
             }
-            Ask::Report(status) => {
+            Ask::Statuses { commit, context } => {
+                let mut newest = BTreeMap::new();
+                let of_it = book.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
+                newest.extend(of_it.map(|status| (status.pipeline, status)));
+                shape.statuses(&newest.into_values().collect::<Vec<_>>())
+            }
+            Ask::Report(mut status) => {
                 self.repo.commit_of(&status.commit).map_err(|_| Why::NoCommit)?;
+                let pipeline = status.pipeline.unwrap_or(book.pipeline);
+                status.pipeline = shape.has_pipelines().then_some(pipeline);
                 let before = book.status(&status).map(|before| before.is);
-                if shape.refuses_a_repeated_state() && (before, status.is) == (Some(Is::Pending), Is::Pending)
-                {
+                if shape.has_pipelines() && (before, status.is) == (Some(Is::Pending), Is::Pending) {
                     return Err(Why::NoTransition);
                 }
                 book.statuses.push(status);

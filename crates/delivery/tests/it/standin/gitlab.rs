@@ -1,19 +1,25 @@
 //! GitLab, compared with its source (gitlabhq/gitlabhq of GitLab 19: lib/api/merge_requests.rb,
 //! lib/api/helpers/merge_requests_helpers.rb; ee/lib/api/merge_trains.rb of an earlier one).
 //!
-//! GitLab ignores fields and parameters that it does not know; here they are refused. Not compared: notes, users,
-//! approvals and commit statuses. Left out: fields that no adapter reads, the headers of pages, and quick actions.
+//! lib/api/commit_statuses.rb and app/services/ci/create_commit_status_service.rb for commit statuses, notes, users and
+//! approvals by docs.gitlab.com/api.
+//!
+//! GitLab ignores fields and parameters that it does not know; here they are refused. Left out: fields that no adapter
+//! reads, the headers of pages, and quick actions.
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
 
 use super::github::message;
-use super::statuses::Words;
+use super::statuses::{Status, Words};
 use super::{
     Answer, Ask, Change, Extra, Is, Of, PEOPLE, Pull, Request, TOKEN, Wanted, Why, basic, number_of,
 };
 
 pub(super) struct Shape;
+
+/// The number of every merge request's pipeline.
+const PIPELINE: u64 = 5;
 
 /// docs.gitlab.com/api/commits, "Set commit pipeline status".
 const STATUS: Words = Words {
@@ -45,8 +51,14 @@ impl super::Shape for Shape {
         basic("oauth2", TOKEN)
     }
 
-    fn refuses_a_repeated_state(&self) -> bool {
+    fn has_pipelines(&self) -> bool {
         true
+    }
+
+    fn statuses(&self, of_pipelines: &[&Status]) -> Value {
+        let word = |is: Is| is.word("success", "pending", "failed");
+        let one = |s: &&Status| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
+        of_pipelines.iter().map(one).collect()
     }
 
     fn longest(&self) -> usize {
@@ -130,7 +142,14 @@ impl super::Shape for Shape {
             ("GET", ["..", "users"]) => {
                 Ok(Ask::User(request.query("username").ok_or(Why::Bad("username is missing"))?.into()))
             }
+            ("GET", ["repository", "commits", sha, "statuses"]) if request.query("name").is_some() => {
+                let context = request.query("name").unwrap_or_default().to_string();
+                Ok(Ask::Statuses { commit: (*sha).into(), context })
+            }
             ("GET", ["repository", "commits", sha, "statuses"]) => {
+                if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
+                    return Err(Why::Bad("it shows the jobs of other pipelines, too"));
+                }
                 Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
@@ -147,7 +166,7 @@ impl super::Shape for Shape {
                 Ok(Ask::Merge { number, head, version: None, style: None, message, queue })
             }
             ("POST", ["statuses", sha]) => {
-                request.only(&["state", "ref", "name", "description", "target_url"])?;
+                request.only(&["state", "ref", "name", "description", "target_url", "pipeline_id"])?;
                 if request.text("/ref").as_deref() != Some("main") {
                     return Err(Why::Bad("it is to stand on the base"));
                 }
@@ -289,10 +308,10 @@ fn pipeline(pull: &Pull) -> Value {
     let status = pull.altogether(sha).word("success", "running", "failed");
     match pull.results.iter().find(|(of, _)| of == sha) {
         Some((_, result)) => {
-            json!({"sha": result, "ref": format!("refs/merge-requests/{}/merge", pull.number), "status": status})
+            json!({"id": PIPELINE, "sha": result, "ref": format!("refs/merge-requests/{}/merge", pull.number), "status": status})
         }
         None => {
-            json!({"sha": sha, "ref": format!("refs/merge-requests/{}/head", pull.number), "status": status})
+            json!({"id": PIPELINE, "sha": sha, "ref": format!("refs/merge-requests/{}/head", pull.number), "status": status})
         }
     }
 }

@@ -201,6 +201,11 @@ enum Ask {
         text: String,
     },
     Commit(String),
+    /// The statuses of this name on a commit.
+    Statuses {
+        commit: String,
+        context: String,
+    },
     Report(Status),
     Repository,
 }
@@ -212,7 +217,7 @@ impl Ask {
             Ask::Open { .. } => Call::Open,
             Ask::Add { .. } => Call::Add,
             Ask::User(_) | Ask::Assignable | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
-            Ask::Tell { .. } => Call::Tell,
+            Ask::Tell { .. } | Ask::Statuses { .. } => Call::Tell,
             Ask::Merge { .. } => Call::Merge,
             Ask::Read(_) => Call::Read,
             Ask::Task(_) => Call::Look,
@@ -349,9 +354,13 @@ trait Shape: Send + Sync {
         answer
     }
     fn refuse(&self, why: Why<'_>) -> Answer;
-    /// Whether a status that is pending cannot be made pending again.
-    fn refuses_a_repeated_state(&self) -> bool {
+    /// Whether statuses are in pipelines; then one that is pending cannot be made pending again.
+    fn has_pipelines(&self) -> bool {
         false
+    }
+    /// The newest status of each pipeline.
+    fn statuses(&self, _of_pipelines: &[&Status]) -> Value {
+        Value::Null
     }
     /// The status of a success.
     fn status(&self, call: Call) -> u16 {
@@ -377,6 +386,8 @@ pub struct Book {
     pub labels: Vec<String>,
     /// What was reported on commits.
     pub statuses: Vec<Status>,
+    /// The newest pipeline of each commit, at GitLab.
+    pub pipeline: u64,
     /// Somebody pushes to the branch in the moment before the next merge.
     pub meddle: bool,
     /// The next answer shows what was merged as closed only: it was read in the middle of the merge.

@@ -10,7 +10,9 @@ pub struct Status {
     pub context: String,
     pub is: Is,
     pub description: String,
-    pub url: String,
+    pub url: Option<String>,
+    /// The pipeline that has it, at GitLab.
+    pub pipeline: Option<u64>,
 }
 
 /// Where a forge has the parts of a status in its answer and calls, as JSON pointers, and what it takes.
@@ -57,15 +59,17 @@ impl Words {
             context: text(self.context, self.longest.0)?,
             is: [Is::Pending, Is::Green, Is::Failed][is],
             description: text(self.description, self.longest.1)?,
-            url: text(self.url, self.longest.2)?,
+            url: request.text(self.url).map(|_| text(self.url, self.longest.2)).transpose()?,
+            pipeline: request.body["pipeline_id"].as_u64(),
         };
         Ok(Ask::Report(status))
     }
 }
 
 impl Book {
-    /// The newest status of this name on a commit.
+    /// The newest status of this name on a commit, in the same pipeline.
     pub(super) fn status(&self, of: &Status) -> Option<&Status> {
-        self.statuses.iter().rev().find(|s| (&s.commit, &s.context) == (&of.commit, &of.context))
+        let known = |s: &Status| (s.commit.clone(), s.context.clone(), s.pipeline);
+        self.statuses.iter().rev().find(|status| known(status) == known(of))
     }
 }
