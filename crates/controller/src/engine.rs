@@ -26,7 +26,6 @@ use crate::observe::facts::{Allowed, ClusterKey};
 use crate::observe::index::Index;
 use crate::observe::reported::Reports;
 use crate::options::Options;
-use crate::record::clusters;
 use crate::record::events::Events;
 use crate::record::pace::Damping;
 use crate::record::queue::NewsQueue;
@@ -116,8 +115,8 @@ pub(crate) struct Entry {
     pub edited: bool,
     /// When something happened that it has not had a turn for.
     pub touched: Option<Instant>,
-    /// Its clusters as people were last told of them.
-    pub clusters: BTreeMap<ClusterKey, clusters::Told>,
+    /// When an event about each of its clusters was last sent.
+    pub cluster_events: BTreeMap<ClusterKey, Instant>,
     /// By their names, the promotions that could not be recorded.
     pub unrecorded: BTreeMap<String, Unrecorded>,
     /// What is wrong with its Secrets with hook keys; `None` until they were read.

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use sluice_api::pipeline::Observe;
+use sluice_api::pipeline::{Observe, PipelineStatus};
 use sluice_core::decide::{Action, Decision, Facts, Note, decide};
 use sluice_core::history;
 use sluice_core::model::Promotion;
 use sluice_core::world::{Target, World};
+use sluice_delivery::Permit;
 
 use crate::act::outcome::longest_pause;
 use crate::act::retry;
@@ -189,7 +190,8 @@ impl Engine {
         let records = self.promotions.get(key).into_iter().flatten().map(|(_, record)| record);
         let own = records.filter(|r| r.belongs_to(&entry.object)).map(|r| r.object.as_ref());
         let records: Vec<_> = own.filter(|p| !learned.tampered.contains_key(&p.name_any())).collect();
-        let before = entry.stands();
+        let (before, clock) = (entry.stands(), Instant::now());
+        let lost = entry.lost_clusters(&self.index, &before.lost_clusters, clock);
         let status = status::compose(&status::Facts {
             object: &entry.object,
             before: &before,
@@ -201,15 +203,17 @@ impl Engine {
             evidence: &entry.evidence,
             decision,
             promotions: &records,
+            lost_clusters: lost.names,
             now,
         });
-        self.tell_of_clusters(key, &before);
+        if let Some(at) = lost.held_until {
+            self.wake_at(key, at);
+        }
         let Some(entry) = self.pipelines.get_mut(key) else { return };
         if status == before {
             entry.differs = None;
             return;
         }
-        let clock = Instant::now();
         let failed = pace::of_health_alone(&before, &status);
         let pace = Pace {
             differs: *entry.differs.get_or_insert(clock),
@@ -223,19 +227,32 @@ impl Engine {
         if due > clock {
             return self.wake_at(key, due);
         }
-        match spell(&status) {
-            Ok(spelled) => {
-                let basis = Basis {
-                    version: entry.version,
-                    stood: entry.status.take(),
-                    uid: entry.object.metadata.uid.clone(),
-                };
-                (entry.status, entry.differs, entry.sent) = (Some(spelled.clone()), None, Some(clock));
-                failed.into_iter().for_each(|failed| entry.damping.sent(failed, clock));
-                self.writer.write(StatusOf::Pipeline(key.clone()), spelled, basis, permit);
-            }
-            Err(error) => tracing::error!(%key, %error, "cannot spell a status"),
-        }
+        failed.into_iter().for_each(|failed| entry.damping.sent(failed, clock));
+        self.write(key, (&before, &status), clock, permit);
+    }
+
+    /// Writes a status, and sends the events that follow from the clusters it names.
+    fn write(
+        &mut self,
+        key: &PipelineKey,
+        (before, status): (&PipelineStatus, &PipelineStatus),
+        clock: Instant,
+        permit: Permit,
+    ) {
+        let Some(entry) = self.pipelines.get_mut(key) else { return };
+        let spelled = match spell(status) {
+            Ok(spelled) => spelled,
+            Err(error) => return tracing::error!(pipeline = %key, %error, "cannot spell a status"),
+        };
+        let basis = Basis {
+            version: entry.version,
+            stood: entry.status.take(),
+            uid: entry.object.metadata.uid.clone(),
+        };
+        (entry.status, entry.differs, entry.sent) = (Some(spelled.clone()), None, Some(clock));
+        self.writer.write(StatusOf::Pipeline(key.clone()), spelled, basis, permit);
+        let lost = (&before.lost_clusters[..], &status.lost_clusters[..]);
+        entry.tell_of_clusters(&self.events, &self.index, lost, clock);
     }
 }
 

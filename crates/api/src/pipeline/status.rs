@@ -33,6 +33,9 @@ pub struct PipelineStatus {
     /// large with the facets at every target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<BTreeMap<String, String>>,
+    /// The clusters of targets that cannot be reached, as the events `ClusterLost` and `ClusterBack` last said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_clusters: Vec<String>,
     /// When a forge last said that something became of a change request: they are looked at then.
     /// Whichever replica was called wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -147,7 +147,7 @@ impl Engine {
             sent: None,
             damping: Damping::default(),
             touched: None,
-            clusters: BTreeMap::new(),
+            cluster_events: BTreeMap::new(),
             unrecorded: BTreeMap::new(),
             hook_secret: None,
         };

@@ -1,116 +1,203 @@
-//! Events about clusters of a pipeline that are lost, or back again. The status tells which targets that concerns.
+//! Events about clusters of a pipeline that are lost, or back again. The status names the clusters that people were
+//! told are lost: an event follows from the difference between two statuses, also after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sluice_api::pipeline::{Observe, PipelineStatus};
+use sluice_api::pipeline::Observe;
 
-use crate::engine::Engine;
-use crate::intake::PipelineKey;
+use crate::engine::Entry;
 use crate::observe::facts::ClusterKey;
-use crate::observe::index::Link;
+use crate::observe::index::{Index, Link};
+use crate::record::events::Events;
 use crate::translate;
 
-/// The least time between two events about one cluster of a pipeline: one that comes and goes every second is
-/// told of as it is then.
+/// The least time between two events about one cluster of a pipeline.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A cluster as people were last told of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    is_lost: bool,
-    /// When an event said so.
-    at: Option<Instant>,
+/// The lost clusters of a pipeline, as its next status names them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Their names, in order.
+    pub names: Vec<String>,
+    /// When a change may be told that is held back now: an event about the same cluster was sent shortly before.
+    pub held_until: Option<Instant>,
 }
 
-/// What follows from how a cluster is now.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    /// People know.
-    Nothing,
-    /// They are to be told.
-    Tell,
-    /// They are to be told then.
-    Later(Instant),
-}
-
-/// What follows. Of a cluster that this process has told nothing of yet, the status from before says whether
-/// people know that it is lost.
-fn next(told: Option<Told>, was_shown: bool, is_lost: bool, now: Instant) -> Next {
-    match told {
-        None if is_lost && !was_shown => Next::Tell,
-        None => Next::Nothing,
-        Some(told) if told.is_lost == is_lost => Next::Nothing,
-        Some(Told { at: Some(at), .. }) if at + PAUSE > now => Next::Later(at + PAUSE),
-        Some(_) => Next::Tell,
+/// Returns the clusters that are lost, given whether each is (`None` while it is being connected), which ones the
+/// last status names, and when the last event about each was sent.
+fn lost(
+    clusters: &BTreeMap<ClusterKey, Option<bool>>,
+    before: &[String],
+    sent: &BTreeMap<ClusterKey, Instant>,
+    now: Instant,
+) -> Lost {
+    let mut lost = Lost::default();
+    for (cluster, is_lost) in clusters {
+        let name = cluster.to_string();
+        let was_lost = before.contains(&name);
+        let mut is_lost = is_lost.unwrap_or(was_lost);
+        let due = sent.get(cluster).map(|at| *at + PAUSE).filter(|due| is_lost != was_lost && *due > now);
+        if let Some(due) = due {
+            is_lost = was_lost;
+            lost.held_until = Some(lost.held_until.map_or(due, |earlier| earlier.min(due)));
+        }
+        lost.names.extend(is_lost.then_some(name));
     }
+    lost
 }
 
-impl Engine {
-    /// Says which clusters of a pipeline were lost or are back since `before`, the status as it stands.
-    pub(crate) fn tell_of_clusters(&mut self, key: &PipelineKey, before: &PipelineStatus) {
-        let now = Instant::now();
-        let Some(entry) = self.pipelines.get_mut(key) else { return };
-        let mut clusters: BTreeMap<ClusterKey, bool> = BTreeMap::new();
-        for (spec, model) in entry.object.spec.environments.iter().zip(&entry.model.environments) {
-            let shown = before.environments.get(&spec.name);
-            let watched =
-                spec.targets.iter().zip(&model.targets).filter(|(t, _)| t.observe == Observe::Watch);
-            for (target, name) in watched {
-                let shown = shown.and_then(|e| e.targets.iter().find(|t| t.name == *name));
-                let unreadable = shown.is_some_and(|t| !t.error.is_empty());
-                *clusters.entry(translate::cluster_of(target, &key.namespace)).or_insert(true) &= unreadable;
+impl Entry {
+    /// Returns the clusters whose loss the next status tells, after a status that names those in `before`.
+    pub(crate) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> Lost {
+        let is_lost = |cluster: &ClusterKey| match index.cluster(cluster)?.link() {
+            Link::Lost(_) => Some(true),
+            Link::Up => Some(false),
+            Link::Connecting => None,
+        };
+        let clusters = self.watched_clusters().map(|cluster| (is_lost(&cluster), cluster));
+        let clusters = clusters.map(|(is_lost, cluster)| (cluster, is_lost)).collect();
+        lost(&clusters, before, &self.cluster_events, now)
+    }
+
+    /// Sends an event for each cluster of the pipeline that only one of two statuses names as lost.
+    pub(crate) fn tell_of_clusters(
+        &mut self,
+        events: &Events,
+        index: &Index,
+        (before, after): (&[String], &[String]),
+        now: Instant,
+    ) {
+        let clusters: BTreeSet<ClusterKey> = self.watched_clusters().collect();
+        self.cluster_events.retain(|cluster, _| clusters.contains(cluster));
+        for cluster in clusters {
+            let name = cluster.to_string();
+            let is_lost = after.contains(&name);
+            if is_lost == before.contains(&name) {
+                continue;
             }
+            let why = index.cluster(&cluster).and_then(|known| match known.link() {
+                Link::Lost(why) => Some(why.as_str()),
+                Link::Connecting | Link::Up => None,
+            });
+            events.cluster(&self.object, &name, why.filter(|_| is_lost));
+            self.cluster_events.insert(cluster, now);
         }
-        entry.clusters.retain(|cluster, _| clusters.contains_key(cluster));
-        let mut wake = None;
-        for (cluster, was_shown) in clusters {
-            let why = match self.index.cluster(&cluster).map(|c| c.link()) {
-                Some(Link::Lost(why)) => Some(why.as_str()),
-                Some(Link::Up) => None,
-                Some(Link::Connecting) | None => continue,
-            };
-            let (told, is_lost) = (entry.clusters.get(&cluster).copied(), why.is_some());
-            let at = match next(told, was_shown, is_lost, now) {
-                Next::Tell => {
-                    self.events.cluster(&entry.object, &cluster.to_string(), why);
-                    Some(now)
-                }
-                Next::Nothing => told.and_then(|told| told.at),
-                Next::Later(at) => {
-                    wake = Some(wake.map_or(at, |earlier: Instant| earlier.min(at)));
-                    continue;
-                }
-            };
-            entry.clusters.insert(cluster, Told { is_lost, at });
-        }
-        if let Some(at) = wake {
-            self.wake_at(key, at);
-        }
+    }
+
+    /// The clusters of the targets that Sluice watches; one that has several targets comes several times.
+    fn watched_clusters(&self) -> impl Iterator<Item = ClusterKey> {
+        let targets = self.object.spec.environments.iter().flat_map(|environment| &environment.targets);
+        let watched = targets.filter(|target| target.observe == Observe::Watch);
+        let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
+        watched.map(move |target| translate::cluster_of(target, namespace))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use sluice_delivery::clock;
+    use sluice_testkit::Scratch;
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::engine::Engine;
+    use crate::engine::tests::engine_of;
+    use crate::intake::PipelineKey;
+    use crate::observe::facts::{ClusterEvent, Kind};
+
+    fn eu() -> ClusterKey {
+        ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() }
+    }
 
     #[test]
-    fn each_loss_and_return_is_told_once_and_not_every_second() {
+    fn a_cluster_that_flaps_is_told_once_a_minute() {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        let told = |is_lost, at| Some(Told { is_lost, at });
-        for (before, was_shown, is_lost, expected) in [
-            (None, false, false, Next::Nothing),
-            (None, false, true, Next::Tell),
-            // Another replica has told before this one took over.
-            (None, true, true, Next::Nothing),
-            (told(true, None), true, false, Next::Tell),
-            (told(true, None), true, true, Next::Nothing),
-            (told(false, Some(now)), false, true, Next::Later(at(60))),
-            (told(false, Some(now)), false, false, Next::Nothing),
+        let named = [eu().to_string()];
+        for (before, is_lost, sent, expected, held) in [
+            (&[][..], Some(true), None, &named[..], None),
+            (&[], Some(false), None, &[], None),
+            (&named, Some(false), None, &[], None),
+            // While it is being connected nothing is known.
+            (&named, None, None, &named, None),
+            (&[], None, None, &[], None),
+            (&[], Some(true), Some(now), &[], Some(at(60))),
+            (&named, Some(false), Some(now), &named, Some(at(60))),
+            (&named, Some(true), Some(now), &named, None),
         ] {
-            assert_eq!(next(before, was_shown, is_lost, at(1)), expected, "{before:?} {was_shown} {is_lost}");
+            let sent = sent.map(|at| (eu(), at)).into_iter().collect();
+            let clusters = [(eu(), is_lost)].into();
+            let next = lost(&clusters, before, &sent, at(1));
+            assert_eq!(next, Lost { names: expected.into(), held_until: held }, "{before:?} {is_lost:?}");
+            assert_eq!(lost(&clusters, before, &sent, at(60)).held_until, None);
         }
-        assert_eq!(next(told(false, Some(now)), false, true, at(60)), Next::Tell);
+    }
+
+    /// A hub that takes every status, and passes on the reason of each event.
+    fn hub() -> (kube::Client, mpsc::UnboundedReceiver<String>) {
+        let (sender, reasons) = mpsc::unbounded_channel();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let sender = sender.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let mut sent: serde_json::Value = serde_json::from_slice(&body.collect_bytes().await?)?;
+                if parts.uri.path().ends_with("/events") {
+                    let _ = sender.send(sent["reason"].as_str().unwrap_or_default().into());
+                }
+                sent["metadata"]["resourceVersion"] = "9".into();
+                let answer = kube::client::Body::from(sent.to_string().into_bytes());
+                http::Response::builder().status(201).body(answer).map_err(tower::BoxError::from)
+            }
+        });
+        (kube::Client::new(service, "apps"), reasons)
+    }
+
+    /// The status that a new process writes, which finds another one and sees this of the only cluster.
+    fn restarted(
+        hub: &kube::Client,
+        status: &serde_json::Value,
+        seen: Vec<ClusterEvent>,
+    ) -> serde_json::Value {
+        let scratch = Scratch::new("clusters").unwrap();
+        let (mut engine, _inputs): (Engine, _) = engine_of(&scratch, hub.clone());
+        let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
+        let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "resourceVersion": "4"},
+            "spec": {"environments": [{"name": "dev", "targets": [target]}]}, "status": status});
+        engine.put_pipeline(serde_json::from_value(pipeline).unwrap());
+        seen.into_iter().for_each(|event| engine.cluster_event(&eu(), event));
+        let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
+        engine.turn(&key, clock::now());
+        serde_json::to_value(engine.pipelines[&key].stands()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_loss_and_return_is_told_once_whatever_happened_in_between() {
+        let (hub, mut reasons) = hub();
+        // The cluster answers, and the target fails all the same: no kind of Flux is there.
+        let is_up = || {
+            let absent = Kind::ALL.into_iter().map(ClusterEvent::Absent);
+            std::iter::once(ClusterEvent::Connected).chain(absent).collect::<Vec<_>>()
+        };
+        let is_lost = || vec![ClusterEvent::Lost("no route to host".into())];
+        let mut status = json!({});
+        let mut told = Vec::new();
+        for (seen, expected) in [
+            (is_up(), None),
+            (is_lost(), Some("ClusterLost")),
+            (is_lost(), None),
+            (is_up(), Some("ClusterBack")),
+            (is_up(), None),
+            (is_lost(), Some("ClusterLost")),
+        ] {
+            status = restarted(&hub, &status, seen);
+            if let Some(expected) = expected {
+                told.push((reasons.recv().await.unwrap(), expected));
+            }
+        }
+        assert!(told.iter().all(|(reason, expected)| reason == expected), "{told:?}");
+        assert!(reasons.try_recv().is_err());
     }
 }

@@ -105,6 +105,7 @@ pub fn tells_only_of_health(before: &PipelineStatus, now: &PipelineStatus) -> bo
             && a.targets.iter().zip(&b.targets).all(is_same_target)
     };
     before.observed_generation == now.observed_generation
+        && before.lost_clusters == now.lost_clusters
         && before.environments.len() == now.environments.len()
         && before.environments.iter().zip(&now.environments).all(is_same)
 }

@@ -41,6 +41,8 @@ pub struct Facts<'a> {
     pub decision: &'a Decision,
     /// The records of its promotions.
     pub promotions: &'a [&'a ApiPromotion],
+    /// The clusters that people are told are lost.
+    pub lost_clusters: Vec<String>,
     /// For times that start now.
     pub now: Timestamp,
 }
@@ -58,6 +60,7 @@ pub fn compose(facts: &Facts<'_>) -> api::PipelineStatus {
         conditions,
         summary: Some(summary(facts, &environments)),
         environments,
+        lost_clusters: facts.lost_clusters.clone(),
         ..api::PipelineStatus::default()
     };
     if size::length(&status) > size::SMALL {

@@ -98,6 +98,7 @@ impl Scene {
             unheard: &BTreeSet::new(),
             reports: &Reports::new(),
             hook_secret: None,
+            lost_clusters: Vec::new(),
             evidence: &self.evidence,
             decision: &self.decision,
             promotions: &self.promotions.iter().collect::<Vec<_>>(),

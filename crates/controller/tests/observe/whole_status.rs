@@ -118,6 +118,7 @@ fn compose_after(
         unheard,
         reports: &before.reports,
         hook_secret: None,
+        lost_clusters: Vec::new(),
         evidence: &evidence,
         decision: &decision,
         promotions,

@@ -104,6 +104,7 @@ fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<Pipe
         unheard: &BTreeSet::new(),
         reports: &Reports::new(),
         hook_secret: None,
+        lost_clusters: Vec::new(),
         evidence,
         decision: &Decision::default(),
         promotions: &[],
