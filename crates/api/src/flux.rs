@@ -88,6 +88,8 @@ pub struct HelmReleaseSpec {
     pub upgrade: HelmAction,
     /// How Helm rolls back.
     pub rollback: HelmAction,
+    /// The values of the chart that are written in the object itself.
+    pub values: Option<serde_json::Value>,
 }
 
 /// The settings of one of Helm's actions.
@@ -149,6 +151,8 @@ pub struct FluxStatus {
     pub last_applied_revision: Option<String>,
     /// What was last tried.
     pub last_attempted_revision: Option<String>,
+    /// HelmRelease: the digest of the OCI artifact that was last tried.
+    pub last_attempted_revision_digest: Option<String>,
     /// What it made.
     pub inventory: Option<Inventory>,
     /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the revisions it

@@ -301,7 +301,7 @@ pub(crate) mod tests {
             message: String::new(),
             since: None,
             version: version.into(),
-            gave_up: None,
+            gave_up: BTreeMap::new(),
             facets: BTreeMap::from([(Facet::Chart, version.into())]),
             natural: Natural::Chart,
             source: None,

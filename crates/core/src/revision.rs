@@ -107,7 +107,8 @@ impl Revision {
         self.0.iter().map(|(k, v)| (k.to_string(), v.clone())).collect()
     }
 
-    fn value(&self, key: &FacetKey) -> Option<&str> {
+    /// The value of one facet.
+    pub(crate) fn value(&self, key: &FacetKey) -> Option<&str> {
         self.0.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|i| self.0[i].1.as_str())
     }
 

@@ -61,8 +61,9 @@ pub struct Member {
     pub since: Option<String>,
     /// The version to show for it.
     pub version: String,
-    /// The chart version that Flux will not try again: Helm has given up on it.
-    pub gave_up: Option<String>,
+    /// The facets of the state that Flux will not try again, since Helm has given up on it; only those that are
+    /// certain. Empty if Helm has not given up.
+    pub gave_up: BTreeMap<Facet, String>,
     /// Every facet that can be read of it now.
     pub facets: BTreeMap<Facet, String>,
     /// Which facet stands for it where the pipeline does not say.

@@ -191,8 +191,8 @@ pub struct FluxFact {
     pub release: Option<Box<ReleaseName>>,
     /// Facets whose value cannot be one, each with the reason.
     pub invalid: Vec<(Facet, String)>,
-    /// The chart version that Flux will not try again: Helm has given up on it.
-    pub gave_up: Option<String>,
+    /// The facets of the state that Flux will not try again; see [`super::gave_up::facets`].
+    pub gave_up: BTreeMap<Facet, String>,
     /// Its own word covers what it made: all of it was healthy when it was applied.
     pub covers: bool,
     /// It applies to another cluster, where this one's workloads are not.
@@ -200,12 +200,18 @@ pub struct FluxFact {
 }
 
 /// Names a Helm release on a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReleaseName {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+impl ReleaseName {
+    fn size(&self) -> usize {
+        80 + self.namespace.len() + self.name.len()
+    }
 }
 
 /// The objects that a Kustomization or HelmRelease owns.
@@ -236,8 +242,8 @@ impl Fact {
         let owner = |owner: Option<&ObjectKey>| owner.map_or(0, |o| 2 * (o.namespace.len() + o.name.len()));
         let own = match self {
             Fact::Flux(flux) => {
-                let facets: usize =
-                    flux.facets.iter().map(|(f, v)| 100 + f.to_string().len() + v.len()).sum();
+                let facets = flux.facets.iter().chain(&flux.gave_up);
+                let facets: usize = facets.map(|(f, v)| 100 + f.to_string().len() + v.len()).sum();
                 let inventory: usize =
                     flux.owned.inventory().map(|k| 100 + k.namespace.len() + k.name.len()).sum();
                 let joins: usize = flux.joins.iter().map(|name| 30 + name.len()).sum();
@@ -247,11 +253,16 @@ impl Fact {
                     .as_ref()
                     .map_or(0, |(namespace, name)| 300 + namespace.len() + name.len());
                 let strings = flux.verdict.message.len() + flux.version.len() + attempt + git;
-                400 + facets + inventory + joins + strings + owner(flux.owner.as_ref())
+                let owned = match &flux.owned {
+                    Owned::Release(release) => release.size(),
+                    Owned::Inventory(_) => 0,
+                };
+                let release = flux.release.as_ref().map_or(0, |release| release.size());
+                400 + facets + inventory + joins + strings + owned + release + owner(flux.owner.as_ref())
             }
             Fact::Workload(workload) => {
                 let images: usize = workload.images.iter().map(|image| 30 + image.len()).sum();
-                let release = workload.release.as_ref().map_or(0, |r| 80 + r.namespace.len() + r.name.len());
+                let release = workload.release.as_ref().map_or(0, |release| release.size());
                 workload.verdict.message.len() + images + release + owner(Some(&workload.owner))
             }
             Fact::Source(repository) => repository.url.len() + repository.branch.len(),

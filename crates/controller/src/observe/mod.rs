@@ -3,7 +3,9 @@
 
 pub mod early;
 pub mod facts;
+pub mod gave_up;
 pub mod health;
+pub mod image;
 pub mod index;
 pub mod reported;
 pub mod target;

@@ -11,8 +11,8 @@ use sluice_core::value;
 use sluice_core::world::{Health, Made, Member, Natural, Target};
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
+use super::image;
 use super::index::{Cluster, Link, NESTING, Reading};
-use super::trim;
 
 /// The cluster has not answered yet; ask again soon.
 #[derive(Debug, PartialEq, Eq)]
@@ -386,7 +386,7 @@ impl Tree<'_> {
 fn images(made: &[Made], natural: Natural, question: &Question<'_>) -> Result<BTreeMap<Facet, String>, Gap> {
     let mut tags: BTreeMap<Facet, BTreeSet<String>> = BTreeMap::new();
     for (workload, image) in made.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
-        let (repository, tag) = trim::image(image);
+        let (repository, tag) = image::parts(image);
         let facet = Facet::Image(repository);
         match value::check(&facet, &tag) {
             Ok(()) => drop(tags.entry(facet).or_default().insert(tag)),

@@ -15,6 +15,7 @@ use sluice_core::value;
 use sluice_core::world::Natural;
 
 use super::facts::{Allowed, Fact, FluxFact, Kind, ObjectKey, Owned, ReleaseName, Verdict, WorkloadFact};
+use super::gave_up;
 use super::health::{self, FluxView};
 
 /// The key of an object.
@@ -85,24 +86,36 @@ fn inventory(status: &FluxStatus) -> Option<BTreeSet<ObjectKey>> {
     Some(watched.collect())
 }
 
+/// The longest name of a Helm release or of its namespace, in bytes: that of any object. A hostile cluster may
+/// send any text.
+const RELEASE_NAME: usize = 253;
+
+/// A Helm release; `None` if it has no name or one that is too long.
+fn named_release(name: &str, namespace: &str) -> Option<ReleaseName> {
+    let is_name = |text: &str| !text.is_empty() && text.len() <= RELEASE_NAME;
+    (is_name(name) && is_name(namespace))
+        .then(|| ReleaseName { name: name.into(), namespace: namespace.into() })
+}
+
 /// The Helm release that an object belongs to, by Helm's annotations.
 fn release(object: &impl ResourceExt) -> Option<Box<ReleaseName>> {
-    let [name, namespace] = HELM_RELEASE.map(|key| object.annotations().get(key).cloned());
-    Some(Box::new(ReleaseName { name: name?, namespace: namespace? }))
+    let [name, namespace] = HELM_RELEASE.map(|key| object.annotations().get(key));
+    named_release(name?, namespace?).map(Box::new)
 }
 
 /// The Helm release of a HelmRelease: the newest in its history, else the one that its spec asks for.
 fn release_of(object: &HelmRelease, status: &FluxStatus) -> ReleaseName {
     let newest = status.history.iter().max_by_key(|snapshot| snapshot.version);
-    if let Some(snapshot) = newest.filter(|s| !s.name.is_empty() && !s.namespace.is_empty()) {
-        return ReleaseName { name: snapshot.name.clone(), namespace: snapshot.namespace.clone() };
+    if let Some(release) = newest.and_then(|snapshot| named_release(&snapshot.name, &snapshot.namespace)) {
+        return release;
     }
     let target = object.spec.target_namespace.clone().filter(|namespace| !namespace.is_empty());
     let name = object.spec.release_name.clone().unwrap_or_else(|| match &target {
         Some(namespace) => format!("{namespace}-{}", object.name_any()),
         None => object.name_any(),
     });
-    ReleaseName { name, namespace: target.or_else(|| object.namespace()).unwrap_or_default() }
+    let namespace = target.or_else(|| object.namespace()).unwrap_or_default();
+    named_release(&name, &namespace).unwrap_or_default()
 }
 
 /// Splits facets into those that may be part of a revision and those whose value cannot be one.
@@ -167,7 +180,7 @@ pub fn kustomization(object: &Kustomization) -> Fact {
         owned: Owned::Inventory(inventory),
         release: release(object),
         invalid,
-        gave_up: None,
+        gave_up: BTreeMap::new(),
         elsewhere: object.spec.kube_config.is_some(),
     }))
 }
@@ -200,9 +213,6 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
     let (facets, invalid) = checked(facets);
     let spec = &object.spec;
     let waits = [&spec.install, &spec.upgrade, &spec.rollback].iter().all(|action| !action.disable_wait);
-    let gave_up = health::has_given_up(object.metadata.generation.unwrap_or_default(), &status.conditions)
-        .then(|| status.last_attempted_revision.as_deref().and_then(|tried| tried.split('+').next()))
-        .flatten();
     let owned = match inventory(&status) {
         Some(entries) => Owned::Inventory(entries),
         None => Owned::Release(release_of(object, &status)),
@@ -224,7 +234,7 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
         owned,
         release: release(object),
         invalid,
-        gave_up: gave_up.map(String::from),
+        gave_up: gave_up::facets(object, &status),
         covers: waits,
         elsewhere: object.spec.kube_config.is_some(),
     }))
@@ -285,16 +295,4 @@ pub fn short(revision: &str) -> String {
         rest = after;
     }
     shown + rest
-}
-
-/// Repository and tag (else digest) of an image; a registry's port is no tag.
-pub fn image(reference: &str) -> (String, String) {
-    let (rest, digest) = match reference.split_once('@') {
-        Some((rest, digest)) => (rest, Some(digest)),
-        None => (reference, None),
-    };
-    match rest.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => (repository.into(), tag.into()),
-        _ => (rest.into(), digest.unwrap_or("latest").into()),
-    }
 }

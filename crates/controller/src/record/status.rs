@@ -216,7 +216,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         images: Vec::new(),
     };
     let made = member.made.iter().map(|made| {
-        let tags = made.images.iter().map(|i| crate::observe::trim::image(i).1);
+        let tags = made.images.iter().map(|i| crate::observe::image::parts(i).1);
         api::WorkloadStatus {
             kind: made.kind.clone(),
             name: made.name.clone(),

@@ -1,6 +1,9 @@
 //! Flux's status decision, rule by rule, on statuses that the story does not have.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use sluice_controller::observe::facts::{Owned, ReleaseName};
 use sluice_core::revision::Facet;
 use sluice_core::world::Health::{self, Failed, Pending, Progressing, Ready, Suspended};
 
@@ -288,7 +291,7 @@ fn a_release_that_helm_gave_up_on_shows_the_cause_of_helm() {
             "lastAttemptedRevision": "6.1.7+0cc9a8446c95"});
         let fact = flux_fact(&release(status));
         assert_eq!((fact.verdict.health, fact.verdict.message.as_str()), (Failed, message.as_str()));
-        assert_eq!(fact.gave_up.as_deref(), Some("6.1.7"));
+        assert_eq!(fact.gave_up, BTreeMap::from([(Facet::Chart, "6.1.7".to_string())]));
     }
 }
 
@@ -303,6 +306,52 @@ fn flux_has_given_up_only_on_what_its_condition_speaks_of() {
     let table = [(2, "True", Some("6.1.7")), (1, "True", None), (2, "False", None)];
     for (generation, stalled, expected) in table {
         let fact = flux_fact(&release(status(generation, stalled)));
-        assert_eq!(fact.gave_up.as_deref(), expected, "{generation} {stalled}");
+        let chart = fact.gave_up.get(&Facet::Chart).map(String::as_str);
+        assert_eq!(chart, expected, "{generation} {stalled}");
+    }
+}
+
+/// The values are those of the generation that Flux gave up on; the app is that of the chart that was tried, and not
+/// of the one that Helm went back to.
+#[test]
+fn the_state_that_helm_gave_up_on_is_read_with_its_images() {
+    let old = json!({"name": "podinfo", "namespace": "apps", "version": 3, "status": "deployed",
+        "chartVersion": "6.1.6", "appVersion": "6.1.6-app"});
+    let tried = json!({"name": "podinfo", "namespace": "apps", "version": 2, "status": "failed",
+        "chartVersion": "6.1.7+0cc9a8446c95", "appVersion": "6.1.7-app"});
+    let status = json!({"lastAttemptedRevision": "6.1.7+0cc9a8446c95", "lastAttemptedRevisionDigest": "sha256:aa",
+        "history": [old, tried], "conditions": [ready("False", "UpgradeFailed", "no"),
+            condition("Stalled", "True", "RetriesExceeded", "gave up", 2)]});
+    let image = json!({"image": {"repository": "ghcr.io/stefanprodan/podinfo", "tag": "6.1.8"}});
+    let fact = flux_fact(&with(release(status), "spec/values", image));
+    let expected = [
+        (Facet::Chart, "6.1.7"),
+        (Facet::App, "6.1.7-app"),
+        (Facet::Digest, "sha256:aa"),
+        (Facet::Image("ghcr.io/stefanprodan/podinfo".into()), "6.1.8"),
+    ];
+    assert_eq!(fact.gave_up, expected.map(|(facet, value)| (facet, value.to_string())).into());
+}
+
+/// Helm limits names to 53 characters. What a hostile cluster sends in their place is not kept.
+#[test]
+fn names_of_releases_are_not_kept_at_any_length() {
+    let long = "x".repeat(1 << 20);
+    let history = |name: &str| json!({"history": [{"name": name, "namespace": "apps", "version": 1}]});
+    let named = |object: Value| {
+        let fact = flux_fact(&object);
+        let Owned::Release(ReleaseName { name, namespace }) = fact.owned else { panic!("{:?}", fact.owned) };
+        (name, namespace, fact.release.is_some())
+    };
+    let is = |name: &str, of_release| (name.to_string(), "apps".to_string(), of_release);
+    assert_eq!(named(release(history("web"))), is("web", false));
+    assert_eq!(named(release(history(&long))), is("podinfo", false));
+    let (name, namespace, _) = named(with(release(json!({})), "spec/releaseName", long.clone().into()));
+    assert_eq!((name, namespace), Default::default());
+    for (annotation, kept) in [("web", true), (long.as_str(), false)] {
+        let annotations =
+            json!({"meta.helm.sh/release-name": annotation, "meta.helm.sh/release-namespace": "apps"});
+        let object = with(release(json!({})), "metadata/annotations", annotations);
+        assert_eq!(named(object).2, kept);
     }
 }

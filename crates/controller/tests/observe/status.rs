@@ -37,7 +37,7 @@ fn running(chart: &str, health: Health) -> Target {
         message: if health == Health::Ready { String::new() } else { "its own words".into() },
         since: None,
         version: chart.into(),
-        gave_up: None,
+        gave_up: BTreeMap::new(),
         facets,
         natural: Natural::Chart,
         source: None,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{Fact, Kind};
-use sluice_controller::observe::trim::{self, image};
+use sluice_controller::observe::{image, trim};
 
 use crate::support::{deployment, fact, with};
 
@@ -21,7 +21,7 @@ fn the_tag_of_an_image_is_what_follows_its_name() {
         (&format!("ghcr.io/podinfo:6.1.8@{sum}"), "ghcr.io/podinfo", "6.1.8"),
     ];
     for (reference, repository, tag) in table {
-        assert_eq!(image(reference), (repository.to_string(), tag.to_string()), "{reference}");
+        assert_eq!(image::parts(reference), (repository.to_string(), tag.to_string()), "{reference}");
     }
 }
 

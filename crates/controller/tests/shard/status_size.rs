@@ -50,7 +50,7 @@ fn target(health: Health) -> Target {
         health,
         message: message.clone(),
         since: None,
-        gave_up: None,
+        gave_up: BTreeMap::new(),
         version: "6.1.8".into(),
         facets: [(Facet::Chart, "6.1.8".to_string())].into(),
         natural: Natural::Chart,

@@ -7,8 +7,8 @@ use super::guard::{held, refusal, unseen_source};
 use super::{Action, Decision, Facts, Intent, Move, Note, gates, triggered};
 use crate::evidence::{Candidate, Shortfall};
 use crate::model::{Environment, Phase, Policy, Promotion, Said, promotion_name};
-use crate::revision::{Facet, FacetKey, Revision};
-use crate::world::{Health, Target};
+use crate::revision::Revision;
+use crate::world::{Health, Member, Target};
 
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
     let mut promotions: Vec<&Promotion> = facts.promotions.iter().filter(|p| environment.is_of(p)).collect();
@@ -176,16 +176,28 @@ pub(super) fn check_delivered(
 /// Whether Helm has given up on exactly this revision on some target. The promotion succeeds all the same if
 /// the targets run it after that.
 fn has_given_up(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> bool {
-    let targets = environment.targets.iter().filter_map(|t| facts.world.target(&environment.name, t));
-    let mut members = targets.filter(|t| t.error.is_none()).flat_map(|t| &t.members);
-    members.any(|member| {
-        let is_its = |key: &FacetKey| {
-            (&key.kind, &key.name, &key.facet) == (&member.kind, &member.name, &Facet::Chart)
-        };
-        member.gave_up.as_deref().is_some_and(|gave_up| {
-            promotion.revision.facets().any(|(key, value)| is_its(key) && value == gave_up)
-        })
+    environment.targets.iter().any(|name| {
+        let target = facts.world.target(&environment.name, name).filter(|target| target.error.is_none());
+        let last = facts.evidence.of(&environment.name, name).last().map(|proof| &proof.revision);
+        let mut members = target.iter().flat_map(|target| &target.members);
+        members.any(|member| gave_up_on(member, &promotion.revision, last))
     })
+}
+
+/// Whether Helm has given up on the part of a revision that belongs to a member. A failure from before the
+/// delivery does not count: it is about a state in which something that the revision changes is as it was. So the
+/// state must have every facet, but for those that are the same in the last proven revision of the target.
+fn gave_up_on(member: &Member, revision: &Revision, last: Option<&Revision>) -> bool {
+    let own = revision.facets().filter(|(key, _)| (&key.kind, &key.name) == (&member.kind, &member.name));
+    let mut is_certain = false;
+    for (key, value) in own {
+        let tried = member.gave_up.get(&key.facet).is_some_and(|tried| tried == value);
+        if !tried && last.and_then(|last| last.value(key)) != Some(value) {
+            return false;
+        }
+        is_certain |= tried;
+    }
+    is_certain
 }
 
 /// Whether a promotion came to where it goes.

@@ -26,7 +26,7 @@ pub fn shows(version: &str, health: Health) -> Target {
         message: if health == Health::Ready { String::new() } else { format!("{health:?} at {version}") },
         since: None,
         version: version.into(),
-        gave_up: None,
+        gave_up: BTreeMap::new(),
         facets: BTreeMap::from([(Facet::Chart, version.to_string())]),
         natural: Natural::Chart,
         source: None,

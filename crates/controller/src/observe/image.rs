@@ -1,0 +1,13 @@
+//! References of container images, as workloads and charts write them.
+
+/// Repository and tag (else digest) of an image; a registry's port is no tag.
+pub fn parts(reference: &str) -> (String, String) {
+    let (rest, digest) = match reference.split_once('@') {
+        Some((rest, digest)) => (rest, Some(digest)),
+        None => (reference, None),
+    };
+    match rest.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository.into(), tag.into()),
+        _ => (rest.into(), digest.unwrap_or("latest").into()),
+    }
+}
