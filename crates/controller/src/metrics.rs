@@ -68,6 +68,8 @@ pub struct Metrics {
     phases: Family<Phase, Counter>,
     writes: Family<Write, Counter>,
     clusters: Family<State, Gauge>,
+    /// Lists of clusters that were made again.
+    pub listed_again: Counter,
     wait: Histogram,
     /// How long promotions take.
     pub steps: Steps,
@@ -96,10 +98,9 @@ impl Metrics {
     /// All of them at zero, and those of delivery as it counts them.
     pub fn new(delivery: Delivery) -> Self {
         let mut registry = Registry::with_prefix("sluice");
-        let (turns, due) = (Counter::default(), Gauge::default());
-        let approvals_checked = Gauge::default();
-        let failures = Family::<Reason, Counter>::default();
-        let phases = Family::<Phase, Counter>::default();
+        let (turns, listed_again) = <(Counter, Counter)>::default();
+        let (due, approvals_checked) = <(Gauge, Gauge)>::default();
+        let (failures, phases) = <(Family<Reason, Counter>, Family<Phase, Counter>)>::default();
         let writes = Family::<Write, Counter>::default();
         let clusters = Family::<State, Gauge>::default();
         let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
@@ -111,6 +112,7 @@ impl Metrics {
         registry.register("promotion_phases", "Promotions that came into a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
+        registry.register("cluster_relists", "Lists of clusters made again", listed_again.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
@@ -142,6 +144,7 @@ impl Metrics {
             phases,
             writes,
             clusters,
+            listed_again,
             wait,
             delivery,
             git,

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use super::limit::{self, TooLarge};
+use super::relist::{self, HeldBack};
 use crate::observe::facts::{ClusterKey, Kind};
 
 /// What kind of trouble it is.
@@ -18,6 +19,8 @@ pub enum Cause {
     Unreachable(String),
     /// It sends more than Sluice reads.
     TooLarge(TooLarge),
+    /// It is listed less often, since its watches have ended again and again.
+    HeldBack,
     /// Anything else that the server said.
     Other(String),
 }
@@ -26,6 +29,9 @@ pub enum Cause {
 pub fn of(error: &kube::Error) -> Cause {
     if let Some(what) = limit::of(error) {
         return Cause::TooLarge(what);
+    }
+    if relist::is_held_back(error) {
+        return Cause::HeldBack;
     }
     match error {
         kube::Error::Api(status) => match status.code {
@@ -99,6 +105,9 @@ pub fn cluster(key: &ClusterKey, cause: &Cause) -> String {
              in {secret}"
         ),
         Cause::NotFound => format!("{key} has no Kubernetes API at its address: correct it in {secret}"),
+        Cause::HeldBack => format!(
+            "{key} {HeldBack}; look at the log of its API server, and at proxies on the way to it, for why watches end"
+        ),
         Cause::Other(said) => format!("{key} answers with an error: {said}"),
     }
 }

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::Client;
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::limit::{Budget, Queue};
+use super::relist::Lists;
 use super::session::{Access, Session};
 use crate::intake::Input;
 use crate::observe::facts::ClusterKey;
@@ -22,6 +24,8 @@ pub struct Fleet {
     running: BTreeMap<ClusterKey, Running>,
     begun: u64,
     budget: Arc<Budget>,
+    /// Counts the lists that are made again.
+    listed_again: Counter,
 }
 
 struct Running {
@@ -44,9 +48,10 @@ impl Fleet {
         allow_exec: bool,
         observed_memory: usize,
         tell: mpsc::UnboundedSender<Input>,
+        listed_again: Counter,
     ) -> Self {
         let budget = Budget::new(observed_memory);
-        Self { hub, allow_exec, tell, running: BTreeMap::new(), begun: 0, budget }
+        Self { hub, allow_exec, tell, running: BTreeMap::new(), begun: 0, budget, listed_again }
     }
 
     /// Has a session with a cluster, by these means, for targets in these namespaces.
@@ -71,6 +76,7 @@ impl Fleet {
             namespaces: receiver,
             budget: self.budget.clone(),
             queue: queue.clone(),
+            lists: Lists::new(self.listed_again.clone()),
         };
         let (tell, of) = (self.tell.clone(), key.clone());
         let task =

@@ -13,6 +13,7 @@ use http_body_util::Limited;
 use kube::client::DynBody;
 use tokio::sync::Notify;
 
+use super::relist::ScopeLists;
 use crate::observe::facts::ClusterKey;
 
 /// The most bytes of one object: etcd takes 1.5 MiB, and API servers 3 MiB, by default.
@@ -102,6 +103,7 @@ pub struct Limits {
 struct Foreign {
     account: Arc<Account>,
     queue: Arc<Queue>,
+    lists: ScopeLists,
 }
 
 impl Limits {
@@ -111,8 +113,13 @@ impl Limits {
     }
 
     /// The limits of a watch on a cluster that may be hostile.
-    pub fn cluster(source: String, account: Arc<Account>, queue: Arc<Queue>) -> Self {
-        Limits { source, foreign: Some(Foreign { account, queue }) }
+    pub fn cluster(source: String, account: Arc<Account>, queue: Arc<Queue>, lists: ScopeLists) -> Self {
+        Limits { source, foreign: Some(Foreign { account, queue, lists }) }
+    }
+
+    /// How the lists of the watch are paced; `None` where the server is trusted.
+    pub fn lists(&self) -> Option<&ScopeLists> {
+        self.foreign.as_ref().map(|foreign| &foreign.lists)
     }
 
     /// Waits until the loop has taken in enough of what was sent before.

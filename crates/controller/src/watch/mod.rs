@@ -8,6 +8,7 @@ pub mod fleet;
 pub mod guard;
 pub mod limit;
 pub mod list;
+pub mod relist;
 pub mod served;
 pub mod session;
 pub mod stream;

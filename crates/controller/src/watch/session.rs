@@ -21,6 +21,7 @@ use super::cause::{self, Cause};
 use super::connect;
 use super::guard::Unreadable;
 use super::limit::{Account, Budget, Limits, Queue};
+use super::relist::{Lists, ScopeLists};
 use super::served;
 use super::stream::{Failure, Guarded, Seen, follow};
 use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
@@ -70,6 +71,8 @@ pub struct Session {
     pub budget: Arc<Budget>,
     /// The events of this cluster that wait for the loop.
     pub queue: Arc<Queue>,
+    /// How often the objects of this cluster are listed.
+    pub lists: Arc<Lists>,
 }
 
 impl Session {
@@ -327,6 +330,14 @@ struct Scope<'a> {
 struct Nothing {}
 
 impl Scope<'_> {
+    /// The limits of the watch, which charges what it keeps to this account.
+    fn limits(&self, account: Arc<Account>) -> Limits {
+        let Session { key, queue, lists, .. } = self.session;
+        let source = format!("{key}: {}", self.kind.resource().1);
+        let lists = ScopeLists::new(lists.clone(), self.kind, self.namespace.map(String::from));
+        Limits::cluster(source, account, queue.clone(), lists)
+    }
+
     async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
@@ -347,9 +358,7 @@ impl Scope<'_> {
         };
         let session = self.session;
         let account = Account::new(session.key.clone(), session.budget.clone());
-        let (_, plural) = kind.resource();
-        let source = format!("{}: {plural}", session.key);
-        let limits = Limits::cluster(source, account.clone(), session.queue.clone());
+        let limits = self.limits(account.clone());
         let keep = |object: K| {
             let key = trim::key(kind, &object);
             let fact = trim(&object).filter(|_| trim::is_name(&key))?;
@@ -384,6 +393,9 @@ impl Scope<'_> {
                 return listening(tell(ClusterEvent::TooLarge(kind, namespace.clone(), why)));
             }
             let narrowed = over == Some(Ended::Forbidden) && namespace.is_none() && kind != Kind::Namespace;
+            if cause == Cause::HeldBack {
+                tracing::warn!(cluster = %session.key, error = %why, "a cluster is listed less often");
+            }
             let event = match narrowed {
                 true => ClusterEvent::Narrowed(kind),
                 false => ClusterEvent::Unreadable(kind, namespace.clone(), why),

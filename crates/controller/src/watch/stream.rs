@@ -19,6 +19,7 @@ use super::change::{self, Change};
 use super::guard::{Guard, Unreadable};
 use super::limit::{self, ChangeCount, Limits};
 use super::list;
+use super::relist::ScopeLists;
 use crate::silence::silent;
 
 /// An API whose unreadable objects do not break the stream.
@@ -170,6 +171,7 @@ where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
+        self.wait_to_list().await?;
         let Some(mut listed) = self.list().await? else {
             self.rest().await;
             return ControlFlow::Continue(());
@@ -193,14 +195,30 @@ where
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
+    /// Waits until the objects may be listed, and says so if that takes long.
+    async fn wait_to_list<T, E>(&mut self) -> ControlFlow<E>
+    where
+        G: FnMut(Seen<T>) -> ControlFlow<E>,
+    {
+        let Some((pause, held_back)) = self.limits.lists().map(ScopeLists::pause) else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(held_back) = held_back {
+            (self.tell)(Seen::Failed(Failure::List(held_back.into())))?;
+        }
+        tokio::time::sleep(pause).await;
+        ControlFlow::Continue(())
+    }
+
     /// Reads all that there is; `None` where it failed.
     async fn list<T, E>(&mut self) -> ControlFlow<E, Option<List<T>>>
     where
         F: Fn(K) -> Option<T>,
         G: FnMut(Seen<T>) -> ControlFlow<E>,
     {
-        let (mut listed, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut listed, mut unreadable, mut is_begun) = (Vec::new(), Vec::new(), false);
         let each = |text: &[u8]| {
+            is_begun = true;
             match Guard::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
                 Ok(object) => listed.extend((self.trim)(object)),
                 // Counts as not there, as it does when it is not listed.
@@ -210,7 +228,12 @@ where
             Ok(())
         };
         let url = self.api.resource_url();
-        match list::read(&self.client, url, self.fields.as_deref(), &self.limits, each).await {
+        let read = list::read(&self.client, url, self.fields.as_deref(), &self.limits, each).await;
+        // A server that refuses to list costs little.
+        if let Some(lists) = self.limits.lists().filter(|_| is_begun || read.is_ok()) {
+            lists.ended();
+        }
+        match read {
             Ok(version) => ControlFlow::Continue(Some(List { all: Some((listed, unreadable)), version })),
             Err(error) => {
                 drop(listed);

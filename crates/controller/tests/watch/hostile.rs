@@ -42,6 +42,7 @@ enum Attack {
     EventFlood,
     BookmarkFlood,
     Continue,
+    ExpiringWatches,
 }
 
 /// The limit that stands in for what 512 MiB leaves to the rest of the process, in MiB.
@@ -81,6 +82,8 @@ fn deployment(n: usize, padding: &str) -> String {
 }
 
 const LIST: &str = r#"{"metadata":{"resourceVersion":"5"},"items":["#;
+const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}
+"#;
 const EMPTY: &str = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
 
 fn objects(each: impl Fn(usize) -> String + Send + 'static) -> Body {
@@ -139,6 +142,11 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (Attack::BookmarkFlood, _) => json_body(lines(|n| {
             format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"{n}"}}}}}}"#)
         })),
+        // Each watch lasts for as long as one of a good server may.
+        (Attack::ExpiringWatches, _) => json_body(Body::from_stream(once(async {
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            Ok::<_, Infallible>(Bytes::from_static(EXPIRED.as_bytes()))
+        }))),
         _ => json_body(Body::from(EMPTY)),
     }
 }
@@ -176,6 +184,7 @@ async fn outcome(attack: Attack) -> Result<(String, usize)> {
         namespaces: receiver,
         budget: budget.clone(),
         queue: queue.clone(),
+        lists: Arc::default(),
     };
     let (tell, mut events) = mpsc::unbounded_channel();
     let task = tokio::spawn(session.run(move |event| tell.send((event, queue.ticket())).is_ok()));
@@ -233,6 +242,16 @@ fn each_attack_of_a_cluster_ends_in_a_sentence_and_takes_little_memory() -> Resu
             ensure!(said.contains(words), "{attack:?}: {said}");
             ensure!(said.len() < 500, "{said}");
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_cluster_whose_watches_always_end_is_not_listed_all_the_time() -> Result<()> {
+    run(async {
+        let (said, _) = outcome(Attack::ExpiringWatches).await?;
+        let expected = "deployments cannot be read: cluster fleet/hostile has ended its watches too often";
+        ensure!(said.contains(expected), "{said}");
         Ok(())
     })
 }
