@@ -7,7 +7,8 @@ use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
 use sluice_api::promotion::{self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::evidence::{Evidence, Proof};
 use sluice_core::model::{
-    Environment, GATES, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request, Said,
+    CALLBACK_FAILED, Environment, GATES, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request,
+    Said,
 };
 use sluice_core::revision::Revision;
 use sluice_core::value::is_unsafe;
@@ -153,9 +154,11 @@ fn line(text: &str) -> String {
 /// What the other side of a webhook has said of the try that a record is at.
 pub fn said(callback: &Callback, object: &ApiPromotion) -> Option<Said> {
     let round = object.status.as_ref().map_or(0, |s| s.round);
+    let has_failed = object.status.as_ref().is_some_and(|s| s.reason == CALLBACK_FAILED);
     let words = callback.message.clone();
     (callback.round == round).then_some(match callback.state {
         CallbackState::Accepted => Said::Accepted(words),
+        CallbackState::Done if has_failed => Said::Fixed(words),
         CallbackState::Done => Said::Done(words),
         CallbackState::Failed => Said::Failed(words),
     })

@@ -274,7 +274,12 @@ pub enum Said {
     Done(String),
     /// They have not, and will not.
     Failed(String),
+    /// They have carried it out after all: the promotion is Failed because they said before that it has failed.
+    Fixed(String),
 }
+
+/// The reason of a promotion that is Failed because those who were called said so.
+pub const CALLBACK_FAILED: &str = "CallbackFailed";
 
 /// A change request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -134,7 +134,8 @@ impl Hook {
     }
 }
 
-/// What a word changes in the record of a promotion: a later state takes the place of an earlier one. A
+/// What a word changes in the record of a promotion: a later state takes the place of an earlier one, and `done` that of
+/// `failed`, since the receiver may have fixed the cause and tried again. A
 /// record of another pipeline or environment is none of this caller's: a key makes tokens for its own.
 pub fn after(
     object: &Promotion,
@@ -153,11 +154,14 @@ pub fn after(
         );
     }
     let before = status.callback.filter(|said| said.round == claim.round);
-    if before.as_ref().is_some_and(|said| said.state >= word.state) {
+    let is_fixed = word.state == CallbackState::Done
+        && before.as_ref().is_some_and(|b| b.state == CallbackState::Failed);
+    if !is_fixed && before.as_ref().is_some_and(|said| said.state >= word.state) {
         return Change::Nothing;
     }
     let ended = [Phase::Succeeded, Phase::Failed, Phase::Rejected, Phase::Superseded, Phase::Cancelled];
-    if ended.contains(&status.phase) {
+    let is_resumed = is_fixed && status.phase == Phase::Failed;
+    if ended.contains(&status.phase) && !is_resumed {
         return Change::Refused(format!("this promotion has ended: it is {:?}", status.phase));
     }
     let mut message = word.message.clone();

@@ -91,7 +91,11 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         ("Delivered", before("done", 2), "failed", true),
         ("Delivered", before("accepted", 2), "accepted", false),
         ("Delivered", before("done", 2), "accepted", false),
-        ("Delivered", before("failed", 2), "done", false),
+        ("Delivered", before("failed", 2), "accepted", false),
+        ("Delivered", before("failed", 2), "failed", false),
+        // The receiver has tried again.
+        ("Delivered", before("failed", 2), "done", true),
+        ("Failed", before("failed", 2), "done", true),
         ("Delivered", before("failed", 1), "accepted", true),
     ] {
         let change = after(&promotion(phase, said.clone()), subject, claim, &word(next), Timestamp::now());
@@ -100,6 +104,8 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
     }
     for (object, claim) in [
         (promotion("Succeeded", Value::Null), claim),
+        (promotion("Failed", before("accepted", 2)), claim),
+        (promotion("Superseded", before("failed", 2)), claim),
         (promotion("Delivered", Value::Null), Claim { round: 1, ..claim }),
         (promotion("Delivered", Value::Null), Claim { uid: "v", ..claim }),
     ] {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::guard::{held, refusal, unseen_source};
 use super::{Action, Decision, Facts, Intent, Move, Note, gates, triggered};
 use crate::evidence::{Candidate, Shortfall};
-use crate::model::{Environment, Phase, Policy, Promotion, Said, promotion_name};
+use crate::model::{CALLBACK_FAILED, Environment, Phase, Policy, Promotion, Said, promotion_name};
 use crate::revision::Revision;
 use crate::world::{Health, Member, Target};
 
@@ -109,7 +109,7 @@ fn settle(
         decision.actions.push(Action::Move(to));
         return true;
     }
-    if let Some(said) = promotion.said.as_ref().filter(|_| !late)
+    if let Some(said) = promotion.said.as_ref().filter(|said| !late || matches!(said, Said::Fixed(_)))
         && heed(promotion, said, decision)
     {
         return true;
@@ -210,11 +210,12 @@ fn has_come(promotion: &Promotion) -> bool {
 fn heed(promotion: &Promotion, said: &Said, decision: &mut Decision) -> bool {
     let (reason, words, theirs) = match said {
         Said::Accepted(theirs) => ("Accepted", "the other side has taken it", theirs),
-        Said::Done(theirs) => ("Done", "the other side says that it is done", theirs),
-        Said::Failed(theirs) => ("CallbackFailed", "the other side says that it has failed", theirs),
+        Said::Done(theirs) | Said::Fixed(theirs) => ("Done", "the other side says that it is done", theirs),
+        Said::Failed(theirs) => (CALLBACK_FAILED, "the other side says that it has failed", theirs),
     };
     let words = if theirs.is_empty() { words.into() } else { format!("{words}: {theirs}") };
-    if promotion.phase.is_open() {
+    let is_resumed = promotion.phase == Phase::Failed && matches!(said, Said::Fixed(_));
+    if promotion.phase.is_open() || is_resumed {
         // The call has arrived, whatever came of its answer.
         let message = format!("{words}; waits for the targets to run it");
         decision.record(promotion, Phase::Delivered, reason, message);

@@ -151,6 +151,30 @@ fn those_who_were_called_are_taken_at_their_word_but_for_success() {
 }
 
 #[test]
+fn a_failure_that_the_other_side_fixed_needs_no_retry() {
+    let mut sim = Sim::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.merge("staging");
+    let name = sim.promotions[0].name.clone();
+    sim.promotion(&name).said = Some(Said::Failed("disk full".into()));
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    sim.promotion(&name).said = Some(Said::Fixed("run 8".into()));
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    let waits = "the other side says that it is done: run 8; waits for the targets to run it";
+    assert_eq!(sim.promotion(&name).message, waits);
+    // From then on it is a word like any other.
+    sim.promotion(&name).said = Some(Said::Done("run 8".into()));
+    sim.settle();
+    assert_eq!(sim.step(), 0, "and nothing more");
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+}
+
+#[test]
 fn a_word_from_the_other_side_shows_that_the_call_arrived() {
     let mut sim = Sim::three();
     sim.policy_of("staging").manual = true;
