@@ -11,7 +11,7 @@ use sluice_api::pipeline::{Pipeline as ApiPipeline, PipelineStatus};
 use sluice_api::promotion::{Callback, KeyApproval, Promotion as ApiPromotion};
 use sluice_core::evidence::Evidence;
 use sluice_core::model::Pipeline;
-use sluice_delivery::{Delivery, Permit, clock};
+use sluice_delivery::{Delivery, Line, Permit, clock};
 use tokio::sync::mpsc;
 
 use crate::act::polling::Polling;
@@ -46,6 +46,8 @@ pub struct Engine {
     pub(crate) events: Events,
     /// Commit statuses wait here.
     pub(crate) reports: NewsQueue,
+    /// Calls of webhooks wait here, fair by namespace.
+    pub(crate) calls: Arc<Line>,
     pub(crate) tell: mpsc::UnboundedSender<Input>,
     pub(crate) writer: Writer,
     pub(crate) index: Index,
@@ -209,6 +211,10 @@ impl Record {
     }
 }
 
+/// How many webhooks are called at the same time. A name that is looked up takes one of the 512 threads that Tokio
+/// has for all that blocks (docs.rs/tokio, `Builder::max_blocking_threads`), and longer than the call if its DNS
+/// server is slow.
+pub(crate) const WEBHOOKS: usize = 32;
 /// The longest time without a turn of the loop, for the sake of liveness.
 const TICK: Duration = Duration::from_secs(5);
 /// How long pipelines have their turns before the loop takes in what has arrived in the meantime: what a
@@ -230,6 +236,7 @@ impl Engine {
             delivery,
             events: Events::new(hub.clone(), metrics.clone()),
             reports: NewsQueue::default(),
+            calls: Line::new(WEBHOOKS),
             writer: Writer::new(hub.clone(), tell.clone()),
             fleet: Fleet::new(
                 hub,

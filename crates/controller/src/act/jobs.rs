@@ -9,7 +9,10 @@ use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion};
 use sluice_core::decide::{Action, Decision, Move};
-use sluice_delivery::{ChangeRequest, Delivery, DeliveryError, Followed, Order, Retry, Stale, clock, fault};
+use sluice_delivery::{
+    ChangeRequest, Delivery, DeliveryError, Followed, Line, Order, Place, Retry, Stale, Strategy as By,
+    clock, fault,
+};
 
 use super::callback::Offer;
 use super::outcome::{self, left};
@@ -263,6 +266,7 @@ impl Engine {
         let (place, promotion) = (object.spec.place(), object.name_any());
         let offer = Offer::of(self.options.hook_url.as_deref(), &strategy);
         let permit = order.permit.clone();
+        let calls = matches!(order.strategy, By::Webhook { .. }).then(|| self.calls.clone());
         self.under_way.insert((key.clone(), place.clone()), permit.clone());
         let (client, delivery, tell, key) =
             (self.hub.clone(), self.delivery.clone(), self.tell.clone(), key.clone());
@@ -279,7 +283,11 @@ impl Engine {
                 Ok(credentials) => {
                     order.credentials = credentials;
                     // A task of its own again: should it panic, that is told like any failure.
-                    let mut effect = tokio::spawn(effect(delivery, order));
+                    let owner = key.to_string();
+                    let mut effect = tokio::spawn(async move {
+                        let _slot = slot(calls, &owner).await;
+                        effect(delivery, order).await
+                    });
                     tokio::select! {
                         ended = &mut effect => {
                             ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string())))
@@ -395,6 +403,11 @@ impl Engine {
     }
 }
 
+/// Waits for a slot for a pipeline, if what it does needs one.
+async fn slot(line: Option<Arc<Line>>, pipeline: &str) -> Option<Place> {
+    Some(line?.place(pipeline).await)
+}
+
 /// What a job is done on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum On {
@@ -425,5 +438,67 @@ impl Job {
             status.change_request.as_ref().is_some_and(|request| request.head_commit == **commit)
         };
         status.commit.as_ref().filter(|commit| !is_head(commit)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_delivery::Delivered;
+    use sluice_testkit::Scratch;
+    use tokio::sync::{Semaphore, mpsc};
+
+    use super::*;
+    use crate::engine::WEBHOOKS;
+    use crate::engine::tests::engine;
+
+    /// The delivery of a promotion by webhook.
+    fn call(key: &PipelineKey) -> Job {
+        let pipeline =
+            json!({"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {"environments": []}});
+        let promotion = json!({"metadata": {"name": "p", "namespace": key.namespace}, "spec": {"pipeline": key.name,
+            "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}}});
+        let strategy = json!({"webhook": {"url": "https://ci.example.com/x"}});
+        let strategy: Strategy = serde_json::from_value(strategy).unwrap();
+        let object: Arc<ApiPromotion> = Arc::new(serde_json::from_value(promotion).unwrap());
+        let pipeline = serde_json::from_value(pipeline).unwrap();
+        let (order, _) = order::order(&pipeline, &object, &strategy, true).unwrap();
+        Job { order, secret: None, strategy, object }
+    }
+
+    #[tokio::test]
+    async fn slow_webhooks_of_a_namespace_leave_room_for_another() {
+        let scratch = Scratch::new("webhooks").unwrap();
+        let mut engine = engine(&scratch);
+        let (began, mut calls) = mpsc::unbounded_channel();
+        let answers = Arc::new(Semaphore::new(0));
+        let busy = (0..200).map(|n| ("busy", format!("p{n}")));
+        for (namespace, name) in busy.chain([("quiet", "p".to_string())]) {
+            let key = PipelineKey { namespace: namespace.into(), name };
+            let (began, answers) = (began.clone(), answers.clone());
+            engine.spawn(
+                &key,
+                call(&key),
+                |e| Ended::Delivery(Err(e)),
+                move |_, order: Order| async move {
+                    let _ = began.send(order.namespace);
+                    answers.acquire().await.unwrap().forget();
+                    Ended::Delivery(Ok(Delivered::Called { to: String::new(), status: 200 }))
+                },
+            );
+        }
+        let mut first = Vec::new();
+        calls.recv_many(&mut first, 1000).await;
+        // Everything runs in this thread: all that can begin has begun after so many turns.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        while let Ok(namespace) = calls.try_recv() {
+            first.push(namespace);
+        }
+        assert_eq!(first.len(), WEBHOOKS);
+        answers.add_permits(2);
+        let next = [calls.recv().await.unwrap(), calls.recv().await.unwrap()];
+        assert!(next.contains(&"quiet".to_string()), "{next:?}");
     }
 }

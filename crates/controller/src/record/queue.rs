@@ -12,7 +12,9 @@ const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(15), Duration::ZERO];
 /// The longest pause, where a receiver says when to try again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// How many are sent at the same time.
+/// How many are sent at the same time. Kubernetes events go to the hub, and news to one address, whatever namespace they
+/// are of: none of them is slower than another. A commit status goes to the forge that its pipeline names: one of
+/// another namespace waits for one try at most, since the slots are given to namespaces in turn.
 pub(super) const SENDERS: usize = 4;
 /// How many of one namespace may wait to be sent; what comes then is dropped.
 const MOST_WAITING: usize = 100;
