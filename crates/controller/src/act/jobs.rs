@@ -94,7 +94,7 @@ impl Engine {
                 let object = StatusOf::Promotion(key.clone(), name.into());
                 self.writer.write(object, spelled, basis, permit);
             }
-            Err(error) => tracing::error!(promotion = name, %error, "cannot spell a status"),
+            Err(error) => tracing::error!(pipeline = %key, promotion = name, %error, "cannot spell a status"),
         }
         if let Some(entry) = self.pipelines.get(key) {
             self.events.tell(&entry.object, &object, &before, change);

@@ -110,9 +110,8 @@ pub(super) fn followed(
             commit: Some(commit).filter(|c| !c.is_empty()),
             request: in_state("merged"),
         }),
-        Followed::Closed => Some(rejected(in_state("closed"))),
+        Followed::Closed | Followed::Gone => Some(rejected(in_state("closed"))),
         Followed::HandedOver => Some(Change::HandedOver),
-        Followed::Gone => Some(rejected(in_state("closed"))),
         Followed::Elsewhere => request.map(left),
     }
 }

@@ -20,14 +20,15 @@ impl Engine {
             let uid = removed.and_then(|record| record.object.uid());
             let preconditions = Some(Preconditions { uid, resource_version: None });
             let params = DeleteParams { preconditions, ..DeleteParams::default() };
-            let permit = permit.clone();
+            let (pipeline, permit) = (key.clone(), permit.clone());
             let api: Api<ApiPromotion> = Api::namespaced(self.hub.clone(), &key.namespace);
             let name = name.clone();
             tokio::spawn(async move {
                 if permit.check().is_ok()
                     && let Err(error) = within(PATIENCE, api.delete(&name, &params)).await
                 {
-                    tracing::warn!(promotion = name, error = %words(&error), "cannot remove an old promotion");
+                    let error = words(&error);
+                    tracing::warn!(%pipeline, promotion = name, error, "cannot remove an old promotion");
                 }
             });
         }

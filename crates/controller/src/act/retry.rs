@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use sluice_api::promotion::{Phase as ApiPhase, Promotion as ApiPromotion};
-use sluice_core::model::{Phase, Pipeline, Promotion};
+use sluice_core::model::{Pipeline, Promotion};
 use sluice_core::world::World;
 
 use crate::engine::Engine;
@@ -22,20 +22,19 @@ impl Engine {
     /// Has failed deliveries of a pipeline tried again soon, if its targets show other revisions or sources than
     /// when they failed.
     pub(crate) fn hurry(&mut self, key: &PipelineKey, world: &World, promotions: &[Promotion]) {
-        let waits = |p: &&Promotion| p.phase == Phase::Promoting && p.next_attempt.is_some();
-        let waiting: Vec<&Promotion> = promotions.iter().filter(waits).collect();
-        if waiting.is_empty() {
-            return;
-        }
         let (Some(entry), Some(records)) = (self.pipelines.get(key), self.promotions.get(key)) else {
             return;
         };
+        let may_hurry = |name: &str| records.get(name).is_some_and(|record| may_hurry(&record.object));
+        let waiting: Vec<&str> =
+            promotions.iter().map(|p| p.name.as_str()).filter(|name| may_hurry(name)).collect();
+        if waiting.is_empty() {
+            return;
+        }
         let (shown, now) = (shown(&entry.model, world), Instant::now());
         let mut sooner = false;
-        for promotion in waiting {
-            if records.get(&promotion.name).is_some_and(|record| may_hurry(&record.object)) {
-                sooner |= self.polling.saw(&promotion.name, shown, now);
-            }
+        for name in waiting {
+            sooner |= self.polling.saw(name, shown, now);
         }
         if sooner {
             self.touch(key);

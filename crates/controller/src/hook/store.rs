@@ -296,7 +296,7 @@ where
 /// Merges into the status of an object what `change` makes of the object as it stands.
 async fn amend<K>(api: &Api<K>, name: &str, change: impl Fn(&K) -> Change) -> Result<Stands, Unavailable>
 where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
     let trying = async {
         for _ in 0..TRIES {
@@ -324,7 +324,8 @@ where
     match tokio::time::timeout(DEADLINE, trying).await {
         Ok(Ok(Some(stands))) => Ok(stands),
         Ok(Err(error)) => {
-            tracing::warn!(kind = %std::any::type_name::<K>(), name, error = %words(&error), "cannot keep what a call says");
+            let (kind, namespace, error) = (K::kind(&()), api.namespace(), words(&error));
+            tracing::warn!(%kind, namespace, name, error, "cannot keep what a call says");
             Err(Unavailable)
         }
         Ok(Ok(None)) | Err(_) => Err(Unavailable),

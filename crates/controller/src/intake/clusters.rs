@@ -25,36 +25,54 @@ impl Engine {
             let allowed = Allowed::of(c.annotations());
             (key(&c), KnownCluster { spec: c.spec, allowed })
         };
-        let before = self.clusters.clone();
-        match seen {
-            None => self.clusters = Some(HashMap::new()),
-            Some(Seen::Listed(all, _)) => self.clusters = Some(all.into_iter().map(known).collect()),
-            Some(Seen::Applied(c)) => self.clusters.get_or_insert_default().extend([known(c)]),
+        let users = match seen {
+            None => self.set_clusters(HashMap::new()),
+            Some(Seen::Listed(all, _)) => self.set_clusters(all.into_iter().map(known).collect()),
+            Some(Seen::Applied(c)) => {
+                let (key, now) = known(c);
+                self.set_cluster(key, Some(now))
+            }
             Some(Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. })) => {
                 let gone = named(&metadata);
-                self.clusters.get_or_insert_default().remove(&(gone.namespace, gone.name));
+                self.set_cluster((gone.namespace, gone.name), None)
             }
             Some(Seen::Failed(error)) => {
                 tracing::warn!(%error, "cannot watch GitopsClusters: may the controller read them?");
+                Vec::new()
             }
-        }
-        if before != self.clusters {
-            self.touch_allowed(&before.unwrap_or_default());
-        }
+        };
+        users.iter().for_each(|pipeline| self.touch(pipeline));
         self.settle_fleet();
     }
 
-    /// Gives the pipelines a turn that use a cluster which lists other namespaces than before.
-    fn touch_allowed(&mut self, before: &HashMap<(String, String), KnownCluster>) {
+    /// Replaces all clusters. Returns the pipelines that use one which lists other namespaces than before.
+    fn set_clusters(&mut self, all: HashMap<(String, String), KnownCluster>) -> Vec<PipelineKey> {
         let allowed = |clusters: &HashMap<(String, String), KnownCluster>, key: &ClusterKey| {
             let ClusterKey::Remote { namespace, name } = key else { return None };
             clusters.get(&(namespace.clone(), name.clone()))?.allowed.clone()
         };
-        let Some(now) = &self.clusters else { return };
-        let changed = self.places.iter().filter(|(key, _)| allowed(before, key) != allowed(now, key));
-        let pipelines: Vec<PipelineKey> =
-            changed.flat_map(|(_, places)| places.values().flatten().cloned()).collect();
-        pipelines.iter().for_each(|pipeline| self.touch(pipeline));
+        let before = self.clusters.take().unwrap_or_default();
+        let changed = self.places.iter().filter(|(key, _)| allowed(&before, key) != allowed(&all, key));
+        let users = changed.flat_map(|(_, places)| places.values().flatten().cloned()).collect();
+        self.clusters = Some(all);
+        users
+    }
+
+    /// Replaces one cluster, or removes it. Returns the pipelines that use it if it lists other namespaces than
+    /// before.
+    fn set_cluster(&mut self, key: (String, String), now: Option<KnownCluster>) -> Vec<PipelineKey> {
+        let clusters = self.clusters.get_or_insert_default();
+        let allowed = now.as_ref().and_then(|now| now.allowed.clone());
+        let before = match now {
+            Some(now) => clusters.insert(key.clone(), now),
+            None => clusters.remove(&key),
+        };
+        if before.and_then(|before| before.allowed) == allowed {
+            return Vec::new();
+        }
+        let (namespace, name) = key;
+        let places = self.places.get(&ClusterKey::Remote { namespace, name });
+        places.into_iter().flat_map(|places| places.values().flatten().cloned()).collect()
     }
 
     /// Why a pipeline may not refer to what a target names; `None` when it may.

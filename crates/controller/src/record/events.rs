@@ -112,13 +112,8 @@ impl Events {
         if !notice.in_cluster {
             return;
         }
-        let event = Event {
-            type_: if notice.is_warning { EventType::Warning } else { EventType::Normal },
-            reason: notice.reason,
-            note: Some(note),
-            action: "Promote".into(),
-            secondary: Some(promotion.object_ref(&())),
-        };
+        let event = event(notice.is_warning, &notice.reason, &note, "Promote");
+        let event = Event { secondary: Some(promotion.object_ref(&())), ..event };
         self.publish(event, pipeline.object_ref(&()), promotion.name_any());
     }
 
@@ -142,13 +137,7 @@ impl Events {
             metadata: BTreeMap::from([("token".into(), format!("{reason} {at}"))]),
             at,
         });
-        let event = Event {
-            type_: if lost.is_some() { EventType::Warning } else { EventType::Normal },
-            reason: reason.into(),
-            note: Some(note),
-            action: "Observe".into(),
-            secondary: None,
-        };
+        let event = event(lost.is_some(), reason, &note, "Observe");
         self.publish(event, pipeline.object_ref(&()), name);
     }
 
@@ -164,18 +153,16 @@ impl Events {
             let (delivery, news) = (delivery.clone(), sent.clone());
             async move {
                 delivery.tell(&news).await.map_err(|error| {
-                    tracing::warn!(object = news.name, reason = news.reason, %error, "cannot send an event");
+                    let (object, reason) = (object_of(&news), &news.reason);
+                    tracing::warn!(object, reason, %error, "cannot send an event");
                     Retry::Soon
                 })
             }
         };
         if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
             self.metrics.failed("EventsDropped");
-            tracing::warn!(
-                object = news.name,
-                reason = news.reason,
-                "an event is dropped: too many wait for the receiver"
-            );
+            let (object, reason) = (object_of(&news), &news.reason);
+            tracing::warn!(object, reason, "an event is dropped: too many wait for the receiver");
         }
     }
 
@@ -186,13 +173,6 @@ impl Events {
              sluice crds prints, and apply that definition too",
             bad.error
         );
-        let event = Event {
-            type_: EventType::Warning,
-            reason: "Unreadable".into(),
-            note: Some(cut(&note)),
-            action: "Read".into(),
-            secondary: None,
-        };
         let about = ObjectReference {
             api_version: Some(K::api_version(&()).into()),
             kind: Some(K::kind(&()).into()),
@@ -201,18 +181,13 @@ impl Events {
             uid: bad.metadata.uid,
             ..ObjectReference::default()
         };
+        let event = event(true, "Unreadable", &note, "Read");
         self.publish(event, about, bad.metadata.name.unwrap_or_default());
     }
 
     /// Tells that a call to the hook server showed a key that is for something else.
     pub fn wrong_key(&self, pipeline: &Pipeline, note: &str) {
-        let event = Event {
-            type_: EventType::Warning,
-            reason: "WrongHookKey".into(),
-            note: Some(cut(note)),
-            action: "Authenticate".into(),
-            secondary: None,
-        };
+        let event = event(true, "WrongHookKey", note, "Authenticate");
         self.publish(event, pipeline.object_ref(&()), pipeline.name_any());
     }
 
@@ -227,7 +202,8 @@ impl Events {
                         Ok(())
                     }
                     Err(error) => {
-                        tracing::warn!(name, error = %words(&error), "cannot send an event");
+                        let (kind, reason, error) = (&about.kind, &event.reason, words(&error));
+                        tracing::warn!(kind, object = owner, reason, error, "cannot write an event");
                         Err(Retry::Soon)
                     }
                 }
@@ -235,6 +211,22 @@ impl Events {
             .await;
         });
     }
+}
+
+/// A Kubernetes event, with as much of the note as fits into one.
+fn event(is_warning: bool, reason: &str, note: &str, action: &str) -> Event {
+    Event {
+        type_: if is_warning { EventType::Warning } else { EventType::Normal },
+        reason: reason.into(),
+        note: Some(cut(note)),
+        action: action.into(),
+        secondary: None,
+    }
+}
+
+/// The object that news are about, for the log.
+fn object_of(news: &News) -> String {
+    format!("{} {}/{}", news.kind, news.namespace, news.name)
 }
 
 /// What is sent of a promotion.

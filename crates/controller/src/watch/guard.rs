@@ -87,15 +87,14 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
         match read(&text) {
             Ok(Lenient { object, left_out }) => {
                 if !left_out.is_empty() {
-                    let (kind, name) = (std::any::type_name::<K>(), object.meta().name.as_deref());
-                    let namespace = object.meta().namespace.as_deref();
+                    let ObjectMeta { namespace, name, .. } = object.meta();
+                    let pipeline =
+                        [namespace, name].map(|text| text.as_deref().unwrap_or_default()).join("/");
                     let parts = left_out.join("; ");
                     tracing::warn!(
-                        kind,
-                        namespace,
-                        name,
+                        pipeline,
                         parts,
-                        "parts of a status cannot be read: it is composed and written again"
+                        "parts of the status of a Pipeline cannot be read: it is composed and written again"
                     );
                 }
                 Ok(Guard(Ok(object)))
