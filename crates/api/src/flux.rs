@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kube::core::Object;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// `kustomize.toolkit.fluxcd.io`, v1 or older.
 pub type Kustomization = Object<KustomizationSpec, FluxStatus>;
@@ -135,8 +135,15 @@ pub struct FluxCondition {
     pub message: String,
     /// The generation it speaks of; 0 where the controller does not say.
     pub observed_generation: i64,
-    /// When its status last changed.
+    /// When its status last changed; empty if that is not recorded. Kubernetes writes a time that is not set as `null`
+    /// ([time.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/time.go),
+    /// `MarshalJSON`), and Deployments may have such conditions.
+    #[serde(deserialize_with = "empty_if_null")]
     pub last_transition_time: String,
+}
+
+fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The status of a Kustomization or HelmRelease, in every version of both.

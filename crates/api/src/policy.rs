@@ -122,13 +122,14 @@ fn validations() -> Vec<Validation> {
                  request.resource.resource + '.{GROUP} (ClusterRole sluice-controller)'"
             ),
         ),
-        validation(&own_name("approve"), &own_name_message("approve", "approval")),
-        validation(&own_name("reject"), &own_name_message("reject", "rejection")),
         validation("!variables.approves || variables.mayApprove", &needs(APPROVE, "sluice-approver")),
         validation(
             "!variables.rejects || variables.mayApprove",
             &needs(APPROVE, "sluice-approver").replace(" may not approve ", " may not reject "),
         ),
+        // After the rights: a user without the right learns first that another name would not help.
+        validation(&own_name("approve"), &own_name_message("approve", "approval")),
+        validation(&own_name("reject"), &own_name_message("reject", "rejection")),
         validation("!variables.retries || variables.mayRetry", &needs(RETRY, "sluice-editor")),
         validation(
             "!(variables.retries && variables.wasRejected) || variables.mayApprove",

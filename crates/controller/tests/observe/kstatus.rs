@@ -37,6 +37,8 @@ fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
     let no_progressing = json!([{"type": "Available", "status": "True"}]);
     let being_replaced = json!([{"type": "Available", "status": "True"},
         {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}]);
+    let without_times = json!([{"type": "Available", "status": "True", "lastUpdateTime": null,
+        "lastTransitionTime": null}]);
     let unavailable = json!([{"type": "Available", "status": "False"},
         {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]);
     check(
@@ -51,6 +53,7 @@ fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
             ("status/readyReplicas", 0.into(), Progressing, "0 of 3 pods are ready"),
             ("status/conditions", stuck, Failed, "ReplicaSet \"web-1\" has timed out progressing."),
             ("status/conditions", no_progressing, Ready, ""),
+            ("status/conditions", without_times, Ready, ""),
             ("status/conditions", being_replaced.clone(), Ready, ""),
             ("status/conditions", unavailable, Progressing, "it is not available yet"),
             ("status", Value::Null, Progressing, "its controller has not seen the change yet"),
