@@ -111,6 +111,7 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
     let schema = crd.spec.versions.into_iter().find_map(|v| v.schema?.open_api_v3_schema);
     let mut judged = Vec::new();
     for mut document in documents {
+        metadata::settle(&mut document.object);
         let mut problems = metadata::judge(&document.object, &api_version);
         if let Some(schema) = &schema {
             schema::settle(schema, &mut document.object);

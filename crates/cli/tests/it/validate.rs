@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use kube::Resource;
+use kube::api::PostParams;
+use kube::core::Request;
+use serde_json::{Value, json};
+use sluice_api::Pipeline;
 use sluice_cli::Exit;
 
 use crate::hub::{bare, servers};
@@ -301,6 +305,98 @@ async fn what_the_server_refuses_is_not_valid() -> Result<()> {
         let ran = validate(&["-f", &file]).await;
         ensure!(ran.exit == Exit::Invalid, "{to}: {} {}", ran.out, ran.err);
         ensure!(ran.out.contains(words), "{to}: {}", ran.out);
+    }
+    Ok(())
+}
+
+/// `sluice validate` accepts the metadata that the API server accepts, and no other.
+#[tokio::test]
+#[allow(clippy::too_many_lines, reason = "a table")]
+async fn metadata_is_judged_as_the_server_judges_it() -> Result<()> {
+    let hub = &servers().await?.hub;
+    hub.namespace("apps").await?;
+    let (client, url) = (hub.client().await?, Pipeline::url_path(&(), Some("apps")));
+    let strict = PostParams { dry_run: true, ..PostParams::default() };
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("p.yaml").display().to_string();
+    let long = |n: usize| "x".repeat(n);
+    let labels = |key: &str, value: &str| json!({"name": "a", "labels": {key: value}});
+    let annotations = |key: &str, value: &str| json!({"name": "a", "annotations": {key: value}});
+    let finalizers = |all: &[&str]| json!({"name": "a", "finalizers": all});
+    let generated = |text: &str| json!({"generateName": text});
+    for (metadata, words) in [
+        (labels("team", "web"), ""),
+        (labels("example.com/Team_1.a-b", ""), ""),
+        (labels(&long(63), &long(63)), ""),
+        (labels(&format!("{}/a", vec![long(63); 3].join(".")), "a"), ""),
+        (labels(&long(64), "a"), "metadata.labels["),
+        (labels("team", &long(64)), "metadata.labels[team]: "),
+        (labels("", "a"), "metadata.labels[]: "),
+        (labels("/team", "a"), "metadata.labels[/team]: "),
+        (labels("example.com/", "a"), "metadata.labels["),
+        (labels("example.com/a/b", "a"), "metadata.labels["),
+        (labels("Example.com/a", "a"), "metadata.labels["),
+        (labels(&format!("{}/a", long(254)), "a"), "metadata.labels["),
+        (labels("-team", "a"), "metadata.labels["),
+        (labels("team.", "a"), "metadata.labels["),
+        (labels("te am", "a"), "metadata.labels["),
+        (labels("tëam", "a"), "metadata.labels["),
+        (labels("team", "-a"), "metadata.labels[team]: "),
+        (labels("team", "a/b"), "metadata.labels[team]: "),
+        (labels("team", "a\n"), "metadata.labels[team]: "),
+        (annotations("team", "any text: ü \n"), ""),
+        (annotations("Example.com/Team", ""), ""),
+        (annotations("example.com/a/b", ""), "metadata.annotations["),
+        (annotations("te am", ""), "metadata.annotations["),
+        (annotations("", ""), "metadata.annotations[]: "),
+        (annotations("a", &long((256 << 10) - 1)), ""),
+        (annotations("a", &long(256 << 10)), "metadata.annotations: "),
+        (json!({"name": "a", "labels": ["a"]}), "metadata.labels: must be of type object"),
+        (json!({"name": "a", "annotations": "a"}), "metadata.annotations: must be of type object"),
+        (json!({"name": "a", "labels": {"a": null}, "annotations": null}), ""),
+        (json!({"name": "a", "labels": {"a": 1}}), "metadata.labels[a]: must be of type string"),
+        (json!({"name": "a", "annotations": {"a": true}}), "metadata.annotations[a]: must be of type string"),
+        (finalizers(&["example.com/a", "foregroundDeletion"]), ""),
+        (finalizers(&["example.com/a/b"]), "metadata.finalizers[0]: "),
+        (finalizers(&["example.com/a", "a b"]), "metadata.finalizers[1]: "),
+        (finalizers(&["Example.com/a"]), "metadata.finalizers[0]: "),
+        (finalizers(&[""]), "metadata.finalizers[0]: "),
+        (finalizers(&["orphan", "foregroundDeletion"]), "metadata.finalizers: "),
+        (json!({"name": "a", "finalizers": "orphan"}), "metadata.finalizers: must be of type array"),
+        (json!({"name": "a", "finalizers": [7]}), "metadata.finalizers[0]: must be of type string"),
+        (generated("podinfo-"), ""),
+        (generated("podinfo"), ""),
+        (generated("podinfo."), "metadata.generateName: "),
+        (generated("Podinfo-"), "metadata.generateName: "),
+        (generated("pod_info-"), "metadata.generateName: "),
+        (generated("podinfo_-"), "metadata.generateName: "),
+        (generated("-"), "metadata.generateName: "),
+        (generated(&long(100)), ""),
+        (generated(&long(253)), ""),
+        (generated(&long(254)), "metadata.generateName: "),
+        (generated(""), "metadata.name: is required"),
+        (json!({"name": "", "generateName": "podinfo-"}), ""),
+        (json!({"name": "a", "generateName": "podinfo_-"}), ""),
+        (json!({"name": "a", "generateName": "Podinfo-"}), "metadata.generateName: "),
+        (json!({"name": "a", "generateName": 7}), "metadata.generateName: must be of type string"),
+        (json!({"name": long(253)}), ""),
+        (json!({"name": long(254)}), "metadata.name: "),
+        (json!({"name": ""}), "metadata.name: is required"),
+    ] {
+        let mut whole: Value = serde_saphyr::from_str(PIPELINE)?;
+        whole["metadata"] = metadata.clone();
+        std::fs::write(&file, whole.to_string())?;
+        let ran = validate(&["-f", &file]).await;
+        let request = Request::new(&url).create(&strict, whole.to_string().into_bytes())?;
+        let accepted = match client.request_text(request).await {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) if [400, 422].contains(&status.code) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let shown: String = metadata.to_string().chars().take(100).collect();
+        assert_eq!(accepted, words.is_empty(), "what the server says of {shown}");
+        assert_eq!(ran.exit == Exit::Ok, accepted, "{shown}: {}", ran.out);
+        ensure!(ran.out.contains(words), "{shown}: {}", ran.out);
     }
     Ok(())
 }
