@@ -132,23 +132,23 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
     }
 }
 
-/// How many connections each peer has, and how many it may have.
-struct Crowd {
+/// How many connections, or bodies, each peer has, and how many it may have.
+pub(super) struct Crowd {
     peers: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
 }
 
-/// A connection of a peer.
-struct Seat(Arc<Crowd>, IpAddr);
+/// A connection or body of a peer.
+pub(super) struct Seat(Arc<Crowd>, IpAddr);
 
 impl Crowd {
     /// Of nobody yet.
-    fn of(most: usize) -> Self {
+    pub(super) fn of(most: usize) -> Self {
         Self { peers: Mutex::default(), most }
     }
 
     /// One more of a peer, if it may have that.
-    fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let mut all = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.entry(peer).or_default();
         if *count >= self.most {

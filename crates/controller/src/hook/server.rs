@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{Answer, Wrong};
 use super::condition::Checker;
-use super::connection::{self, Certificate};
+use super::connection::{self, Certificate, Crowd, Seat};
 use super::directory::{Directory, Found};
 use super::keys::{Keys, Known, Purpose, Unavailable};
 use super::limit::{Limits, Pauses, Proxies};
@@ -36,6 +36,8 @@ const LONG: usize = 64 << 10;
 /// How many long ones are held at a time. Whoever knows no key may send what he likes until it is judged:
 /// all of it together has to fit into what the process may have.
 const LONG_ONES: usize = 32;
+/// How many of them one peer may have: all of them together would leave no other peer a place.
+const LONG_ONES_OF_ONE: usize = LONG_ONES / 4;
 /// How long a body may take to come.
 const SLOWEST: Duration = Duration::from_secs(10);
 
@@ -81,6 +83,7 @@ pub struct Hook {
     /// Of each pipeline those that are signed, and the others: who knows no key holds up nobody who does.
     pipelines: Mutex<Limits<(PipelineKey, bool)>>,
     long_ones: Semaphore,
+    long_ones_of: Arc<Crowd>,
     callbacks: bool,
     pub(super) queue: Queue,
     /// Which pipelines and endpoints the operator was told of that were called with a wrong key.
@@ -111,6 +114,7 @@ impl Hook {
             peers: Mutex::new(Limits::new(options.peer_rate)),
             pipelines: Mutex::new(Limits::new(options.pipeline_rate)),
             long_ones: Semaphore::new(LONG_ONES),
+            long_ones_of: Arc::new(Crowd::of(LONG_ONES_OF_ONE)),
         }
     }
 
@@ -146,7 +150,7 @@ impl Hook {
         }
         let Some(place) = place else { return Answer::Wrong(Wrong::Nowhere, NOTHING_HERE.into()) };
         let (head, body) = request.into_parts();
-        let (body, _room) = match self.read(&head.headers, body).await {
+        let (body, _room) = match self.read(caller, &head.headers, body).await {
             Ok(read) => read,
             Err(answer) => return answer,
         };
@@ -169,9 +173,10 @@ impl Hook {
     /// The whole body, if it is neither too long nor too slow, with the room that it takes.
     async fn read<B>(
         &self,
+        caller: IpAddr,
         headers: &HeaderMap,
         body: B,
-    ) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Answer>
+    ) -> Result<(Bytes, Option<Room<'_>>), Answer>
     where
         B: Body<Data = Bytes>,
     {
@@ -197,7 +202,8 @@ impl Hook {
                     return Err(too_long());
                 }
                 if length > LONG && room.is_none() {
-                    room = Some(self.long_ones.try_acquire().map_err(|_| Answer::NotNow)?);
+                    let seat = self.long_ones_of.admit(caller).ok_or(Answer::NotNow)?;
+                    room = Some((seat, self.long_ones.try_acquire().map_err(|_| Answer::NotNow)?));
                 }
                 whole.extend_from_slice(&data);
             }
@@ -352,6 +358,9 @@ impl Shown {
         matches!(self, Shown::Key(..))
     }
 }
+
+/// The room that a long body takes: of its peer's share, and of all.
+type Room<'a> = (Seat, SemaphorePermit<'a>);
 
 /// A call that was read.
 #[derive(Clone, Copy)]

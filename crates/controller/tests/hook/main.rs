@@ -5,6 +5,7 @@
 
 mod answers;
 mod approvals;
+mod bodies;
 mod callbacks;
 mod conditions;
 mod events;

@@ -73,7 +73,7 @@ const DEV: &str = "/promotion/apps/podinfo/dev";
 
 pub(crate) struct Served {
     pub(crate) cluster: Cluster,
-    at: SocketAddr,
+    pub(crate) at: SocketAddr,
     http: Http,
     hook: HookOptions,
     metrics: SocketAddr,
