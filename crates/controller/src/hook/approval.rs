@@ -233,8 +233,13 @@ pub fn after(promotion: &Promotion, request: &Request, given: Given<'_>) -> Chan
     if !waits(promotion) {
         return Change::Refused(format!("{} does not wait for an approval any more", promotion.name_any()));
     }
-    // Only the newest approval is recorded: an older body may have approved an earlier try.
-    if before.is_some_and(|b| b.signed_at.parse().is_ok_and(|at: Timestamp| given.signed_at < at)) {
+    // Only the newest approval is recorded: an older body may have approved an earlier try. A time that was taken by
+    // clocks that were ahead tells nothing; but a body of an earlier try was signed before this try began to wait.
+    let newest = before.and_then(|before| before.signed_at.parse::<Timestamp>().ok()).map(|at| {
+        let is_ahead = at.duration_since(given.now) > AHEAD;
+        if is_ahead { since(promotion) } else { at }
+    });
+    if newest.is_some_and(|newest| given.signed_at < newest) {
         let why = "a later approval than this body is recorded: sign a new body with the time of now";
         return Change::Refused(why.into());
     }

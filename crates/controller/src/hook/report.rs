@@ -130,8 +130,9 @@ pub fn check(pipeline: &Pipeline, environment: &str, event: &Event, now: Timesta
 }
 
 /// What stands after an event; `None` where it is of before what stands, repeats it, or says nothing
-/// of how the object is. What failed keeps the revision that ran before.
-pub fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
+/// of how the object is. What failed keeps the revision that ran before. A time that lies ahead of `now` was taken by
+/// clocks that were ahead, and orders nothing: then the version of the object does, which no clock makes.
+pub fn after(before: Option<&Report>, event: &Event, now: Timestamp) -> Option<Report> {
     let meaning = event.meaning();
     let at = event.timestamp?;
     let version = event.involved_object.resource_version.parse::<u64>().unwrap_or_default().min(MOST);
@@ -156,9 +157,15 @@ pub fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
         Health::Ready => 2,
         _ => 3,
     };
-    let order = |at: Timestamp, version: u64, weight: u8| (at.as_second(), version, weight);
-    let stands = before.and_then(|b| Some(order(b.time.parse().ok()?, b.version, weight(b.health))));
-    if stands.is_some_and(|stands| order(at, version, weight(health)) <= stands) {
+    let stands = before.and_then(|b| Some((b.time.parse::<Timestamp>().ok()?, b.version, weight(b.health))));
+    let is_old = stands.is_some_and(|(time, known, weighs)| {
+        let is_older = (version, weight(health)) <= (known, weighs);
+        match time.duration_since(now) > AHEAD {
+            true => is_older && version > 0,
+            false => at.as_second() < time.as_second() || at.as_second() == time.as_second() && is_older,
+        }
+    });
+    if is_old {
         return None;
     }
     let mut message = match health {
@@ -188,10 +195,10 @@ pub fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
 
 /// What an event changes in the reports of a pipeline. Where they find no more room together, all of them
 /// lose their words; where that is too much as well, this one is not kept.
-pub fn change(pipeline: &Pipeline, environment: &str, event: &Event) -> Change {
+pub fn change(pipeline: &Pipeline, environment: &str, event: &Event, now: Timestamp) -> Change {
     let none = Reports::new();
     let stand = pipeline.status.as_ref().map_or(&none, |status| &status.reports);
-    let news = |key: String| after(stand.get(&key), event).map(|report| (key, report));
+    let news = |key: String| after(stand.get(&key), event, now).map(|report| (key, report));
     let new: Reports = keys(pipeline, environment, event).into_iter().filter_map(news).collect();
     if new.is_empty() {
         return Change::Nothing;

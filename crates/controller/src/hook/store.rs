@@ -121,7 +121,8 @@ impl Store {
         event: &Event,
     ) -> Result<Stands, Unavailable> {
         let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
-        amend(&api, &pipeline.name, |object: &Pipeline| report::change(object, environment, event)).await
+        let now = Timestamp::now();
+        amend(&api, &pipeline.name, |object: &Pipeline| report::change(object, environment, event, now)).await
     }
 
     /// Keeps that a forge has called, which has the change requests looked at.

@@ -140,6 +140,45 @@ fn an_approval_is_for_the_promotion_that_waits_and_for_one_try() {
     assert_eq!(after(&other, &asks, given), Change::NotTheirs);
 }
 
+/// A body that was signed and recorded while the clocks of caller and hub were a day ahead.
+#[test]
+fn a_time_that_lies_ahead_delays_no_later_approval_and_lets_no_body_be_replayed() {
+    let ahead = Some(("2026-11-23T09:00:00Z", "2026-11-23T09:00:01Z"));
+    for (why, since, before, signed_at, accepted) in [
+        ("signed since it waits", "2026-11-22T09:59:00Z", ahead, "2026-11-22T09:59:30Z", true),
+        (
+            "signed in the second in which it began to wait",
+            "2026-11-22T09:59:00Z",
+            ahead,
+            "2026-11-22T09:59:00Z",
+            true,
+        ),
+        ("of an earlier try", "2026-11-22T09:59:00Z", ahead, "2026-11-22T09:58:59Z", false),
+        ("waits since a time that lies ahead", "2026-11-23T09:00:02Z", ahead, "2026-11-22T09:59:30Z", false),
+        (
+            "within the tolerance a later one counts",
+            "2026-11-22T09:59:00Z",
+            Some(("2026-11-22T10:01:00Z", "2026-11-22T10:00:00Z")),
+            "2026-11-22T10:00:59Z",
+            false,
+        ),
+        (
+            "just ahead of the tolerance",
+            "2026-11-22T09:59:00Z",
+            Some(("2026-11-22T10:01:01Z", "2026-11-22T10:00:00Z")),
+            "2026-11-22T10:00:59Z",
+            true,
+        ),
+    ] {
+        let spent = before.map(|(signed_at, _)| signed_at);
+        let waits = promotion("fresh", "6.1.9", &waiting(since, before, spent));
+        let asks = request("apps/podinfo", "prod", "6.1.9", signed_at);
+        let given = Given { secret: "keys", key_id: "abc", signed_at: at(signed_at), now: at(NOW) };
+        let change = after(&waits, &asks, given);
+        assert_eq!(matches!(change, Change::Write(_)), accepted, "{why}: {change:?}");
+    }
+}
+
 #[test]
 fn a_path_names_one_revision_or_nothing() {
     let revision = |path: &str| match Place::of(path)?.endpoint {

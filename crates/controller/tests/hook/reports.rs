@@ -5,10 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_api::pipeline::Health;
+use sluice_api::pipeline::{Health, Report};
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::promotion::{Verdict, judge};
-use sluice_controller::hook::report::{ROOM, after, change, check, keys, stale};
+use sluice_controller::hook::report::{self, ROOM, check, keys, stale};
 use sluice_controller::hook::store::Change;
 use sluice_controller::observe::reported::{self, Reports};
 use sluice_core::revision::Facet;
@@ -45,6 +45,11 @@ fn event(reason: &str, revision: &str, second: i64, version: u64) -> Event {
         "timestamp": at, "message": format!("{reason} {revision}"), "reason": reason,
         "metadata": {"revision": revision, "app-version": format!("app-{revision}"), "cluster": "eu"}}))
     .unwrap()
+}
+
+/// What stands after an event that comes an hour past twelve.
+fn after(before: Option<&Report>, event: &Event) -> Option<Report> {
+    report::after(before, event, NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_hours(1))
 }
 
 fn says(mut event: Event, key: &str, value: &str) -> Event {
@@ -168,6 +173,37 @@ fn an_old_success_does_not_bring_back_what_was_left() {
     assert_eq!(after(Some(&back), &event("DriftCorrected", "6.1.9", 90, 30)), None);
 }
 
+/// The clocks of the hub and of a leaf were a day ahead, and a report of that time stands.
+#[test]
+fn a_time_that_lies_ahead_delays_no_later_report_and_lets_none_be_replayed() {
+    let now: Timestamp = NOW.parse().unwrap();
+    let day = SignedDuration::from_hours(24).as_secs();
+    let stored = |seconds: i64, version: u64| {
+        let event = event("UpgradeSucceeded", "6.1.8", seconds, version);
+        report::after(None, &event, now + SignedDuration::from_secs(seconds)).unwrap()
+    };
+    for (why, stands, second, reason, version, counts) in [
+        ("later by its version", stored(day, 10), 0, "UpgradeSucceeded", 11, true),
+        ("later in the course of one version", stored(day, 10), 0, "UpgradeFailed", 10, true),
+        ("who does not say a version", stored(day, 10), 0, "UpgradeSucceeded", 0, true),
+        ("of one that did not say its version", stored(day, 0), 0, "UpgradeSucceeded", 1, true),
+        ("the same again", stored(day, 10), day, "UpgradeSucceeded", 10, false),
+        ("what was reported before it", stored(day, 10), 0, "UpgradeSucceeded", 9, false),
+        ("just ahead of the tolerance", stored(61, 10), 0, "UpgradeSucceeded", 11, true),
+        ("within the tolerance", stored(60, 10), 0, "UpgradeSucceeded", 11, false),
+        ("within the tolerance, and later", stored(60, 10), 61, "UpgradeSucceeded", 9, true),
+        ("of the past", stored(-60, 10), -61, "UpgradeSucceeded", 11, false),
+    ] {
+        let event = event(reason, "6.1.9", second, version);
+        assert_eq!(report::after(Some(&stands), &event, now).is_some(), counts, "{why}");
+    }
+    // What counts then has a time of now, and orders what follows.
+    let next =
+        report::after(Some(&stored(day, 10)), &event("UpgradeSucceeded", "6.1.9", 0, 11), now).unwrap();
+    assert_eq!(next.time, NOW);
+    assert_eq!(report::after(Some(&next), &event("UpgradeSucceeded", "6.1.8", -1, 12), now), None);
+}
+
 #[test]
 fn what_failed_keeps_what_ran_and_says_why() {
     let ran = after(None, &event("UpgradeSucceeded", "6.1.8", 0, 10)).unwrap();
@@ -263,7 +299,7 @@ fn reports_of_targets_that_are_gone_go_with_the_next_one() {
 /// What stands after an event, if there is room for it.
 fn keep(of: &mut Pipeline, environment: &str, event: &Event) -> Result<(), String> {
     check(of, environment, event, NOW.parse().unwrap()).unwrap();
-    let written = match change(of, environment, event) {
+    let written = match report::change(of, environment, event, NOW.parse().unwrap()) {
         Change::Write(written) => written,
         Change::Refused(why) => return Err(why),
         other => panic!("{other:?}"),

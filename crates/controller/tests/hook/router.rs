@@ -494,7 +494,7 @@ fn with_body(call: &Drawn, value: &Value) -> Drawn {
 /// How much would be kept of what an event reports.
 fn size_of_report(body: &[u8]) -> Option<usize> {
     let event: Event = serde_json::from_slice(body).ok()?;
-    Some(serde_json::to_vec(&after(None, &event)?).unwrap().len())
+    Some(serde_json::to_vec(&after(None, &event, jiff::Timestamp::now())?).unwrap().len())
 }
 
 #[test]
