@@ -4,8 +4,12 @@
 //! of a Promotion, which says what was done already. Each part that is left out is another try to read the object:
 //! only for objects of a server that is trusted.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::object::HasSpec;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
 
 /// An object, and the parts of its status that could not be read.
@@ -44,6 +48,78 @@ pub fn from_value<K: DeserializeOwned>(tree: Value) -> serde_json::Result<Lenien
         Ok(object) => Ok(Lenient { object, left_out: Vec::new() }),
         Err(error) => salvage(tree, error),
     }
+}
+
+/// A list whose objects are read one by one: an object that cannot be read hides no other.
+#[derive(Clone, Debug)]
+pub struct List<K: HasSpec> {
+    /// The objects that can be read, in the order of the list.
+    pub items: Vec<K>,
+    /// The objects that cannot be read.
+    pub unreadable: Vec<Unreadable<K::Spec>>,
+}
+
+/// An object that cannot be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable<S> {
+    /// The object's metadata.
+    pub metadata: ObjectMeta,
+    /// The object's spec, if only other parts of the object cannot be read.
+    pub spec: Option<S>,
+    /// Why the object cannot be read.
+    pub error: String,
+}
+
+impl<S> Unreadable<S> {
+    /// Returns the object's name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns true if the spec meets a condition, or cannot be read.
+    pub fn may_be(&self, is: impl FnOnce(&S) -> bool) -> bool {
+        self.spec.as_ref().is_none_or(is)
+    }
+}
+
+/// Reads the JSON of a list.
+///
+/// # Errors
+/// When the text is no list of objects with metadata.
+pub fn read_list<K>(text: &str) -> serde_json::Result<List<K>>
+where
+    K: DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
+{
+    #[derive(Deserialize)]
+    struct Texts<'a> {
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+    }
+    let mut list = List { items: Vec::new(), unreadable: Vec::new() };
+    for text in serde_json::from_str::<Texts<'_>>(text)?.items {
+        match read(text.get()) {
+            Ok(Lenient { object, .. }) => list.items.push(object),
+            Err(error) => list.unreadable.push(unreadable(text.get(), &error)?),
+        }
+    }
+    Ok(list)
+}
+
+fn unreadable<S: DeserializeOwned>(
+    text: &str,
+    error: &serde_json::Error,
+) -> serde_json::Result<Unreadable<S>> {
+    #[derive(Deserialize)]
+    struct WithMetadata {
+        metadata: ObjectMeta,
+    }
+    #[derive(Deserialize)]
+    struct WithSpec<S> {
+        spec: S,
+    }
+    let WithMetadata { metadata } = serde_json::from_str(text)?;
+    let spec = serde_json::from_str(text).ok().map(|WithSpec { spec }| spec);
+    Ok(Unreadable { metadata, spec, error: error.to_string().chars().take(WORDS).collect() })
 }
 
 fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> serde_json::Result<Lenient<K>> {
@@ -179,5 +255,39 @@ mod tests {
             "metadata": {"name": "a"}, "status": {"phase": "Splendid"},
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}}});
         assert!(from_value::<crate::Promotion>(object).is_err());
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_hides_no_other_of_a_list() {
+        let promotion = |name: &str, phase: &str, sequence: Value| {
+            json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+                "metadata": {"name": name, "labels": {"a": "b"}}, "status": {"phase": phase},
+                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {},
+                    "sequence": sequence}})
+        };
+        let items = [
+            promotion("newer-version", "Splendid", 7.into()),
+            promotion("good", "Pending", 8.into()),
+            promotion("no-spec", "Pending", "x".repeat(1000).into()),
+        ];
+        let list =
+            read_list::<crate::Promotion>(&json!({"kind": "PromotionList", "items": items}).to_string());
+        let List { items, unreadable } = list.unwrap();
+        assert_eq!(items.iter().map(|p| p.spec.sequence).collect::<Vec<_>>(), [8]);
+        let [newer, no_spec] = &unreadable[..] else { panic!("{unreadable:?}") };
+        assert_eq!((newer.name(), newer.spec.as_ref().map(|s| s.sequence)), ("newer-version", Some(7)));
+        assert!(newer.error.contains("unknown variant `Splendid`") && newer.metadata.labels.is_some());
+        assert!(newer.may_be(|s| s.pipeline == "podinfo") && !newer.may_be(|s| s.pipeline == "other"));
+        assert!(no_spec.spec.is_none() && no_spec.may_be(|s| s.pipeline == "other"));
+        assert!(no_spec.error.chars().count() <= WORDS);
+        assert!(read_list::<crate::Promotion>("[]").is_err());
+    }
+
+    #[test]
+    fn a_status_of_which_parts_cannot_be_read_keeps_its_pipeline_in_a_list() {
+        let list = json!({"items": [pipeline(json!({"summary": 7, "observedGeneration": 2}))]});
+        let List { items, unreadable } = read_list::<Pipeline>(&list.to_string()).unwrap();
+        assert_eq!(items[0].status.as_ref().map(|status| status.observed_generation), Some(2));
+        assert!(unreadable.is_empty());
     }
 }

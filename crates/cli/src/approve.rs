@@ -114,8 +114,8 @@ pub(crate) async fn apply(
 ) -> Outcome<Option<(Promotion, Option<Pipeline>)>> {
     for _ in 0..5 {
         let fits = |p: &Promotion| (change.judge)(p, None) == Verdict::Go;
-        let promotion = find::promotion(connection, which, revision, &fits).await?;
-        let pipeline = find::pipeline_of(connection, &promotion).await;
+        let promotion = find::promotion(connection, which, revision, &fits, io).await?;
+        let pipeline = find::pipeline_of(connection, &promotion, io).await;
         match (change.judge)(&promotion, pipeline.as_ref()) {
             Verdict::Go => {}
             Verdict::Already(why) => {

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use sluice_api::{Pipeline, Promotion};
 
 use crate::connect::{Connect, Connection};
+use crate::objects;
 
 /// The environment variable by which the shell's script asks for candidates.
 pub(crate) const VARIABLE: &str = "SLUICE_COMPLETE";
@@ -49,8 +50,8 @@ pub(crate) fn promotions_and_pipelines(current: &OsStr) -> Vec<CompletionCandida
 /// Returns the environments of the pipelines that the command line names, or else of all pipelines.
 pub(crate) fn environments(current: &OsStr) -> Vec<CompletionCandidate> {
     ask(current, async |connection, words| {
-        let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
-        let all = api.list(&ListParams::default().match_any()).await.ok()?.items;
+        let (here, params) = (Some(connection.namespace.as_str()), ListParams::default().match_any());
+        let all = objects::list::<Pipeline>(&connection, here, &params).await.ok()?.items;
         let named = |p: &Pipeline| words.0.iter().any(|word| *word == p.name_any());
         let any_named = all.iter().any(named);
         let chosen = all.into_iter().filter(|p| !any_named || named(p));

@@ -10,14 +10,16 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::NamespaceScope;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use sluice_api::lenient::{List, Unreadable};
 use sluice_api::promotion::Phase;
-use sluice_api::{Pipeline, Promotion};
+use sluice_api::{Pipeline, Promotion, PromotionSpec};
 
 use crate::complete::{environments, promotions_and_pipelines};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::objects;
 use crate::reference;
-use crate::server::is_missing;
+use crate::sign::Io;
 use crate::suggest::instead;
 
 /// Which promotion.
@@ -33,31 +35,44 @@ pub(crate) struct Which {
 
 /// The promotion that is meant. Of several into one environment it is the newest for which `fits`
 /// is true, else the newest that no other has taken the place of: what is wrong with that one is
-/// then the answer. With a revision the pipeline's name alone is enough.
+/// then the answer. With a revision the pipeline's name alone is enough. Where an object that cannot be read may be
+/// the one that is meant, none is.
 pub(crate) async fn promotion(
     connection: &Connection,
     which: &Which,
     revision: Option<&str>,
     fits: &dyn Fn(&Promotion) -> bool,
+    io: &mut Io<'_>,
 ) -> Outcome<Promotion> {
-    match (&which.environment, revision) {
-        (None, None) => by_name(connection, &which.name).await,
+    let environment = which.environment.as_deref();
+    match (environment, revision) {
+        (None, None) => return by_name(connection, &which.name).await,
         (None, Some(_)) => {
-            let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
-            match api.get_opt(&which.name).await.map_err(|e| connection.explain(e))? {
-                Some(promotion) => Ok(promotion),
-                None => by_place(connection, &which.name, None, fits).await,
+            if let Some(promotion) = objects::get(connection, &connection.namespace, &which.name).await? {
+                return Ok(promotion);
             }
         }
-        (Some(environment), _) => by_place(connection, &which.name, Some(environment), fits).await,
+        _ => {}
     }
+    by_place(connection, &which.name, (environment, revision), fits, io).await
 }
 
-/// The pipeline of a promotion, if it can be read.
-pub(crate) async fn pipeline_of(connection: &Connection, promotion: &Promotion) -> Option<Pipeline> {
+/// The pipeline of a promotion, if it can be read; a pipeline that cannot be read is warned about.
+pub(crate) async fn pipeline_of(
+    connection: &Connection,
+    promotion: &Promotion,
+    io: &mut Io<'_>,
+) -> Option<Pipeline> {
     let namespace = promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
-    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &namespace);
-    api.get_opt(&promotion.spec.pipeline).await.ok().flatten()
+    match objects::get(connection, &namespace, &promotion.spec.pipeline).await {
+        Ok(pipeline) => pipeline,
+        // A user who may not read pipelines may still approve.
+        Err(failure) if failure.exit == Exit::Cluster => None,
+        Err(failure) => {
+            io.fail(&failure);
+            None
+        }
+    }
 }
 
 /// Why nothing happens for now, if a promotion's pipeline is suspended.
@@ -70,17 +85,12 @@ pub(crate) fn suspended(pipeline: Option<&Pipeline>) -> Option<String> {
 }
 
 async fn by_name(connection: &Connection, name: &str) -> Outcome<Promotion> {
-    let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    match api.get(name).await {
-        Ok(promotion) => Ok(promotion),
-        Err(kube::Error::Api(status)) if is_missing(&status) => {
-            let pipelines: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
-            match pipelines.get_opt(name).await {
-                Ok(Some(pipeline)) => Err(is_a_pipeline(&pipeline)),
-                _ => Err(missing::<Promotion>(connection, name, false).await),
-            }
-        }
-        Err(error) => Err(connection.explain(error)),
+    if let Some(promotion) = objects::get(connection, &connection.namespace, name).await? {
+        return Ok(promotion);
+    }
+    match objects::get(connection, &connection.namespace, name).await {
+        Ok(Some(pipeline)) => Err(is_a_pipeline(&pipeline)),
+        _ => Err(missing::<Promotion>(connection, name, false).await),
     }
 }
 
@@ -94,14 +104,19 @@ fn is_a_pipeline(pipeline: &Pipeline) -> Failure {
 async fn by_place(
     connection: &Connection,
     pipeline: &str,
-    environment: Option<&str>,
+    (environment, revision): (Option<&str>, Option<&str>),
     fits: &dyn Fn(&Promotion) -> bool,
+    io: &mut Io<'_>,
 ) -> Outcome<Promotion> {
-    let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let promotions = api.list(&ListParams::default()).await.map_err(|e| connection.explain(e))?.items;
-    let is_there = |p: &Promotion| environment.is_none_or(|wanted| p.spec.is_into(wanted));
-    let there: Vec<Promotion> =
-        promotions.into_iter().filter(|p| p.spec.pipeline == pipeline && is_there(p)).collect();
+    let here = Some(connection.namespace.as_str());
+    let List { items, mut unreadable } =
+        objects::list::<Promotion>(connection, here, &ListParams::default()).await?;
+    let is_there = |spec: &PromotionSpec| {
+        spec.pipeline == pipeline && environment.is_none_or(|wanted| spec.is_into(wanted))
+    };
+    let is_revision = |spec: &PromotionSpec| revision.is_none_or(|wanted| spec.revision == wanted);
+    unreadable.retain(|bad| bad.may_be(|spec| is_there(spec) && is_revision(spec)));
+    let there: Vec<Promotion> = items.into_iter().filter(|p| is_there(&p.spec)).collect();
     let places: BTreeSet<String> = there.iter().filter(|p| fits(p)).map(|p| p.spec.place()).collect();
     if places.len() > 1 {
         let places: Vec<String> = places.into_iter().collect();
@@ -112,10 +127,33 @@ async fn by_place(
         let hint = format!("say which is meant: {pipeline} --environment {}", places.join(" or "));
         return Err(Failure::new(Exit::Error, message).hinted(hint));
     }
-    match choose(there, fits) {
+    let chosen = choose(there, fits);
+    if let Some(bad) = unreadable.iter().find(|bad| may_be_meant(bad, chosen.as_ref())) {
+        return Err(not_certain(bad, chosen.as_ref()));
+    }
+    objects::warn::<Promotion, _>(unreadable.iter(), io);
+    match chosen {
         Some(promotion) => Ok(promotion),
         None => Err(no_promotion(connection, pipeline, environment).await),
     }
+}
+
+/// Returns true if a promotion that cannot be read may be the one that is meant, and not this one: unless it was made
+/// earlier for the same place.
+fn may_be_meant(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> bool {
+    let Some(chosen) = chosen else { return true };
+    let is_of_its_place = bad.spec.as_ref().is_some_and(|spec| spec.place() == chosen.spec.place());
+    !is_of_its_place || bad.metadata.creation_timestamp >= chosen.creation_timestamp()
+}
+
+fn not_certain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Failure {
+    let failure = objects::failure(&objects::said::<Promotion, _>(bad));
+    let Some(chosen) = chosen else { return failure };
+    let hint = failure.hint.clone().unwrap_or_default();
+    failure.hinted(format!(
+        "it may be the promotion that is meant: {hint}; if {} is meant, write that name",
+        chosen.name_any()
+    ))
 }
 
 fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> Option<Promotion> {
@@ -133,9 +171,8 @@ pub(crate) fn phase(promotion: &Promotion) -> Phase {
 }
 
 async fn no_promotion(connection: &Connection, pipeline: &str, environment: Option<&str>) -> Failure {
-    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    match api.get_opt(pipeline).await {
-        Err(error) => connection.explain(error),
+    match objects::get::<Pipeline>(connection, &connection.namespace, pipeline).await {
+        Err(failure) => failure,
         Ok(None) => missing::<Pipeline>(connection, pipeline, false).await,
         Ok(Some(found)) => {
             let Some(environment) = environment else {
@@ -218,5 +255,24 @@ mod tests {
         assert_eq!(chosen(&|p| phase(p) == Phase::Succeeded), "c");
         assert_eq!(chosen(&|_| false), "b", "one that waits");
         assert!(choose(vec![], &|_| true).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_read_may_be_meant_unless_it_is_earlier_in_the_same_place() {
+        let chosen = promotion("chosen", 5, Phase::Pending);
+        let bad = |created: i64, target: Option<&str>| Unreadable {
+            metadata: promotion("bad", created, Phase::Pending).metadata,
+            spec: Some(PromotionSpec { target: target.map(str::to_owned), ..PromotionSpec::default() }),
+            error: "why".into(),
+        };
+        assert!(!may_be_meant(&bad(4, None), Some(&chosen)));
+        assert!(may_be_meant(&bad(5, None), Some(&chosen)), "in one second nobody can tell");
+        assert!(may_be_meant(&bad(6, None), Some(&chosen)));
+        assert!(may_be_meant(&bad(4, Some("eu")), Some(&chosen)), "another place may be meant");
+        assert!(may_be_meant(&Unreadable { spec: None, ..bad(4, None) }, Some(&chosen)));
+        assert!(may_be_meant(&bad(4, None), None));
+        let Failure { message, hint, .. } = not_certain(&bad(6, None), Some(&chosen));
+        assert!(message.ends_with("bad cannot be read: why"), "{message}");
+        assert!(hint.is_some_and(|hint| hint.ends_with("if chosen is meant, write that name")));
     }
 }

@@ -11,6 +11,7 @@ mod exit;
 mod export;
 mod find;
 mod get;
+mod objects;
 mod output;
 pub mod plain;
 mod proxy;

@@ -1,7 +1,7 @@
 //! `sluice retry`: asks for another try of a promotion that failed, was rejected, or waits for its next attempt; or
 //! of all that failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -9,14 +9,16 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
+use sluice_api::lenient::{List, Unreadable};
 use sluice_api::promotion::Phase;
-use sluice_api::{Pipeline, Promotion};
+use sluice_api::{Pipeline, Promotion, PromotionSpec};
 
 use crate::approve::{Change, PATIENCE, Verdict, apply, said, what, write};
 use crate::complete::{environments, pipelines, promotions_and_pipelines};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, Which, phase};
+use crate::objects;
 use crate::reference;
 use crate::sign::{Io, Sign};
 
@@ -85,29 +87,35 @@ pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
 
 /// Retries each promotion that failed, and goes on where one cannot be retried.
 async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) -> Outcome {
-    let api: Api<Promotion> = match args.all_namespaces {
-        true => Api::all(connection.client.clone()),
-        false => Api::namespaced(connection.client.clone(), &connection.namespace),
-    };
-    let list = async |selector: Option<&String>| {
-        let params = ListParams { label_selector: selector.cloned(), ..ListParams::default() };
-        api.list(&params).await.map(|list| list.items).map_err(|e| connection.explain(e))
-    };
+    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
     // A later promotion has replaced an earlier one also where it lacks the labels.
-    let all = list(None).await?;
-    let mut meant = failed(all, args.pipeline.as_deref(), args.environment.as_deref());
-    if args.selector.is_some() {
-        let labelled = list(args.selector.as_ref()).await?;
-        meant.retain(|promotion| labelled.iter().any(|other| other.uid() == promotion.uid()));
+    let List { items, unreadable } =
+        objects::list::<Promotion>(connection, namespace, &ListParams::default()).await?;
+    let (pipeline, environment) = (args.pipeline.as_deref(), args.environment.as_deref());
+    let mut meant = failed(items, pipeline, environment);
+    let mut told: Vec<&Unreadable<PromotionSpec>> =
+        unreadable.iter().filter(|bad| bad.may_be(|spec| is_meant(spec, pipeline, environment))).collect();
+    if let Some(selector) = &args.selector {
+        let labelled = labelled(connection, namespace, selector).await?;
+        meant.retain(|promotion| labelled.contains(&promotion.uid()));
+        told.retain(|bad| labelled.contains(&bad.metadata.uid));
     }
+    objects::warn::<Promotion, _>(told.into_iter(), io);
     if meant.is_empty() {
         io.note("no promotion has failed, or waits for its next attempt");
         return Ok(());
     }
     let (mut first, mut refused) = (None, 0);
     for promotion in meant {
-        let pipeline = find::pipeline_of(connection, &promotion).await;
-        let outcome = match judge(&promotion, pipeline.as_ref()) {
+        let pipeline = find::pipeline_of(connection, &promotion, io).await;
+        let verdict = match unreadable.iter().find(|bad| may_have_replaced(bad, &promotion)) {
+            Some(bad) => Verdict::Refuse(
+                format!("{} may have replaced it, and cannot be read", bad.name()),
+                Some(format!("if this one is meant, name it: sluice retry {}", promotion.name_any())),
+            ),
+            None => judge(&promotion, pipeline.as_ref()),
+        };
+        let outcome = match verdict {
             Verdict::Go => match write(connection, &promotion, token(&promotion)).await {
                 Ok(()) => {
                     tell(&promotion, pipeline.as_ref(), io);
@@ -137,13 +145,35 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
     }
 }
 
+/// The identities of the promotions with these labels.
+async fn labelled(
+    connection: &Connection,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Outcome<BTreeSet<Option<String>>> {
+    let all: Api<Promotion> = Api::all(connection.client.clone());
+    let api = namespace.map_or(all.clone(), |namespace| all.constrain(namespace));
+    let found = api.list_metadata(&ListParams::default().labels(selector)).await;
+    Ok(found.map_err(|e| connection.explain(e))?.items.iter().map(ResourceExt::uid).collect())
+}
+
+fn is_meant(spec: &PromotionSpec, pipeline: Option<&str>, environment: Option<&str>) -> bool {
+    pipeline.is_none_or(|wanted| spec.pipeline == wanted)
+        && environment.is_none_or(|wanted| spec.is_into(wanted))
+}
+
+/// Returns true if a promotion that cannot be read may be a later one into the same place.
+fn may_have_replaced(bad: &Unreadable<PromotionSpec>, promotion: &Promotion) -> bool {
+    bad.metadata.namespace == promotion.metadata.namespace
+        && bad.may_be(|spec| {
+            (&spec.pipeline, spec.place()) == (&promotion.spec.pipeline, promotion.spec.place())
+                && (spec.sequence, bad.name()) > promotion.line()
+        })
+}
+
 /// The promotions that failed or wait for their next attempt, of those that no later one into the same place has
 /// replaced.
 fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>) -> Vec<Promotion> {
-    let is_meant = |p: &Promotion| {
-        pipeline.is_none_or(|wanted| p.spec.pipeline == wanted)
-            && environment.is_none_or(|wanted| p.spec.is_into(wanted))
-    };
     let lane = |p: &Promotion| (p.namespace(), p.spec.pipeline.clone(), p.spec.place());
     let mut newest = BTreeMap::new();
     for promotion in &all {
@@ -155,7 +185,10 @@ fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>
         let waits = p.status.as_ref().is_some_and(|s| s.next_attempt.is_some());
         phase(p) == Phase::Failed || (phase(p) == Phase::Promoting && waits)
     };
-    let keep: Vec<bool> = all.iter().map(|p| is_meant(p) && has_failed(p) && is_newest(p)).collect();
+    let keep: Vec<bool> = all
+        .iter()
+        .map(|p| is_meant(&p.spec, pipeline, environment) && has_failed(p) && is_newest(p))
+        .collect();
     all.into_iter().zip(keep).filter_map(|(promotion, keep)| keep.then_some(promotion)).collect()
 }
 
@@ -258,6 +291,35 @@ mod tests {
             let Verdict::Refuse(why, _) = verdict else { panic!("{phase}: {verdict:?}") };
             assert!(why.starts_with("podinfo 6.1.8 into prod ") && why.ends_with("(why)"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_later_promotion_that_cannot_be_read_may_have_replaced_one_that_failed() {
+        let spec = |environment: &str, sequence: u64| PromotionSpec {
+            pipeline: "podinfo".into(),
+            environment: environment.into(),
+            sequence,
+            ..PromotionSpec::default()
+        };
+        let failed = Promotion::new("b", spec("prod", 2));
+        let bad = |name: &str, spec: Option<PromotionSpec>| Unreadable {
+            metadata: Promotion::new(name, PromotionSpec::default()).metadata,
+            spec,
+            error: "why".into(),
+        };
+        for (bad, wanted) in [
+            (bad("a", Some(spec("prod", 3))), true),
+            (bad("c", Some(spec("prod", 2))), true),
+            (bad("a", Some(spec("prod", 2))), false),
+            (bad("c", Some(spec("prod", 1))), false),
+            (bad("c", Some(spec("dev", 3))), false),
+            (bad("c", None), true),
+        ] {
+            assert_eq!(may_have_replaced(&bad, &failed), wanted, "{bad:?}");
+        }
+        let mut elsewhere = bad("c", None);
+        elsewhere.metadata.namespace = Some("other".into());
+        assert!(!may_have_replaced(&elsewhere, &failed));
     }
 
     #[test]

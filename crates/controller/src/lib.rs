@@ -9,6 +9,7 @@ pub mod engine;
 pub mod hook;
 pub mod intake;
 pub mod metrics;
+mod objects;
 pub mod observe;
 pub mod options;
 mod predecessor;

@@ -207,6 +207,20 @@ impl Cluster {
         apply(&client, FIELD_MANAGER, policy.into()).await.map(drop)
     }
 
+    /// Installs Sluice's own CRDs as a later version may have them: where this version knows some words, they accept
+    /// any. What is stored with another word cannot be read by this version.
+    ///
+    /// # Errors
+    /// When the API server refuses one.
+    pub async fn install_later_sluice_crds(&self) -> Result<()> {
+        let mut crds = sluice_api::all_crds();
+        for schema in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|v| v.schema.as_mut())
+        {
+            schema.open_api_v3_schema.iter_mut().for_each(crds::accept_any_word);
+        }
+        crds::install(&self.client().await?, crds).await
+    }
+
     /// Ends the API server at once. Its objects and its port stay for [`Cluster::start`].
     pub fn stop(&self) {
         drop(self.server.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -3,7 +3,9 @@
 use crate::servers::crds_folder;
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
@@ -55,4 +57,16 @@ async fn install_one(api: Api<CustomResourceDefinition>, mut crd: CustomResource
         .await
         .with_context(|| format!("the CRD {name} is not served after {ESTABLISHED_DEADLINE:?}"))??;
     Ok(())
+}
+
+/// Removes the lists of accepted words from a schema.
+pub(crate) fn accept_any_word(schema: &mut JSONSchemaProps) {
+    schema.enum_ = None;
+    schema.properties.iter_mut().flat_map(|p| p.values_mut()).for_each(accept_any_word);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        accept_any_word(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(more)) = &mut schema.additional_properties {
+        accept_any_word(more);
+    }
 }

@@ -1,7 +1,7 @@
 //! What every export begins with: the pipeline, those of its environments that are asked for, and where
 //! a target is.
 
-use kube::api::{Api, ResourceExt};
+use kube::ResourceExt;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
 
@@ -10,16 +10,15 @@ use crate::approve::PATIENCE;
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
+use crate::objects;
 use crate::suggest::instead;
 
 /// The pipeline of this name, and the way to it.
 pub(super) async fn pipeline(connect: &Connect, name: &str) -> Outcome<(Connection, Pipeline)> {
     let connection = connect.open(Some(PATIENCE))?;
-    let api: Api<Pipeline> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    match api.get_opt(name).await {
-        Ok(Some(pipeline)) => Ok((connection, pipeline)),
-        Ok(None) => Err(find::missing::<Pipeline>(&connection, name, false).await),
-        Err(error) => Err(connection.explain(error)),
+    match objects::get(&connection, &connection.namespace, name).await? {
+        Some(pipeline) => Ok((connection, pipeline)),
+        None => Err(find::missing::<Pipeline>(&connection, name, false).await),
     }
 }
 

@@ -24,6 +24,7 @@ use self::read::{lean_metadata, objects, seen_in};
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
+use crate::objects;
 use crate::output::{self, DataFormat, Format};
 use crate::sign::{Io, Sign};
 use crate::suggest::instead;
@@ -181,10 +182,15 @@ impl Narrowed<'_> {
     /// Fails if there is no such pipeline, or if it has no such environment: a typing error is not "none found".
     async fn check(&self, view: &View, connection: &Connection) -> Outcome {
         let Some(name) = self.pipeline else { return Ok(()) };
-        let api = read::api::<Pipeline>(connection, view, &());
+        let namespace = (!view.all_namespaces).then_some(connection.namespace.as_str());
         let params = ListParams::default().match_any().fields(&format!("metadata.name={name}"));
         // A user who may not read pipelines still sees promotions.
-        let Ok(found) = api.list(&params).await else { return Ok(()) };
+        let Ok(found) = objects::list::<Pipeline>(connection, namespace, &params).await else {
+            return Ok(());
+        };
+        if let Some(bad) = found.unreadable.first() {
+            return Err(objects::failure(&objects::said::<Pipeline, _>(bad)));
+        }
         if found.items.is_empty() {
             return Err(find::missing::<Pipeline>(connection, name, view.all_namespaces).await);
         }

@@ -146,7 +146,10 @@ pub struct Place {
 }
 
 pub async fn place(name: &str) -> Result<Place> {
-    let hub = &servers().await?.hub;
+    place_on(&servers().await?.hub, name).await
+}
+
+pub async fn place_on(hub: &Cluster, name: &str) -> Result<Place> {
     hub.namespace(name).await?;
     Ok(Place { namespace: name.into(), client: hub.client().await?, kubeconfig: hub.kubeconfig_path() })
 }

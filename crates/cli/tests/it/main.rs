@@ -11,6 +11,7 @@ mod hostile;
 mod hub;
 mod retry;
 mod rights;
+mod unreadable;
 mod validate;
 mod watch;
 

@@ -52,6 +52,8 @@ pub enum Wrong {
     Unfit,
     /// Something else stands already.
     Conflict,
+    /// Nothing is wrong with the call: an object that decides about it cannot be read.
+    Unreadable,
 }
 
 impl Wrong {
@@ -64,6 +66,7 @@ impl Wrong {
             Wrong::Malformed => StatusCode::BAD_REQUEST,
             Wrong::Unfit => StatusCode::UNPROCESSABLE_ENTITY,
             Wrong::Conflict => StatusCode::CONFLICT,
+            Wrong::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -76,6 +79,7 @@ impl Wrong {
             Wrong::Malformed => "malformed",
             Wrong::Unfit => "unfit",
             Wrong::Conflict => "conflict",
+            Wrong::Unreadable => "unreadable",
         }
     }
 }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use ring::hmac;
 use serde::Deserialize;
-use sluice_api::promotion::{KeyApproval, Phase, Promotion};
+use sluice_api::promotion::{KeyApproval, Phase, Promotion, PromotionSpec};
 
 use super::answer::{Answer, Wrong};
 use super::keys::{Purpose, Unavailable};
@@ -94,7 +94,7 @@ impl Hook {
         let signed_by = |key: &&Vec<u8>| signature::verify(header, call.body, [key.as_slice()]).is_ok();
         // A key that was taken out of the Secret a moment ago approves nothing any more.
         let key = keys.of_purpose(&Purpose::Approval).iter().find(signed_by);
-        key.map(|key| key_id(key)).ok_or(Unavailable)
+        key.map(|key| key_id(key)).ok_or(Unavailable::NotNow)
     }
 }
 
@@ -192,6 +192,13 @@ pub fn approved<'a>(request: &Request, all: &'a [Promotion]) -> Result<Vec<&'a P
         format!("{} waits there", others.join(" and "))
     };
     Err(format!("{} does not wait for an approval in {}: {pending}", request.revision, request.environment))
+}
+
+/// Whether a request approves this revision for this environment of this pipeline.
+pub fn is_for(request: &Request, spec: &PromotionSpec) -> bool {
+    let name = request.pipeline.split_once('/').map_or("", |(_, name)| name);
+    (spec.pipeline.as_str(), &spec.environment, &spec.revision)
+        == (name, &request.environment, &request.revision)
 }
 
 fn approval_of(promotion: &Promotion) -> Option<&KeyApproval> {

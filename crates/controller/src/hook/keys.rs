@@ -137,9 +137,14 @@ pub fn secrets_of<'a>(policies: impl Iterator<Item = &'a PromotionPolicy>) -> Ve
     policies.filter_map(PromotionPolicy::secret).filter(|name| seen.insert(*name)).collect()
 }
 
-/// The Secret cannot be read now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unavailable;
+/// Why a call cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The API server does not answer in time, or does not grant what it takes.
+    NotNow,
+    /// An object that decides about the call cannot be read: which object, why, and what to do.
+    Unreadable(String),
+}
 
 /// Why no keys are known of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +183,7 @@ impl Keys {
         match self.inspect(namespace, name, anew).await {
             Ok(known) => Ok(known),
             Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(Known::default()),
-            Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable),
+            Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable::NotNow),
         }
     }
 

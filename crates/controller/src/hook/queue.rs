@@ -38,16 +38,16 @@ impl Queue {
         let lane = self.pipelines.lane(key.clone(), 1);
         // The map has it too.
         if Arc::strong_count(&lane) > OF_PIPELINE + 1 {
-            return Err(Unavailable);
+            return Err(Unavailable::NotNow);
         }
         let waits = async {
             // The semaphores are never closed.
-            let pipeline = lane.acquire_owned().await.map_err(|_| Unavailable)?;
+            let pipeline = lane.acquire_owned().await.map_err(|_| Unavailable::NotNow)?;
             let namespace = self.namespaces.lane(key.namespace.clone(), OF_NAMESPACE);
-            let namespace = namespace.acquire_owned().await.map_err(|_| Unavailable)?;
+            let namespace = namespace.acquire_owned().await.map_err(|_| Unavailable::NotNow)?;
             Ok(Place { _namespace: namespace, _pipeline: pipeline })
         };
-        tokio::time::timeout(DEADLINE, waits).await.unwrap_or(Err(Unavailable))
+        tokio::time::timeout(DEADLINE, waits).await.unwrap_or(Err(Unavailable::NotNow))
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
         for nth in 0..OF_NAMESPACE {
             held.push(queue.enter(&key("a", &nth.to_string())).await.unwrap());
         }
-        assert_eq!(queue.enter(&key("a", "late")).await.err(), Some(Unavailable));
+        assert_eq!(queue.enter(&key("a", "late")).await.err(), Some(Unavailable::NotNow));
         assert!(queue.enter(&key("b", "late")).await.is_ok());
         held.pop();
         assert!(queue.enter(&key("a", "late")).await.is_ok());

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use sluice_api::hook_key;
+use sluice_api::lenient::Lenient;
 use sluice_api::pipeline::{Environment, Health, Observe, Pipeline, Report, Target};
 use sluice_core::revision::Facet;
 use sluice_core::value;
@@ -222,6 +223,19 @@ pub fn change(pipeline: &Pipeline, environment: &str, event: &Event, now: Timest
     let mut reports: Map<String, Value> = changed.map(|(key, report)| (key, json!(report))).collect();
     reports.extend(stale.into_iter().map(|key| (key, Value::Null)));
     Change::Write(json!({"reports": reports}))
+}
+
+/// The part of a status that cannot be read, if it belongs to a report that an event would replace: nobody can tell
+/// then whether the event is the later one.
+pub fn unreadable<'a>(read: &'a Lenient<Pipeline>, environment: &str, event: &Event) -> Option<&'a str> {
+    let reports: Vec<String> =
+        keys(&read.object, environment, event).iter().map(|key| format!("status.reports.{key}")).collect();
+    let is_lost = |part: &&String| {
+        let is_in = |path: &str| part.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', ':']));
+        let is_whole = part.starts_with("status.reports:") || read.object.status.is_none();
+        is_whole || reports.iter().any(|path| is_in(path))
+    };
+    read.left_out.iter().find(is_lost).map(String::as_str)
 }
 
 /// The names of reports that no target of the pipeline has any more.

@@ -167,7 +167,10 @@ impl Hook {
             Endpoint::Forge => self.forge(call).await,
             Endpoint::Approval { environment, revision } => self.approval(call, environment, revision).await,
         };
-        judged.unwrap_or(Answer::NotNow)
+        judged.unwrap_or_else(|why| match why {
+            Unavailable::NotNow => Answer::NotNow,
+            Unavailable::Unreadable(why) => Answer::Wrong(Wrong::Unreadable, why),
+        })
     }
 
     /// The whole body, if it is neither too long nor too slow, with the room that it takes.

@@ -3,18 +3,18 @@
 //! that looks after the pipeline learns of it by its watch, and a restart by its list.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use jiff::Timestamp;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_api::{Pipeline, Promotion};
+use sluice_api::lenient::{Lenient, List, Unreadable};
+use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use tokio::time::Instant;
 
 use super::approval;
@@ -24,6 +24,7 @@ use super::report;
 use super::trigger::{self, Request};
 use crate::act::polling::BREATH;
 use crate::intake::PipelineKey;
+use crate::objects;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
 use crate::watch::cause::words;
@@ -59,6 +60,52 @@ pub enum Change {
     NotTheirs,
     /// It may not be changed so: why.
     Refused(String),
+    /// A part of it that decides cannot be read: which, and why.
+    Unreadable(String),
+}
+
+/// Why something was not read, or not written.
+#[derive(Debug)]
+enum Failed {
+    /// The API server did not do it.
+    Server(kube::Error),
+    /// An object cannot be read: which object, why, and what to do.
+    Unreadable(String),
+}
+
+impl From<kube::Error> for Failed {
+    fn from(error: kube::Error) -> Self {
+        Failed::Server(error)
+    }
+}
+
+impl Failed {
+    fn unreadable<K: Resource<DynamicType = ()>>(namespace: &str, name: &str, why: &str) -> Self {
+        Failed::Unreadable(format!(
+            "{} {namespace}/{name} cannot be read: {why}; another version of Sluice may have written it: compare the \
+             definition in the cluster with `sluice crds`, and correct or delete the object",
+            K::kind(&())
+        ))
+    }
+
+    fn of_list(bad: &Unreadable<PromotionSpec>) -> Self {
+        let namespace = bad.metadata.namespace.as_deref().unwrap_or_default();
+        Failed::unreadable::<Promotion>(namespace, bad.name(), &bad.error)
+    }
+
+    /// Writes to the log what failed, and returns what is answered.
+    fn logged(self, object: &str, what: &str) -> Unavailable {
+        match self {
+            Failed::Server(error) => {
+                tracing::warn!(object, error = %words(&error), "{what}");
+                Unavailable::NotNow
+            }
+            Failed::Unreadable(error) => {
+                tracing::warn!(object, error, "{what}");
+                Unavailable::Unreadable(error)
+            }
+        }
+    }
 }
 
 /// What became of what was asked for.
@@ -120,9 +167,12 @@ impl Store {
         environment: &str,
         event: &Event,
     ) -> Result<Stands, Unavailable> {
-        let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &pipeline.namespace);
         let now = Timestamp::now();
-        amend(&api, &pipeline.name, |object: &Pipeline| report::change(object, environment, event, now)).await
+        let change = |read: &Lenient<Pipeline>| match report::unreadable(read, environment, event) {
+            Some(part) => Change::Unreadable(part.into()),
+            None => report::change(&read.object, environment, event, now),
+        };
+        amend(&self.client, &pipeline.namespace, &pipeline.name, change).await
     }
 
     /// Keeps that a forge has called, which has the change requests looked at.
@@ -131,13 +181,12 @@ impl Store {
     /// When it cannot be kept now.
     pub async fn forge_called(&self, pipeline: &PipelineKey) -> Result<Stands, Unavailable> {
         note_once(&self.forges, pipeline, || {
-            let (api, name) =
-                (Api::namespaced(self.client.clone(), &pipeline.namespace), pipeline.name.clone());
+            let (client, pipeline) = (self.client.clone(), pipeline.clone());
             async move {
                 // Two calls in one second are two.
                 let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-                let change = |_: &Pipeline| Change::Write(json!({"forgeCalled": now}));
-                amend(&api, &name, change).await
+                let change = |_: &Lenient<Pipeline>| Change::Write(json!({"forgeCalled": now}));
+                amend(&client, &pipeline.namespace, &pipeline.name, change).await
             }
         })
         .await
@@ -153,8 +202,8 @@ impl Store {
         promotion: &str,
         change: impl Fn(&Promotion) -> Change,
     ) -> Result<Stands, Unavailable> {
-        let api: Api<Promotion> = Api::namespaced(self.client.clone(), namespace);
-        amend(&api, promotion, change).await
+        let change = |read: &Lenient<Promotion>| change(&read.object);
+        amend(&self.client, namespace, promotion, change).await
     }
 
     /// Records an approval by key in every promotion that it is for.
@@ -167,23 +216,27 @@ impl Store {
         request: &approval::Request,
         given: approval::Given<'_>,
     ) -> Result<Granted, Unavailable> {
-        let api: Api<Promotion> = Api::namespaced(self.client.clone(), &pipeline.namespace);
-        let all = match tokio::time::timeout(DEADLINE, api.list(&of_pipeline(&pipeline.name))).await {
-            Ok(Ok(all)) => all.items,
-            Ok(Err(error)) => {
-                tracing::warn!(%pipeline, error = %words(&error), "cannot list the promotions that an approval may be for");
-                return Err(Unavailable);
-            }
-            Err(_) => return Err(Unavailable),
+        let params = of_pipeline(&pipeline.name);
+        let listing = objects::list::<Promotion>(&self.client, &pipeline.namespace, &params);
+        let listed = match tokio::time::timeout(DEADLINE, listing).await {
+            Ok(listed) => listed.map_err(Failed::from),
+            Err(_) => return Err(Unavailable::NotNow),
         };
+        // The body may have approved a promotion that cannot be read: then it approves no other.
+        let all = listed.and_then(|List { items, unreadable }| {
+            let concerned = unreadable.iter().find(|bad| bad.may_be(|spec| approval::is_for(request, spec)));
+            concerned.map_or(Ok(items), |bad| Err(Failed::of_list(bad)))
+        });
+        let what = "cannot tell which promotions an approval is for";
+        let all = all.map_err(|failed| failed.logged(&pipeline.to_string(), what))?;
         let approved = match approval::approved(request, &all) {
             Ok(approved) => approved,
             Err(why) => return Ok(Granted::Refused(why)),
         };
         let mut new = false;
         for promotion in &approved {
-            let change = |object: &Promotion| approval::after(object, request, given);
-            match amend(&api, &promotion.name_any(), change).await? {
+            let change = |read: &Lenient<Promotion>| approval::after(&read.object, request, given);
+            match amend(&self.client, &pipeline.namespace, &promotion.name_any(), change).await? {
                 Stands::Written => new = true,
                 Stands::AsBefore => {}
                 Stands::Gone => {
@@ -203,60 +256,102 @@ impl Store {
     pub async fn trigger(&self, pipeline: &PipelineKey, request: &Request) -> Result<Asked, Unavailable> {
         match tokio::time::timeout(DEADLINE, self.ask(pipeline, request)).await {
             Ok(Ok(Some(asked))) => Ok(asked),
-            Ok(Err(error)) => {
-                tracing::warn!(%pipeline, error = %words(&error), "cannot record what a call asks for");
-                Err(Unavailable)
+            Ok(Err(failed)) => {
+                Err(failed.logged(&pipeline.to_string(), "cannot record what a call asks for"))
             }
-            Ok(Ok(None)) | Err(_) => Err(Unavailable),
+            Ok(Ok(None)) | Err(_) => Err(Unavailable::NotNow),
         }
     }
 
-    async fn ask(&self, key: &PipelineKey, request: &Request) -> kube::Result<Option<Asked>> {
-        let pipelines: Api<Pipeline> = Api::namespaced(self.client.clone(), &key.namespace);
-        let promotions: Api<Promotion> = Api::namespaced(self.client.clone(), &key.namespace);
-        let Some(pipeline) = pipelines.get_opt(&key.name).await? else { return Ok(Some(Asked::Gone)) };
+    async fn ask(&self, key: &PipelineKey, request: &Request) -> Result<Option<Asked>, Failed> {
+        let Some(Lenient { object: pipeline, .. }) = read(&self.client, &key.namespace, &key.name).await?
+        else {
+            return Ok(Some(Asked::Gone));
+        };
         let fits = trigger::shape(&pipeline).and_then(|shape| trigger::fit(&shape, request));
         let revision = match fits {
             Ok(revision) => revision,
             Err(why) => return Ok(Some(Asked::Unfit(why))),
         };
-        let all = promotions.list(&of_pipeline(&key.name)).await?.items;
-        let records =
-            trigger::records(&pipeline, &request.idempotency_key, &revision, &all, Timestamp::now());
-        if let Some(before) = trigger::answered(&pipeline, &request.idempotency_key, &records, &all) {
+        let known = Known::of(objects::list(&self.client, &key.namespace, &of_pipeline(&key.name)).await?)?;
+        let all = &known.all;
+        let records = trigger::records(&pipeline, &request.idempotency_key, &revision, all, Timestamp::now());
+        if let Some(before) = trigger::answered(&pipeline, &request.idempotency_key, &records, all) {
             let same = |p: &&Promotion| p.spec.facets == revision.to_strings();
             return Ok(Some(match before.iter().find(|p| !same(p)) {
-                None => Asked::Recorded(before.into_iter().cloned().collect(), false),
+                None => Asked::Recorded(known.read(before)?, false),
                 Some(other) => Asked::Otherwise(other.spec.revision.clone()),
             }));
         }
-        let known = |record: &Promotion| all.iter().find(|p| p.metadata.name == record.metadata.name);
+        let of_name = |record: &Promotion| all.iter().find(|p| p.metadata.name == record.metadata.name);
         // Nothing is recorded for one target when the key stands for another revision at the next.
         let other =
-            |record: &Promotion| known(record).filter(|before| before.spec.facets != record.spec.facets);
+            |record: &Promotion| of_name(record).filter(|before| before.spec.facets != record.spec.facets);
         if let Some(before) = records.iter().find_map(other) {
             return Ok(Some(Asked::Otherwise(before.spec.revision.clone())));
         }
-        let (mut stand, mut new) = (Vec::new(), false);
-        for record in records {
-            if let Some(before) = known(&record) {
-                stand.push(before.clone());
-                continue;
-            }
-            if let Some(created) = record::create(&promotions, MANAGER, &record).await? {
+        let mut stand = known.read(records.iter().filter_map(of_name).collect())?;
+        let mut new = false;
+        let promotions: Api<Promotion> = Api::namespaced(self.client.clone(), &key.namespace);
+        for record in records.iter().filter(|record| of_name(record).is_none()) {
+            if let Some(created) = record::create(&promotions, MANAGER, record).await? {
                 new = true;
                 stand.push(created);
                 continue;
             }
             // The same was asked for at the same time.
-            match promotions.get_opt(&record.name_any()).await? {
-                Some(before) if before.spec.facets == record.spec.facets => stand.push(before),
-                Some(before) => return Ok(Some(Asked::Otherwise(before.spec.revision))),
+            match read::<Promotion>(&self.client, &key.namespace, &record.name_any()).await? {
+                Some(Lenient { object, .. }) if object.spec.facets == record.spec.facets => {
+                    stand.push(object)
+                }
+                Some(Lenient { object, .. }) => return Ok(Some(Asked::Otherwise(object.spec.revision))),
                 None => return Ok(None),
             }
         }
         Ok(Some(Asked::Recorded(stand, new)))
     }
+}
+
+/// The promotions of a pipeline. What was asked for before follows from their specs: one whose status alone cannot be
+/// read counts, and is not answered with.
+struct Known {
+    all: Vec<Promotion>,
+    unreadable: Vec<Unreadable<PromotionSpec>>,
+}
+
+impl Known {
+    fn of(List { items: mut all, mut unreadable }: List<Promotion>) -> Result<Self, Failed> {
+        if let Some(bad) = unreadable.iter().find(|bad| bad.spec.is_none()) {
+            return Err(Failed::of_list(bad));
+        }
+        for bad in &mut unreadable {
+            let (metadata, spec) = (bad.metadata.clone(), bad.spec.take().unwrap_or_default());
+            all.push(Promotion { metadata, spec, status: None });
+        }
+        Ok(Known { all, unreadable })
+    }
+
+    /// These promotions, if all of them can be read.
+    fn read(&self, wanted: Vec<&Promotion>) -> Result<Vec<Promotion>, Failed> {
+        let is_wanted = |bad: &&Unreadable<PromotionSpec>| {
+            wanted.iter().any(|promotion| promotion.metadata.name == bad.metadata.name)
+        };
+        match self.unreadable.iter().find(is_wanted) {
+            Some(bad) => Err(Failed::of_list(bad)),
+            None => Ok(wanted.into_iter().cloned().collect()),
+        }
+    }
+}
+
+/// Reads an object; `None` if it does not exist.
+async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<Lenient<K>>, Failed>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+{
+    objects::get(client, namespace, name).await.map_err(|error| match error {
+        kube::Error::SerdeError(why) => Failed::unreadable::<K>(namespace, name, &why.to_string()),
+        error => Failed::Server(error),
+    })
 }
 
 /// Notes that a forge has called, as soon as it may be noted again; whoever comes before that is noted with it
@@ -286,7 +381,7 @@ where
                 write.await
             };
             // Of its own: who calls may go before it is written.
-            let note = tokio::spawn(note).map(|end| end.unwrap_or(Err(Unavailable)));
+            let note = tokio::spawn(note).map(|end| end.unwrap_or(Err(Unavailable::NotNow)));
             note.boxed().shared()
         };
         one.next.get_or_insert_with(begin).clone()
@@ -295,21 +390,31 @@ where
 }
 
 /// Merges into the status of an object what `change` makes of the object as it stands.
-async fn amend<K>(api: &Api<K>, name: &str, change: impl Fn(&K) -> Change) -> Result<Stands, Unavailable>
+async fn amend<K>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    change: impl Fn(&Lenient<K>) -> Change,
+) -> Result<Stands, Unavailable>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
+    // The answer to a write has the parts that cannot be read as well.
+    let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
     let trying = async {
         for _ in 0..TRIES {
-            let Some(object) = api.get_opt(name).await? else { return Ok(Some(Stands::Gone)) };
-            let status = match change(&object) {
+            let Some(stored) = read::<K>(client, namespace, name).await? else {
+                return Ok(Some(Stands::Gone));
+            };
+            let status = match change(&stored) {
                 Change::Write(status) => status,
                 Change::Nothing => return Ok(Some(Stands::AsBefore)),
                 Change::NotTheirs => return Ok(Some(Stands::Gone)),
                 Change::Refused(why) => return Ok(Some(Stands::Refused(why))),
+                Change::Unreadable(why) => return Err(Failed::unreadable::<K>(namespace, name, &why)),
             };
-            let metadata =
-                json!({"uid": object.meta().uid, "resourceVersion": object.meta().resource_version});
+            let meta = stored.object.meta();
+            let metadata = json!({"uid": meta.uid, "resourceVersion": meta.resource_version});
             let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
             let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
             match api.patch_status(name, &params, &patch).await {
@@ -317,19 +422,18 @@ where
                 // Somebody was faster: what they wrote counts for what follows.
                 Err(kube::Error::Api(e)) if e.code == 409 => {}
                 Err(kube::Error::Api(e)) if e.code == 404 => return Ok(Some(Stands::Gone)),
-                Err(error) => return Err(error),
+                Err(error) => return Err(Failed::Server(error)),
             }
         }
         Ok(None)
     };
     match tokio::time::timeout(DEADLINE, trying).await {
         Ok(Ok(Some(stands))) => Ok(stands),
-        Ok(Err(error)) => {
-            let (kind, namespace, error) = (K::kind(&()), api.namespace(), words(&error));
-            tracing::warn!(%kind, namespace, name, error, "cannot keep what a call says");
-            Err(Unavailable)
+        Ok(Err(failed)) => {
+            let object = format!("{} {namespace}/{name}", K::kind(&()));
+            Err(failed.logged(&object, "cannot keep what a call says"))
         }
-        Ok(Ok(None)) | Err(_) => Err(Unavailable),
+        Ok(Ok(None)) | Err(_) => Err(Unavailable::NotNow),
     }
 }
 
@@ -366,13 +470,13 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(count.load(Ordering::Relaxed), 1);
         // Its time is taken: what is told now is not in it, and its end is not theirs.
-        let mut second = pin!(note(&one, slow, Err(Unavailable)));
+        let mut second = pin!(note(&one, slow, Err(Unavailable::NotNow)));
         let mut third = pin!(note(&one, quick, Ok(Stands::Written)));
         assert!(futures::poll!(&mut second).is_pending() && futures::poll!(&mut third).is_pending());
         assert_eq!(note(&other, quick, Ok(Stands::Written)).await, Ok(Stands::Written));
         assert_eq!((first.await, count.load(Ordering::Relaxed)), (Ok(Stands::Written), 2));
         // Both are one note, a moment later, and it fails for both.
-        assert_eq!((second.await, third.await), (Err(Unavailable), Err(Unavailable)));
+        assert_eq!((second.await, third.await), (Err(Unavailable::NotNow), Err(Unavailable::NotNow)));
         assert_eq!(count.load(Ordering::Relaxed), 3);
         // What was told is noted although who told it has gone.
         {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, HeaderValue};
-use kube::api::{GetParams, Patch, PatchParams, ValidationDirective};
+use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::core::object::HasStatus;
 use kube::core::{NamespaceResourceScope, Request};
 use kube::{Client, Resource};
@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::Told;
 use crate::intake::{Input, PipelineKey, version_of};
+use crate::objects;
 use crate::silence::{PATIENCE, within};
 
 /// The object whose status is written.
@@ -441,13 +442,7 @@ async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Op
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
-    let url = K::url_path(&(), Some(namespace));
-    let request = Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-    match client.request_text(request).await {
-        Ok(text) => Ok(Some(sluice_api::lenient::read(&text).map_err(kube::Error::SerdeError)?.object)),
-        Err(kube::Error::Api(e)) if e.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(objects::get(client, namespace, name).await?.map(|read| read.object))
 }
 
 async fn patch<K>(

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::Promotion;
-use sluice_controller::hook::approval::{Given, Request, after, approved, check, counts, key_id};
+use sluice_api::{Promotion, PromotionSpec};
+use sluice_controller::hook::approval::{Given, Request, after, approved, check, counts, is_for, key_id};
 use sluice_controller::hook::route::{Endpoint, Place};
 use sluice_controller::hook::store::Change;
 
@@ -176,6 +176,23 @@ fn a_time_that_lies_ahead_delays_no_later_approval_and_lets_no_body_be_replayed(
         let given = Given { secret: "keys", key_id: "abc", signed_at: at(signed_at), now: at(NOW) };
         let change = after(&waits, &asks, given);
         assert_eq!(matches!(change, Change::Write(_)), accepted, "{why}: {change:?}");
+    }
+}
+
+#[test]
+fn a_promotion_that_cannot_be_read_may_have_been_approved_by_a_body_that_names_it() {
+    let asks = request("apps/podinfo", "prod", "6.1.9", NOW);
+    let spec = |pipeline: &str, environment: &str, revision: &str| PromotionSpec {
+        pipeline: pipeline.into(),
+        environment: environment.into(),
+        revision: revision.into(),
+        ..PromotionSpec::default()
+    };
+    assert!(is_for(&asks, &spec("podinfo", "prod", "6.1.9")));
+    for other in
+        [spec("other", "prod", "6.1.9"), spec("podinfo", "dev", "6.1.9"), spec("podinfo", "prod", "6.1.8")]
+    {
+        assert!(!is_for(&asks, &other), "{other:?}");
     }
 }
 

@@ -18,6 +18,7 @@ mod server;
 mod serving;
 mod signatures;
 mod triggers;
+mod unreadable;
 
 use std::path::PathBuf;
 

@@ -5,10 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
+use sluice_api::lenient::{self, Lenient};
 use sluice_api::pipeline::{Health, Report};
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::promotion::{Verdict, judge};
-use sluice_controller::hook::report::{self, ROOM, check, keys, stale};
+use sluice_controller::hook::report::{self, ROOM, check, keys, stale, unreadable};
 use sluice_controller::hook::store::Change;
 use sluice_controller::observe::reported::{self, Reports};
 use sluice_core::revision::Facet;
@@ -202,6 +203,27 @@ fn a_time_that_lies_ahead_delays_no_later_report_and_lets_none_be_replayed() {
         report::after(Some(&stored(day, 10)), &event("UpgradeSucceeded", "6.1.9", 0, 11), now).unwrap();
     assert_eq!(next.time, NOW);
     assert_eq!(report::after(Some(&next), &event("UpgradeSucceeded", "6.1.8", -1, 12), now), None);
+}
+
+#[test]
+fn a_report_that_cannot_be_read_is_not_replaced_by_what_may_be_older() {
+    let mut object = json!(pipeline("HelmRelease", &[]));
+    let report = json!({"time": NOW, "version": 7, "health": "Ready"});
+    let other = json!({"time": NOW, "health": "Splendid"});
+    let mut found = |status: Value, cluster: &str| {
+        object["status"] = status;
+        let read: Lenient<Pipeline> = lenient::from_value(object.clone()).unwrap();
+        let event = says(event("UpgradeSucceeded", "6.1.9", 0, 9), "cluster", cluster);
+        unreadable(&read, "prod", &event).map(str::to_owned)
+    };
+    let (eu, us) = ("prod/eu/HelmRelease/podinfo", "prod/us/HelmRelease/podinfo");
+    let reports = json!({"reports": {eu: report, us: other}});
+    assert_eq!(found(reports.clone(), "eu"), None, "what cannot be read is of another cluster");
+    let part = found(reports, "us").unwrap();
+    assert!(part.starts_with(&format!("status.reports.{us}")) && part.contains("`Splendid`"), "{part}");
+    assert!(found(json!({"reports": 7}), "eu").is_some());
+    assert!(found(json!("none"), "eu").is_some());
+    assert_eq!(found(json!({"summary": 7}), "eu"), None);
 }
 
 #[test]

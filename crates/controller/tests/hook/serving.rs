@@ -20,6 +20,16 @@ pub async fn serving(
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     tokio::spawn(async move { axum::serve(listener, api).await });
+    serving_on(scratch, pipelines, pipeline_rate, Client::try_from(Config::new(url)).unwrap())
+}
+
+/// The same, with the API server that a client is connected to.
+pub fn serving_on(
+    scratch: &Scratch,
+    pipelines: impl IntoIterator<Item = Pipeline>,
+    pipeline_rate: u32,
+    client: Client,
+) -> Hook {
     let directory = Arc::new(Directory::default());
     for pipeline in pipelines {
         let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
@@ -39,5 +49,5 @@ pub async fn serving(
         connections: HookOptions::CONNECTIONS,
         callbacks: true,
     };
-    Hook::new(&options, Client::try_from(Config::new(url)).unwrap(), directory, metrics, tell)
+    Hook::new(&options, client, directory, metrics, tell)
 }
