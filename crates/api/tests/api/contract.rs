@@ -49,6 +49,7 @@ fn helm_release() -> HelmReleaseSpec {
         install: HelmAction { disable_wait: true },
         upgrade: HelmAction { disable_wait: true },
         rollback: HelmAction { disable_wait: true },
+        values: Some(serde_json::json!({"v": 1})),
     }
 }
 
@@ -65,6 +66,7 @@ fn status() -> FluxStatus {
         }],
         last_applied_revision: some("r"),
         last_attempted_revision: some("r"),
+        last_attempted_revision_digest: some("d"),
         inventory: Some(Inventory { entries: vec![InventoryEntry { id: "i".into() }] }),
         history: vec![Snapshot {
             name: "n".into(),
