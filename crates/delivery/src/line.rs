@@ -1,6 +1,7 @@
 //! A queue for a limited number of slots, fair by namespace and then by pipeline: the namespaces that wait are
 //! served in turn, and so are the pipelines of each. A namespace with a thousand pipelines delays another one
 //! by one slot at a time, and a pipeline with two hundred deliveries another one of its namespace likewise.
+//! The last slots are for namespaces that hold none, so that slow work of one namespace does not occupy all.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,10 +12,18 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct Line(Mutex<State>);
 
-/// Nobody waits while a slot is free.
+/// One of so many slots is reserved for namespaces that hold none. A queue with fewer slots reserves none. Where all
+/// pipelines are in one namespace, three quarters of the slots are in use.
+const SLOTS_PER_RESERVED: usize = 4;
+
+/// Nobody waits who may have a free slot.
 #[derive(Debug)]
 struct State {
     free: usize,
+    /// So many slots are reserved.
+    reserved: usize,
+    /// How many slots each namespace holds; none with zero.
+    held: HashMap<String, usize>,
     waiting: Turns<Turns<VecDeque<oneshot::Sender<Place>>>>,
 }
 
@@ -41,10 +50,16 @@ impl<Q: Default> Turns<Q> {
         self.queues.entry(name.into()).or_default()
     }
 
-    /// Takes the next entry from the queue whose turn it is. `take` returns it, and whether more are left there.
-    fn next<T>(&mut self, take: impl FnOnce(&mut Q) -> (Option<T>, bool)) -> Option<T> {
-        let name = self.order.pop_front()?;
-        let (taken, more) = take(self.queues.get_mut(&name)?);
+    /// Takes the next entry from the first queue in turn that `may` be served. `take` returns the entry, and whether
+    /// more are left there.
+    fn next<T>(
+        &mut self,
+        may: impl Fn(&str) -> bool,
+        take: impl FnOnce(&str, &mut Q) -> (Option<T>, bool),
+    ) -> Option<T> {
+        let at = self.order.iter().position(|name| may(name))?;
+        let name = self.order.remove(at)?;
+        let (taken, more) = take(&name, self.queues.get_mut(&name)?);
         if more {
             self.order.push_back(name);
         } else {
@@ -74,22 +89,36 @@ impl Lines {
 
 /// A place, for as long as this is held.
 #[derive(Debug)]
-pub struct Place(Option<Arc<Line>>);
+pub struct Place(Option<Held>);
+
+/// The slot of a namespace.
+#[derive(Debug)]
+struct Held {
+    line: Arc<Line>,
+    namespace: String,
+}
 
 impl Line {
     /// A queue for this number of slots.
     pub fn new(places: usize) -> Arc<Self> {
-        Arc::new(Line(Mutex::new(State { free: places, waiting: Turns::default() })))
+        let (held, waiting) = Default::default();
+        Arc::new(Line(Mutex::new(State {
+            free: places,
+            reserved: places / SLOTS_PER_RESERVED,
+            held,
+            waiting,
+        })))
     }
 
     /// Waits for a slot, in the queue of a pipeline that is named `namespace/name`. A caller that stops
     /// waiting is passed over.
     pub async fn place(self: &Arc<Self>, pipeline: &str) -> Place {
+        let namespace = namespace(pipeline);
         let coming = {
             let mut state = self.state();
-            if state.free > 0 {
-                state.free -= 1;
-                return Place(Some(self.clone()));
+            if state.may_have(namespace) {
+                state.take(namespace);
+                return self.held_by(namespace);
             }
             state.add(pipeline)
         };
@@ -97,22 +126,21 @@ impl Line {
         coming.await.unwrap_or(Place(None))
     }
 
-    /// Hands a place that is free now to who is next.
-    fn release(self: &Arc<Self>) {
+    /// Takes back the slot of a namespace, and hands free slots to those who are next.
+    fn release(self: &Arc<Self>, namespace: &str) {
+        self.state().put_back(namespace);
         loop {
-            let next = {
-                let mut state = self.state();
-                let next = state.next();
-                state.free += usize::from(next.is_none());
-                next
-            };
-            let Some(next) = next else { return };
-            match next.send(Place(Some(self.clone()))) {
-                Ok(()) => return,
+            let Some((sender, namespace)) = self.state().next() else { return };
+            if let Err(mut place) = sender.send(self.held_by(&namespace)) {
                 // It waits no more: the place is still here.
-                Err(mut place) => drop(place.0.take()),
+                drop(place.0.take());
+                self.state().put_back(&namespace);
             }
         }
+    }
+
+    fn held_by(self: &Arc<Self>, namespace: &str) -> Place {
+        Place(Some(Held { line: self.clone(), namespace: namespace.into() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,26 +148,60 @@ impl Line {
     }
 }
 
+/// The namespace of a pipeline that is named `namespace/name`.
+pub(crate) fn namespace(pipeline: &str) -> &str {
+    pipeline.split_once('/').map_or(pipeline, |(namespace, _)| namespace)
+}
+
 impl State {
+    /// Whether a namespace may have one of the slots that are free.
+    fn may_have(&self, namespace: &str) -> bool {
+        self.free > self.reserved || (self.free > 0 && !self.held.contains_key(namespace))
+    }
+
+    fn take(&mut self, namespace: &str) {
+        self.free -= 1;
+        *self.held.entry(namespace.into()).or_default() += 1;
+    }
+
+    fn put_back(&mut self, namespace: &str) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(namespace) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(namespace);
+            }
+        }
+    }
+
     fn add(&mut self, pipeline: &str) -> oneshot::Receiver<Place> {
         let (sender, coming) = oneshot::channel();
-        let namespace = pipeline.split_once('/').map_or(pipeline, |(namespace, _)| namespace);
-        self.waiting.of(namespace).of(pipeline).push_back(sender);
+        self.waiting.of(namespace(pipeline)).of(pipeline).push_back(sender);
         coming
     }
 
-    fn next(&mut self) -> Option<oneshot::Sender<Place>> {
-        self.waiting.next(|pipelines| {
-            let next = pipelines.next(|queue| (queue.pop_front(), !queue.is_empty()));
+    /// Takes a free slot for the next one who waits and may have it, and returns the namespace, too.
+    fn next(&mut self) -> Option<(oneshot::Sender<Place>, String)> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut served = String::new();
+        let may = |namespace: &str| self.may_have(namespace);
+        let next = waiting.next(may, |namespace, pipelines| {
+            served.push_str(namespace);
+            let next = pipelines.next(|_| true, |_, queue| (queue.pop_front(), !queue.is_empty()));
             (next, !pipelines.order.is_empty())
+        });
+        self.waiting = waiting;
+        next.map(|sender| {
+            self.take(&served);
+            (sender, served)
         })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(line) = self.0.take() {
-            line.release();
+        if let Some(Held { line, namespace }) = self.0.take() {
+            line.release(&namespace);
         }
     }
 }
@@ -195,6 +257,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_namespace_does_not_hold_the_reserved_slots() {
+        let line = Line::new(8);
+        let now = |pipeline: &str| line.place(pipeline).now_or_never();
+        let mut busy: Vec<Place> = (0..6).map(|n| now(&format!("busy/app-{n}")).unwrap()).collect();
+        let mut more = Box::pin(line.place("busy/more"));
+        assert!((&mut more).now_or_never().is_none(), "two slots are for others");
+        let quiet = [now("quiet/app"), now("other/app")];
+        assert!(quiet.iter().all(Option::is_some));
+        // With all slots taken, who comes first of those that may have a slot is served.
+        let mut third = Box::pin(line.place("third/app"));
+        assert!((&mut third).now_or_never().is_none());
+        drop(busy.pop());
+        assert!((&mut more).now_or_never().is_none(), "the slot is for whoever holds none");
+        let third = third.now_or_never();
+        assert!(third.is_some());
+        // The slots of others count as reserved again.
+        drop((quiet, third));
+        assert!((&mut more).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn who_holds_a_reserved_slot_waits_for_another_one() {
+        let line = Line::new(4);
+        let now = |pipeline: &str| line.place(pipeline).now_or_never();
+        let busy = [now("busy/a"), now("busy/b"), now("busy/c")];
+        let quiet = now("quiet/a");
+        assert!(busy.iter().all(Option::is_some) && quiet.is_some());
+        let mut waiting = [Box::pin(line.place("quiet/b")), Box::pin(line.place("busy/d"))];
+        assert!(waiting.iter_mut().all(|place| place.now_or_never().is_none()));
+        // One slot is free, and it is reserved.
+        drop(quiet);
+        assert!(waiting[0].as_mut().now_or_never().is_some());
+        drop(busy);
+        assert!(waiting[1].as_mut().now_or_never().is_some());
+    }
+
+    #[tokio::test]
     async fn so_many_have_a_place_at_once_and_who_stops_waiting_takes_none() {
         let line = Line::new(2);
         let (one, other) = (line.place("a").await, line.place("a").await);
@@ -212,6 +311,7 @@ mod tests {
         assert!(both.iter().all(Option::is_some));
         assert!(line.place("d").now_or_never().is_none());
         drop(both);
-        assert_eq!(line.state().free, 2);
+        let state = line.state();
+        assert_eq!((state.free, state.held.len()), (2, 0));
     }
 }

@@ -324,8 +324,8 @@ mod tests {
         let budgets = Budgets::default();
         let (one, other) = (budgets.of("forge", "a"), budgets.of("forge", "b"));
         let mut turns = Vec::new();
-        for _ in 0..AT_ONCE {
-            turns.push(one.turn(Purpose::Step, "busy").await.unwrap());
+        for n in 0..AT_ONCE {
+            turns.push(one.turn(Purpose::Step, &format!("namespace-{n}/app")).await.unwrap());
         }
         let order = Mutex::new(Vec::new());
         let wait = async |pipeline: &'static str| {
