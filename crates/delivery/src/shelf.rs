@@ -129,11 +129,26 @@ fn left_behind(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A cache with so many bytes on disk.
-    fn fill(folder: &Path, key: &str, bytes: usize) {
+    /// So many bytes are a block.
+    const BLOCK: u64 = 4096;
+
+    /// A cache with a pack of so many blocks.
+    fn fill(folder: &Path, key: &str, blocks: u64) {
         let pack = folder.join(key).join("objects/pack");
         std::fs::create_dir_all(&pack).unwrap();
-        std::fs::write(pack.join("pack"), vec![0; bytes]).unwrap();
+        std::fs::File::create(pack.join("pack")).unwrap().set_len(blocks * BLOCK).unwrap();
+    }
+
+    #[test]
+    fn every_file_of_a_cache_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        fill(folder.path(), &key(0), 3);
+        let refs = folder.path().join(key(0)).join("refs/sluice");
+        std::fs::create_dir_all(&refs).unwrap();
+        (0..50).for_each(|n| std::fs::write(refs.join(n.to_string()), "0").unwrap());
+        let repository = Repository::new(folder.path().join(key(0)), u64::MAX);
+        repository.measure();
+        assert_eq!(repository.bytes(), 53 * BLOCK);
     }
 
     fn key(n: usize) -> String {
@@ -143,7 +158,7 @@ mod tests {
     #[test]
     fn those_not_used_for_the_longest_time_go_first_and_none_in_use() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(folder.path().into(), 100);
+        let shelf = Shelf::new(folder.path().into(), 100 * BLOCK);
         let there = || (0..6).filter(|n| folder.path().join(key(*n)).exists()).collect::<Vec<_>>();
         let held = shelf.repository(&key(0));
         for n in 0..4 {
@@ -153,7 +168,7 @@ mod tests {
         }
         assert_eq!(there(), [0, 1, 2, 3]);
         shelf.repository(&key(1));
-        // 120 bytes: the one that was not used for the longest time goes, but for the one in use.
+        // 120 blocks: the one that was not used for the longest time goes, but for the one in use.
         shelf.repository(&key(4));
         assert_eq!(there(), [0, 1, 3]);
         drop(held);
@@ -173,7 +188,7 @@ mod tests {
         }
         fill(folder.path(), &format!("{}-history", key(0)), 1);
         fill(folder.path(), "something else", 1000);
-        drop(Shelf::new(folder.path().into(), 100));
+        drop(Shelf::new(folder.path().into(), 100 * BLOCK));
         let left = || {
             let entries = std::fs::read_dir(folder.path()).unwrap();
             let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

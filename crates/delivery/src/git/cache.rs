@@ -5,6 +5,7 @@
 //! to a commit that the server has shown to these very rights, in a fetch since the order came.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use tokio::process::ChildStdout;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::history::History;
+use super::litter::clear_litter;
 use super::own::REMEMBERED;
 use super::run::Call;
 use super::scan::{self, LARGEST};
@@ -44,7 +46,7 @@ pub(crate) struct Repository {
     wanted: std::sync::Mutex<BTreeSet<Branches>>,
     dir: PathBuf,
     /// How many bytes the cache had on disk when it was last measured.
-    bytes: AtomicU64,
+    bytes: Arc<AtomicU64>,
     /// Of how many files it remembered something then.
     files: AtomicU64,
 }
@@ -55,17 +57,19 @@ type Branches = (String, String, String);
 impl Repository {
     /// A cache in a folder that may be there already; it is built anew where it has more than `most` bytes.
     pub(crate) fn new(dir: PathBuf, most: u64) -> Self {
-        let (wanted, bytes, files, folder) = (Default::default(), 0.into(), 0.into(), dir.clone());
+        let (wanted, bytes) = (Default::default(), Arc::<AtomicU64>::default());
+        let (files, folder, measured) = (0.into(), dir.clone(), bytes.clone());
         let (scanned, history, known, raced) = Default::default();
         let own = Lru::new(REMEMBERED);
         let (trusted, fresh) = (false, false);
-        let cache = Mutex::new(Cache { dir, most, trusted, fresh, scanned, history, known, raced, own });
+        let cache =
+            Mutex::new(Cache { dir, most, measured, trusted, fresh, scanned, history, known, raced, own });
         Repository { line: Line::new(1), cache, wanted, dir: folder, bytes, files }
     }
 
     /// Measures what the cache takes on disk.
     pub(crate) fn measure(&self) {
-        self.bytes.store(packed(&self.dir), Ordering::Relaxed);
+        self.bytes.store(on_disk(&self.dir), Ordering::Relaxed);
     }
 
     /// How many bytes the cache had on disk when it was last used.
@@ -120,15 +124,29 @@ impl DerefMut for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.repository.measure();
+        let (bytes, dir) = (self.repository.bytes.clone(), self.repository.dir.clone());
+        let measure = move || bytes.store(on_disk(&dir), Ordering::Relaxed);
+        // With thousands of files this takes a while.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(measure)),
+            Err(_) => measure(),
+        }
         self.repository.files.store(self.cache.scanned.len() as u64, Ordering::Relaxed);
     }
 }
 
-/// How many bytes the packs of a repository have, which is nearly all of it.
-fn packed(dir: &Path) -> u64 {
-    let packs = std::fs::read_dir(dir.join("objects/pack")).into_iter().flatten().flatten();
-    packs.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).sum()
+/// What the smallest file takes on disk, in bytes, as most file systems have it.
+const BLOCK: u64 = 4096;
+
+/// How many bytes a folder takes on disk.
+fn on_disk(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(about) if about.is_dir() => on_disk(&entry.path()),
+        Ok(about) => about.len().next_multiple_of(BLOCK),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
 }
 
 /// A delivery that wants to know its head branch. There is one at a time for each.
@@ -165,6 +183,8 @@ pub(crate) struct Cache {
     dir: PathBuf,
     /// With more bytes than this it is built anew.
     most: u64,
+    /// How many bytes it had on disk when it was last measured.
+    measured: Arc<AtomicU64>,
     trusted: bool,
     /// Built since the last delivery began: then a failure is not its fault.
     fresh: bool,
@@ -308,25 +328,20 @@ impl Cache {
         }
         self.open(git, access, counters).await?;
         let base_ref = format!("refs/sluice/base/{}", &hex_hash(base.as_bytes())[..16]);
-        let mut args: Vec<String> = [
+        let args = [
             "fetch",
             "--quiet",
             "--depth=1",
             "--filter=blob:limit=64k",
             "--no-tags",
-            "--prune",
-            "--no-write-fetch-head",
             "--no-auto-maintenance",
             "origin",
         ]
-        .map(String::from)
-        .into();
-        args.push(format!("+refs/heads/{base}:{base_ref}"));
-        // A pattern each, for a branch that is named must exist.
-        args.extend(heads.iter().map(|head| format!("+refs/heads/{head}*:refs/sluice/head/{head}*")));
+        .map(String::from);
         counters.fetches.fetch_add(1, Ordering::Relaxed);
         let asked = Instant::now();
-        git.run(Call::remote(&self.dir, access, args)).await?;
+        let call = Call::remote(&self.dir, access, args);
+        git.run(call.configured(wanted_branches(base, &base_ref, heads))).await?;
         let (tip, seen) = self.read_tips(git, access, &base_ref, heads, base).await?;
         self.history = self.history.take().and_then(|history| history.onto(&tip));
         let mut seen = heads.iter().cloned().zip(seen);
@@ -351,7 +366,10 @@ impl Cache {
         heads: &[String],
         base: &str,
     ) -> Result<(Commit, Vec<Result<Option<Commit>, GitError>>), GitError> {
-        let heads = heads.iter().map(|head| format!("refs/sluice/head/{head}\n"));
+        let fetched = std::fs::read_to_string(self.dir.join("FETCH_HEAD")).unwrap_or_default();
+        // An object that is never there, where the server has no such branch.
+        let id = |head: &String| fetched_at(&fetched, head).unwrap_or("refs/sluice/none");
+        let heads = heads.iter().map(|head| format!("{}\n", id(head)));
         let input: String = std::iter::once(format!("{base_ref}\n")).chain(heads).collect();
         let call = Call::local(&self.dir, access, ["cat-file", "--batch"]).with_input(input.into_bytes());
         let mut commits = Vec::new();
@@ -376,7 +394,7 @@ impl Cache {
             |e: std::io::Error| GitError::Cache { repository: access.name().into(), says: e.to_string() };
         self.fresh = false;
         if std::fs::read_dir(self.dir.join("objects/pack")).is_ok_and(|d| d.count() > PACKS_KEPT * 3)
-            || packed(&self.dir) > self.most
+            || self.measured.load(Ordering::Relaxed) > self.most
         {
             self.wipe();
         }
@@ -404,23 +422,29 @@ impl Cache {
     }
 }
 
-/// Removes locks and half-written packs.
-fn clear_litter(dir: &Path, depth: usize) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let kind = entry.file_type()?;
-        // Loose objects lie in 256 folders, without locks.
-        if kind.is_dir() && depth < 8 && !(name.len() == 2 && dir.ends_with("objects")) {
-            clear_litter(&entry.path(), depth + 1)?;
-        } else if kind.is_file()
-            && (name.ends_with(".lock") || name.starts_with("tmp_") || name.starts_with("fast_import_crash"))
-        {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
+/// The configuration by which a fetch brings exactly these branches: the base to a ref of its own, and those of the
+/// heads that exist to `FETCH_HEAD`, as branches that are to be merged (git-scm.com/docs/git-config, `branch.<name>.merge`:
+/// "multiple values to get an octopus merge"). A head that is named as an argument must exist, and a pattern could
+/// bring any number of others. The cache's own branch is `main`.
+fn wanted_branches(base: &str, base_ref: &str, heads: &[String]) -> Vec<(String, OsString)> {
+    let setting = |key: &str, value: String| (key.to_string(), OsString::from(value));
+    let mut settings = vec![
+        setting("remote.origin.fetch", format!("+refs/heads/{base}:{base_ref}")),
+        setting("branch.main.remote", "origin".into()),
+    ];
+    settings.extend(heads.iter().map(|head| setting("branch.main.merge", format!("refs/heads/{head}"))));
+    settings
+}
+
+/// The commit that a branch was fetched at, by the lines of `FETCH_HEAD`: `<id> TAB <note> TAB branch '<name>' of <url>`.
+fn fetched_at<'a>(fetched: &'a str, branch: &str) -> Option<&'a str> {
+    let named = format!("branch '{branch}' of ");
+    let of_branch = |line: &'a str| {
+        let (id, rest) = line.split_once('\t')?;
+        let (_, about) = rest.split_once('\t')?;
+        about.starts_with(&named).then_some(id)
+    };
+    fetched.lines().find_map(of_branch)
 }
 
 /// Branch names come from people and go into refspecs, where some characters mean something.
@@ -466,5 +490,5 @@ pub(super) async fn read_objects(
             each(Some((id, &content)));
         }
     };
-    git.read(call, read).await
+    git.read_once(call, read).await
 }

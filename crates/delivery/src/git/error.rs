@@ -219,6 +219,11 @@ impl Words {
         Words { raw, shown }
     }
 
+    /// Whether a process had no memory left. A server may say so, too.
+    pub(super) fn say_out_of_memory(&self) -> bool {
+        ["out of memory", "cannot allocate memory"].iter().any(|phrase| self.has(phrase))
+    }
+
     /// Whether a phrase in lower case is in it.
     pub(super) fn has(&self, phrase: &str) -> bool {
         self.raw.to_ascii_lowercase().contains(phrase)

@@ -25,6 +25,11 @@ impl Group {
         Group { pid: child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)), child: Some(child) }
     }
 
+    /// The number of the group.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        self.pid
+    }
+
     pub(super) fn child(&mut self) -> Option<&mut Child> {
         self.child.as_mut()
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 
-/// The most that a process may map into its memory, in KiB. A fetch of 100,000 files takes a tenth of it.
-const MEMORY: u64 = 384 * 1024;
+use super::memory::Size;
+
+/// The most that a process may map into its memory, files included, in KiB.
+const ADDRESS_SPACE: u64 = 384 * 1024;
 
 /// The most that is kept of the output of a run, in bytes.
 pub(super) const MAX_OUTPUT: u64 = 16 << 20;
@@ -16,9 +18,10 @@ pub(super) const MAX_OUTPUT: u64 = 16 << 20;
 const MAX_RECORD: u64 = 64 * 1024;
 
 /// Sets the limits and becomes the program, so that all that the program starts has the limits, too. A limit that
-/// is lower already stays. Units of ulimit: KiB, blocks of 512 bytes (POSIX), seconds.
-const SCRIPT: &str = r#"ulimit -v "$1" 2>/dev/null; ulimit -f "$2" 2>/dev/null; ulimit -t "$3" 2>/dev/null
-ulimit -c 0 2>/dev/null; shift 3; exec "$@""#;
+/// is lower already stays. Units of ulimit: KiB, KiB, blocks of 512 bytes (POSIX), seconds. `-d` counts all memory that
+/// is private and writable, so no packs (getrlimit(2), `RLIMIT_DATA`: "since Linux 4.7, also private writable mappings").
+const SCRIPT: &str = r#"ulimit -v "$1" 2>/dev/null; ulimit -d "$2" 2>/dev/null; ulimit -f "$3" 2>/dev/null
+ulimit -t "$4" 2>/dev/null; ulimit -c 0 2>/dev/null; shift 4; exec "$@""#;
 
 /// The limits of every process that is started.
 #[derive(Debug)]
@@ -35,10 +38,11 @@ impl Limits {
     }
 
     /// A command for a program under these limits.
-    pub(super) fn command(&self, program: &str) -> Command {
+    pub(super) fn command(&self, program: &str, size: Size) -> Command {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "sh"]);
-        command.args([MEMORY, self.file_blocks, self.cpu_seconds].map(|limit| limit.to_string()));
+        let limits = [ADDRESS_SPACE, size.process_limit(), self.file_blocks, self.cpu_seconds];
+        command.args(limits.map(|limit| limit.to_string()));
         command.arg(program);
         command
     }

@@ -10,6 +10,8 @@ mod group;
 mod history;
 mod identity;
 mod limits;
+mod litter;
+mod memory;
 mod own;
 mod push;
 mod run;

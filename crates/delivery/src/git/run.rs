@@ -16,6 +16,8 @@ use super::Access;
 use super::error::{self, GitError, Words};
 use super::group::Group;
 use super::limits::{self, Limits, MAX_OUTPUT};
+use super::litter::clear_litter;
+use super::memory::{Memory, Size};
 use crate::line::{Line, Lines};
 
 /// What of our own environment git sees: where programs are, and how to get out of the house.
@@ -62,8 +64,13 @@ const CONFIGURATION: [(&str, &str); 21] = [
     ("pack.windowMemory", "32m"),
 ];
 
+/// How long a run may take that talks to no host: the longest one of a repository of 100,000 files takes 7 s on two
+/// cores that others use, too.
+const LOCAL_DEADLINE: Duration = Duration::from_secs(60);
+
 /// Runs git, a bounded number at a time, of each pipeline in turn: what works here shares one bound, what
-/// talks to a host has one for that host, so that a host that hangs holds up nobody else.
+/// talks to a host has one for that host, so that a host that hangs holds up nobody else. All of them share one
+/// budget of memory.
 #[derive(Debug)]
 pub(crate) struct Git {
     local: Arc<Line>,
@@ -72,6 +79,7 @@ pub(crate) struct Git {
     processes: usize,
     deadline: Duration,
     limits: Limits,
+    memory: Arc<Memory>,
     home: PathBuf,
     pub(crate) allow_file: bool,
 }
@@ -83,6 +91,8 @@ pub(super) struct Call<'a> {
     pub(super) args: Vec<OsString>,
     pub(super) input: Vec<u8>,
     pub(super) remote: bool,
+    /// Settings of this run alone.
+    settings: Vec<(String, OsString)>,
     /// Another program than git: it sees nothing of the repository, and this of its own.
     other: Option<Other>,
 }
@@ -102,7 +112,7 @@ impl<'a> Call<'a> {
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Call { dir, access, args, input: Vec::new(), remote: false, other: None }
+        Call { dir, access, args, input: Vec::new(), remote: false, settings: Vec::new(), other: None }
     }
 
     /// A run of another program than git; `install` says how one gets it.
@@ -130,11 +140,22 @@ impl<'a> Call<'a> {
         Call { input, ..self }
     }
 
+    /// With settings of its own.
+    pub(super) fn configured(self, settings: Vec<(String, OsString)>) -> Self {
+        Call { settings, ..self }
+    }
+
     fn doing(&self) -> String {
         if let Some(other) = &self.other {
             return other.program.into();
         }
         self.args.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    fn not_run(&self, source: std::io::Error) -> GitError {
+        let git = ("the git program", "install git 2.39 or newer");
+        let (program, install) = self.other.as_ref().map_or(git, |o| (o.program, o.install));
+        GitError::Program { program, install, source }
     }
 }
 
@@ -143,6 +164,35 @@ pub(super) struct Output {
     pub(super) success: bool,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Words,
+}
+
+/// A run that has ended, good or bad.
+struct Ended<T> {
+    success: bool,
+    value: std::io::Result<T>,
+    words: Words,
+    lacks_memory: bool,
+}
+
+impl<T> Ended<T> {
+    /// Whether it went well, what was read and what it said.
+    fn checked(self, call: &Call<'_>) -> Result<(bool, T, Words), GitError> {
+        match self.value {
+            Ok(value) => Ok((self.success, value, self.words)),
+            Err(_) if self.lacks_memory => Err(error::read(call.access.name(), &call.doing(), &self.words)),
+            Err(source) if source.kind() == std::io::ErrorKind::FileTooLarge => {
+                let (repository, says) = (call.access.name().to_string(), source.to_string());
+                Err(GitError::TooLarge { repository, doing: call.doing(), says })
+            }
+            Err(source) => Err(call.not_run(source)),
+        }
+    }
+}
+
+/// What was read of a run that went well.
+fn successful<T>(call: &Call<'_>, ended: Ended<T>) -> Result<T, GitError> {
+    let (success, value, words) = ended.checked(call)?;
+    if success { Ok(value) } else { Err(error::read(call.access.name(), &call.doing(), &words)) }
 }
 
 /// All of what is printed, up to a limit.
@@ -162,7 +212,8 @@ impl Git {
         allow_file: bool,
     ) -> Self {
         let (local, limits) = (Line::new(processes), Limits::new(largest_file, deadline));
-        Git { local, hosts: Lines::default(), processes, deadline, limits, home, allow_file }
+        let (hosts, memory) = (Lines::default(), Memory::new());
+        Git { local, hosts, processes, deadline, limits, memory, home, allow_file }
     }
 
     /// Runs to a successful end and returns what was printed.
@@ -170,45 +221,96 @@ impl Git {
         self.read(call, collect).await
     }
 
-    /// Runs to a successful end and returns what `read` makes of what is printed, while it comes.
-    pub(super) async fn read<T, F, R>(&self, call: Call<'_>, read: R) -> Result<T, GitError>
+    /// Runs to a successful end and returns what `read` makes of what is printed, while it comes. A run that needs
+    /// more memory begins again, and so does `read`.
+    pub(super) async fn read<T, F>(
+        &self,
+        call: Call<'_>,
+        read: impl Fn(ChildStdout) -> F,
+    ) -> Result<T, GitError>
     where
-        R: FnOnce(ChildStdout) -> F,
         F: Future<Output = std::io::Result<T>>,
     {
-        let (doing, repository) = (call.doing(), call.access.name().to_string());
-        let (success, value, words) = self.run_reading(call, read).await?;
-        if success { Ok(value) } else { Err(error::read(&repository, &doing, &words)) }
+        let ended = self.run_to_end(&call, read).await?;
+        successful(&call, ended)
+    }
+
+    /// The same for a run that never needs much memory, so that what is printed is read once.
+    pub(super) async fn read_once<T, F>(
+        &self,
+        call: Call<'_>,
+        read: impl FnOnce(ChildStdout) -> F,
+    ) -> Result<T, GitError>
+    where
+        F: Future<Output = std::io::Result<T>>,
+    {
+        let ended = self.run_small(&call, read).await?;
+        successful(&call, ended)
     }
 
     /// Runs to an end, good or bad.
     pub(super) async fn try_run(&self, call: Call<'_>) -> Result<Output, GitError> {
-        let (success, stdout, stderr) = self.run_reading(call, collect).await?;
+        let (success, stdout, stderr) = self.run_to_end(&call, collect).await?.checked(&call)?;
         Ok(Output { success, stdout, stderr })
     }
 
-    /// Runs and hands what is printed to a reader while it comes.
-    async fn run_reading<T, F, R>(&self, call: Call<'_>, read: R) -> Result<(bool, T, Words), GitError>
+    /// Runs, and once more as the large run if it needs more memory. What git has done by then does no harm: a push
+    /// that has arrived is up to date the second time, or was not the first.
+    async fn run_to_end<T, F>(
+        &self,
+        call: &Call<'_>,
+        read: impl Fn(ChildStdout) -> F,
+    ) -> Result<Ended<T>, GitError>
     where
-        R: FnOnce(ChildStdout) -> F,
+        F: Future<Output = std::io::Result<T>>,
+    {
+        let small = self.run_small(call, &read).await?;
+        if !small.lacks_memory {
+            return Ok(small);
+        }
+        let _place = self.memory.large(call.access.owner()).await;
+        if call.other.is_none() {
+            // Whoever runs git in a cache has it alone: the locks are of the run that was ended.
+            let _ = clear_litter(call.dir, 0);
+        }
+        self.run_once(call, read, Size::Large).await
+    }
+
+    async fn run_small<T, F>(
+        &self,
+        call: &Call<'_>,
+        read: impl FnOnce(ChildStdout) -> F,
+    ) -> Result<Ended<T>, GitError>
+    where
         F: Future<Output = std::io::Result<T>>,
     {
         let line =
             if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
         let _place = line.place(call.access.owner()).await;
-        let not_run = |source| {
-            let git = ("the git program", "install git 2.39 or newer");
-            let (program, install) = call.other.as_ref().map_or(git, |o| (o.program, o.install));
-            GitError::Program { program, install, source }
-        };
-        let child = self.command(&call).spawn().map_err(not_run)?;
+        self.run_once(call, read, Size::Small).await
+    }
+
+    /// Runs and hands what is printed to a reader while it comes.
+    async fn run_once<T, F>(
+        &self,
+        call: &Call<'_>,
+        read: impl FnOnce(ChildStdout) -> F,
+        size: Size,
+    ) -> Result<Ended<T>, GitError>
+    where
+        F: Future<Output = std::io::Result<T>>,
+    {
+        let not_run = |source| call.not_run(source);
+        let child = self.command(call, size).spawn().map_err(not_run)?;
         let mut group = Group::new(child);
-        let repository = call.access.name().to_string();
+        let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.owner(), size));
+        let deadline = if call.remote { self.deadline } else { self.deadline.min(LOCAL_DEADLINE) };
         let talk = converse(&mut group, &call.input, read);
-        let Ok(ended) = tokio::time::timeout(self.deadline, talk).await else {
+        let Ok(ended) = tokio::time::timeout(deadline, talk).await else {
             // Asked kindly first: git takes its locks and half-written packs with it.
             group.end().await;
-            return Err(GitError::Timeout { repository, doing: call.doing(), after: self.deadline });
+            let repository = call.access.name().to_string();
+            return Err(GitError::Timeout { repository, doing: call.doing(), after: deadline });
         };
         let (status, value, stderr) = ended.map_err(not_run)?;
         group.has_ended(status.success());
@@ -216,22 +318,19 @@ impl Git {
         if limits::is_missing(status, &raw) {
             return Err(not_run(std::io::ErrorKind::NotFound.into()));
         }
-        if let Some(signal) = status.signal() {
+        if measured.is_some_and(|measured| measured.was_ended()) {
+            raw.push_str("\nout of memory: all runs of git together took more than Sluice gives them");
+        } else if let Some(signal) = status.signal() {
             raw.push_str(&format!("\ndied of signal {signal}"));
         }
-        match value {
-            Err(source) if source.kind() == std::io::ErrorKind::FileTooLarge => {
-                Err(GitError::TooLarge { repository, doing: call.doing(), says: source.to_string() })
-            }
-            value => {
-                let words = Words::new(raw, |text| call.access.redact(text));
-                Ok((status.success(), value.map_err(not_run)?, words))
-            }
-        }
+        let words = Words::new(raw, |text| call.access.redact(text));
+        let lacks_memory = !status.success() && words.say_out_of_memory();
+        Ok(Ended { success: status.success(), value, words, lacks_memory })
     }
 
-    fn command(&self, call: &Call<'_>) -> Command {
-        let mut command = self.limits.command(call.other.as_ref().map_or("git", |other| other.program));
+    fn command(&self, call: &Call<'_>, size: Size) -> Command {
+        let program = call.other.as_ref().map_or("git", |other| other.program);
+        let mut command = self.limits.command(program, size);
         command.args(&call.args).env_clear();
         let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(inherited).env("HOME", &self.home).env("LC_ALL", "C");
@@ -262,7 +361,8 @@ impl Git {
                 if self.allow_file { "https:http:ssh:file" } else { "https:http:ssh" },
             );
         let own = CONFIGURATION.iter().map(|(k, v)| (k.to_string(), OsString::from(v)));
-        let configuration: Vec<_> = own.chain(call.access.configuration()).collect();
+        let configuration: Vec<_> =
+            own.chain(call.access.configuration()).chain(call.settings.iter().cloned()).collect();
         command.env("GIT_CONFIG_COUNT", configuration.len().to_string());
         for (i, (key, value)) in configuration.into_iter().enumerate() {
             command.env(format!("GIT_CONFIG_KEY_{i}"), key).env(format!("GIT_CONFIG_VALUE_{i}"), value);

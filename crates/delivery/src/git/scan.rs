@@ -225,14 +225,16 @@ impl Cache {
         // Asking for one object that is missing would fetch it, and it alone: so list what is here.
         let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
         let call = Call::local(self.dir(), access, args);
-        let read = |stdout| async move {
-            let mut missing = wanted;
-            each_record(stdout, b'\n', |id| {
-                missing.remove(std::str::from_utf8(id).unwrap_or_default());
-                Ok(())
-            })
-            .await?;
-            Ok(missing)
+        let read = |stdout| {
+            let mut missing = wanted.clone();
+            async move {
+                each_record(stdout, b'\n', |id| {
+                    missing.remove(std::str::from_utf8(id).unwrap_or_default());
+                    Ok(())
+                })
+                .await?;
+                Ok(missing)
+            }
         };
         let missing = git.read(call, read).await?;
         if missing.is_empty() {

@@ -1,11 +1,12 @@
 //! Repositories and servers that mean harm. Each attack runs in a process of its own, which is killed when it and
-//! all that it started take more than 512 MiB together: the attacked delivery fails with a sentence, and another one
-//! is done within 30 seconds.
+//! all that it started take more than 512 MiB together, what the kernel can take back not counted: the attacked
+//! deliveries fail with a sentence, and another one is done within 30 seconds.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use sluice_delivery::{Delivered, Strategy};
 use sluice_testkit::{Change, GitServer, Repo};
 
@@ -14,6 +15,8 @@ use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
 
 /// In KiB.
 const MEMORY: u64 = 512 * 1024;
+/// The same for git alone: its budget, and what it takes between two measurements.
+const MEMORY_OF_GIT: u64 = (384 + 48) * 1024;
 /// How soon another delivery is done.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -21,10 +24,13 @@ const SOON: Duration = Duration::from_secs(30);
 #[ignore = "run by the other tests, in a process of its own"]
 async fn the_attacked_process() {
     let Ok(urls) = std::env::var("TEST_URLS") else { return };
-    let [attacked, other] = urls.split(' ').collect::<Vec<_>>()[..] else { panic!("{urls}") };
     let to = |url: &str| order(Strategy::Commit { url: url.into(), branch: "main".into() }, "6.1.8");
     let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
-    let (attacked, other) = (to(attacked), to(other));
+    let mut orders: Vec<_> = urls.split(' ').map(to).collect();
+    let other = orders.pop().unwrap();
+    if orders.len() > 1 {
+        orders.iter_mut().enumerate().for_each(|(n, order)| order.namespace = format!("attacker-{n}"));
+    }
     let healthy = async {
         // The attack has begun.
         while bench.delivery.stats().git_fetches == 0 {
@@ -32,14 +38,16 @@ async fn the_attacked_process() {
         }
         tokio::time::timeout(SOON, bench.delivery.deliver(&other)).await
     };
-    let (error, done) = tokio::join!(bench.delivery.deliver(&attacked), healthy);
+    let attacked = join_all(orders.iter().map(|order| bench.delivery.deliver(order)));
+    let (attacked, done) = tokio::join!(attacked, healthy);
     assert!(matches!(done, Ok(Ok(Delivered::Committed { .. }))), "{done:?}");
-    let error = error.unwrap_err();
-    println!("\nreason {} says {}", error.reason(), error.to_string().escape_debug());
+    for error in attacked.into_iter().map(Result::unwrap_err) {
+        println!("\nreason {} says {}", error.reason(), error.to_string().escape_debug());
+    }
 }
 
-/// What a process and its descendants take of memory, in KiB.
-fn resident(root: u32) -> u64 {
+/// What a process and its descendants take of memory, and what its descendants take, in KiB.
+fn resident(root: u32) -> (u64, u64) {
     let mut parents = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
@@ -48,7 +56,8 @@ fn resident(root: u32) -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
-        parents.insert(pid, (field("PPid:").unwrap_or_default() as u32, field("VmRSS:").unwrap_or_default()));
+        parents
+            .insert(pid, (field("PPid:").unwrap_or_default() as u32, field("RssAnon:").unwrap_or_default()));
     }
     let is_below = |mut pid: u32| loop {
         match parents.get(&pid) {
@@ -57,30 +66,33 @@ fn resident(root: u32) -> u64 {
             None => return false,
         }
     };
-    parents.iter().filter(|(pid, _)| is_below(**pid)).map(|(_, (_, memory))| memory).sum()
+    let all: u64 = parents.iter().filter(|(pid, _)| is_below(**pid)).map(|(_, (_, memory))| memory).sum();
+    (all, all - parents.get(&root).map_or(0, |(_, memory)| *memory))
 }
 
 /// Attacks with a repository; the reason and the sentence that the delivery fails with.
 fn attack(attacked: &Repo) -> (String, String) {
     let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
-    attack_by(attacked.url(), &other)
+    attack_by(&[attacked.url()], &other).remove(0)
 }
 
-fn attack_by(attacked: &str, other: &Repo) -> (String, String) {
+/// The same for each of some addresses at once.
+fn attack_by(attacked: &[&str], other: &Repo) -> Vec<(String, String)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "hostile::the_attacked_process", "--nocapture"])
-        .env("TEST_URLS", format!("{attacked} {}", other.url()))
+        .env("TEST_URLS", format!("{} {}", attacked.join(" "), other.url()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let begin = Instant::now();
-    let mut most = 0;
+    let (mut most, mut most_of_git) = (0, 0);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        most = most.max(resident(child.id()));
+        let (all, git) = resident(child.id());
+        (most, most_of_git) = (most.max(all), most_of_git.max(git));
         if most > MEMORY || begin.elapsed() > Duration::from_secs(120) {
             child.kill().unwrap();
         }
@@ -90,10 +102,12 @@ fn attack_by(attacked: &str, other: &Repo) -> (String, String) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(status.success() && most <= MEMORY, "{status:?} with {most} KiB: {text} {errors}");
+    assert!(most_of_git <= MEMORY_OF_GIT, "git took {most_of_git} KiB: {text} {errors}");
     assert_eq!(other.read("main", FILE).unwrap(), yaml("6.1.8"));
-    let told = text.lines().find_map(|line| line.strip_prefix("reason ")?.split_once(" says "));
-    let (reason, says) = told.unwrap_or_else(|| panic!("{text} {errors}"));
-    (reason.into(), says.into())
+    let told = text.lines().filter_map(|line| line.strip_prefix("reason ")?.split_once(" says "));
+    let told: Vec<_> = told.map(|(reason, says)| (reason.to_string(), says.to_string())).collect();
+    assert_eq!(told.len(), attacked.len(), "{text} {errors}");
+    told
 }
 
 /// Writes an object into a repository.
@@ -199,6 +213,111 @@ async fn marked_files_that_differ_have_one_budget() {
     assert_eq!(reason, "RepositoryTooLarge", "{says}");
 }
 
+/// A pack of two blobs, of 64 KiB and of many times that: each byte of the delta stands for 64 KiB
+/// (git-scm.com/docs/gitformat-pack, "Deltified representation": a size of zero is 0x10000).
+fn pack(base_id: &str, mebibytes: usize) -> Vec<u8> {
+    let number = |mut n: usize, bytes: &mut Vec<u8>| {
+        while n > 0x7f {
+            bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        bytes.push(n as u8);
+    };
+    let mut delta = Vec::new();
+    number(64 << 10, &mut delta);
+    number(mebibytes << 20, &mut delta);
+    delta.extend(vec![0x80; mebibytes << 4]);
+    let mut pack = b"PACK\0\0\0\x02\0\0\0\x02".to_vec();
+    let mut object = |kind: u8, base: &[u8], content: &[u8]| {
+        pack.push(0x80 | kind << 4 | (content.len() & 15) as u8);
+        number(content.len() >> 4, &mut pack);
+        pack.extend(base);
+        pack.extend(zlib(content));
+    };
+    object(3, &[], &vec![0; 64 << 10]);
+    let base: Vec<u8> =
+        (0..20).map(|n| u8::from_str_radix(&base_id[2 * n..2 * n + 2], 16).unwrap()).collect();
+    object(7, &base, &delta);
+    let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &pack);
+    pack.extend(hash.as_ref());
+    pack
+}
+
+/// Bytes in the form of zlib, not compressed (RFC 1950, RFC 1951 3.2.4).
+fn zlib(content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x78, 0x01];
+    let count = content.chunks(60_000).count();
+    for (n, chunk) in content.chunks(60_000).enumerate() {
+        let length = chunk.len() as u16;
+        bytes.push(u8::from(n + 1 == count));
+        bytes.extend([length.to_le_bytes(), (!length).to_le_bytes()].concat());
+        bytes.extend(chunk);
+    }
+    let (a, b) = content.iter().fold((1_u32, 0_u32), |(a, b), byte| {
+        let a = (a + u32::from(*byte)) % 65_521;
+        (a, (b + a) % 65_521)
+    });
+    bytes.extend((b << 16 | a).to_be_bytes());
+    bytes
+}
+
+/// Each of many repositories makes git take much memory, and none more than a repository may.
+#[tokio::test]
+async fn packs_that_expand_share_one_budget_of_memory() {
+    for (count, mebibytes) in [(4, 200), (10, 50)] {
+        let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+        git(repo.folder(), &["config", "uploadpack.allowFilter", "false"], "");
+        let base = object(&repo, "blob", &"\0".repeat(64 << 10));
+        let path = repo.folder().join("objects/pack/pack-attack.pack");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, pack(&base, mebibytes)).unwrap();
+        git(repo.folder(), &["index-pack", path.to_str().unwrap()], "");
+        let all = git(repo.folder(), &["cat-file", "--batch-all-objects", "--batch-check"], "");
+        let large = all.lines().find(|line| line.ends_with(&format!(" {}", mebibytes << 20))).unwrap();
+        let large = large.split(' ').next().unwrap();
+        let tree = format!("100644 blob {base}\ta.bin\n100644 blob {large}\tb.bin\n");
+        set_main(&repo, &git(repo.folder(), &["mktree"], &tree));
+        let copies: Vec<Repo> = (0..count)
+            .map(|n| {
+                let copy = server.create_repo(&format!("attacker-{n}"), &[(FILE, &yaml("6.1.5"))]).unwrap();
+                std::fs::remove_dir_all(copy.folder()).unwrap();
+                let from = [repo.folder(), copy.folder()].map(|folder| folder.to_str().unwrap().to_string());
+                let done = Command::new("cp").arg("-r").args(from).status().unwrap();
+                assert!(done.success());
+                copy
+            })
+            .collect();
+        let told = tokio::task::spawn_blocking(move || {
+            let (_server, other) = crate::commit::server(&[(FILE, &yaml("6.1.5"))]);
+            attack_by(&copies.iter().map(Repo::url).collect::<Vec<_>>(), &other)
+        });
+        // Each is fetched, one after the other where they are large; on a busy machine not in time.
+        for (reason, says) in told.await.unwrap() {
+            assert!(["NoMarker", "Timeout"].contains(&reason.as_str()), "{reason} {says}");
+        }
+    }
+}
+
+/// Somebody has pushed branches whose names begin with that of a head branch.
+#[tokio::test]
+async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
+    let world = crate::world::World::github().await;
+    let head = world.repo().head("main").unwrap();
+    let refs: String = std::iter::once(format!("{head} refs/heads/main\n"))
+        .chain((0..20_000).map(|n| format!("{head} refs/heads/sluice/apps/podinfo/prod-{n}\n")))
+        .collect();
+    std::fs::write(world.repo().folder().join("packed-refs"), refs).unwrap();
+    let bench = bench();
+    for version in ["6.1.8", "6.2.0"] {
+        crate::contract::proposed(&bench.delivery, &world.order(version)).await;
+    }
+    fn files(folder: &std::path::Path) -> usize {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    }
+    assert!(files(bench.cache.path()) < 200, "{}", files(bench.cache.path()));
+}
+
 /// A server that never stops talking, and one that lists a million branches, of which nobody asked for one.
 #[tokio::test]
 async fn servers_that_do_not_end() {
@@ -206,7 +325,8 @@ async fn servers_that_do_not_end() {
         let address = talks(how).await;
         let (_server, other) = server(&[(FILE, &yaml("6.1.5"))]);
         let url = format!("http://{address}/a/b.git");
-        let (reason, says) = tokio::task::spawn_blocking(move || attack_by(&url, &other)).await.unwrap();
+        let (reason, says) =
+            tokio::task::spawn_blocking(move || attack_by(&[&url], &other).remove(0)).await.unwrap();
         let expected: &[&str] = match how {
             "endless" => &["Timeout", "RepositoryTooLarge", "GitFailed"],
             "refs" => &["RepositoryTooLarge", "BranchNotFound"],
