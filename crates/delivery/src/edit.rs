@@ -1,5 +1,6 @@
 //! From the files of a commit to changed ones: which values are set, and why none could be.
 
+use sluice_core::Revision;
 use sluice_core::setters::{self, Edited, Plan, SetError, SetValue, UpdateError, Wanted};
 
 use crate::deliver::Inner;
@@ -88,7 +89,8 @@ pub(crate) async fn edit(
     let (done, unread) = match &order.values {
         Values::Marked => {
             let (found, unread) = cache.scan(git, access, counters, commit, &order.key()).await?;
-            (set_marked(order, found)?, unread)
+            let order = order.clone();
+            (computed(move || set_marked(&order, found)).await?, unread)
         }
         Values::Listed { updates, places } => {
             let wrong = |error| {
@@ -97,9 +99,11 @@ pub(crate) async fn edit(
             };
             let plan = Plan::new(updates, places, order.target.as_deref()).map_err(wrong)?;
             let listing = cache.list(git, access, commit).await?;
-            let selected = plan.select(&listing.paths()).map_err(wrong)?;
+            let (paths, of) = (listing.paths(), plan.clone());
+            let selected = computed(move || of.select(&paths)).await.map_err(wrong)?;
             let (found, unread) = cache.read(git, access, counters, listing.only(&selected)).await?;
-            match set_listed(order, &plan, found) {
+            let revision = order.revision.clone();
+            match computed(move || set_listed(&revision, &plan, found)).await {
                 Err(_) if !unread.is_empty() => return Err(not_read("the value to set".into(), &unread)),
                 done => (done.map_err(wrong)?, unread),
             }
@@ -113,6 +117,18 @@ pub(crate) async fn edit(
         return Err(EditError::NoMarker { repository, branch, marker: order.marker() }.into());
     }
     Ok(Edit::of(done))
+}
+
+/// Computes on a thread for that: 16 MiB of YAML take seconds, and others wait for the threads of the runtime.
+async fn computed<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(compute).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and with it whoever waits.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// Names files that were not read, and why.
@@ -147,12 +163,12 @@ fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, Edit
 
 /// Sets what a list means in these files.
 fn set_listed(
-    order: &Order,
+    revision: &Revision,
     plan: &Plan,
     found: Vec<ReadFile>,
 ) -> Result<Vec<(ReadFile, Edited)>, UpdateError> {
     let files: Vec<_> = found.iter().map(|file| (file.path_text(), &file.bytes)).collect();
-    let edited = plan.set(&files, &order.revision)?;
+    let edited = plan.set(&files, revision)?;
     Ok(found.into_iter().zip(edited).filter_map(|(file, edited)| Some((file, edited?))).collect())
 }
 
