@@ -13,6 +13,8 @@ use crate::template::{self, TemplateError};
 
 /// So many changed values are listed one by one.
 const LISTED: usize = 50;
+/// The most bytes of each list in a commit message. Sluice reads commits of at most 64 KiB, with signature.
+const MAX_COMMIT_LIST: usize = 20 * 1024;
 /// No forge takes more than 255 characters for a title.
 const LONGEST_TITLE: usize = 240;
 
@@ -49,19 +51,32 @@ fn headline(order: &Order, pipeline: &str) -> String {
 /// The message of a commit.
 pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) -> String {
     let mut text = format!("{}\n\n", headline(order, &order.pipeline));
-    for (path, value) in values.iter().take(LISTED) {
+    let changes = values.iter().map(|(path, value)| {
         let change = format!("{path}:{} {} -> {}", value.line, value.old, value.new);
-        text.push_str(&format!("- {}\n", cut(&line(&change), 300)));
-    }
-    if values.len() > LISTED {
-        text.push_str(&format!("- and {} more\n", values.len() - LISTED));
+        format!("- {}\n", cut(&line(&change), 300))
+    });
+    let left = values.len() - list(&mut text, changes);
+    if left > 0 {
+        text.push_str(&format!("- and {left} more\n"));
     }
     text.push_str(&format!("\n{}", trailers(order)));
-    for why in order.evidence.iter().take(LISTED) {
-        text.push_str(&format!("Sluice-Evidence: {}\n", cut(&line(why), 300)));
-    }
+    let evidence = order.evidence.iter().map(|why| format!("Sluice-Evidence: {}\n", cut(&line(why), 300)));
+    list(&mut text, evidence);
     text.push_str(&format!("Sluice-Onto: {onto}\n"));
     text
+}
+
+/// Adds the first lines of a list to a commit message, and returns how many.
+fn list(text: &mut String, lines: impl Iterator<Item = String>) -> usize {
+    let (begin, mut count) = (text.len(), 0);
+    for line in lines.take(LISTED) {
+        if text.len() - begin + line.len() > MAX_COMMIT_LIST {
+            break;
+        }
+        text.push_str(&line);
+        count += 1;
+    }
+    count
 }
 
 /// What says in a commit which promotion it carries, and what that is for.
@@ -428,6 +443,20 @@ mod tests {
             assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{forge:?}");
             assert!(text.contains("**What changes**") && text.contains("more\n"), "{forge:?}: {text}");
         }
+    }
+
+    #[test]
+    fn a_commit_message_leaves_room_in_what_is_read_of_a_commit() {
+        let mut order = order(&"𝄞".repeat(900));
+        order.evidence = (0..90).map(|n| format!("{n} {}", "𝄞".repeat(600))).collect();
+        let values: Vec<_> = (0..200).flat_map(|_| changed(&"𝄞".repeat(400))).collect();
+        let text = message(&order, &values, "0");
+        assert!(text.len() < 48 << 10, "{}", text.len());
+        assert!(
+            crate::git::carries(&text, "apps/podinfo-prod-1") && text.ends_with("Sluice-Onto: 0\n"),
+            "{text}"
+        );
+        assert!(text.contains("- and ") && text.contains(" more\n"), "{text}");
     }
 
     #[test]
