@@ -128,6 +128,20 @@ async fn an_older_bitbucket_server_takes_it_elsewhere() {
 }
 
 #[tokio::test]
+async fn real_gitea_says_that_the_right_is_missing() {
+    let world = World::gitea("status-rights").await;
+    let (bench, order) = (bench(), world.order("6.1.8"));
+    let request = proposed(&bench.delivery, &order).await;
+    world.merge(request.number).await;
+    let credentials = world.token_for("status-reader", &["read:repository", "read:issue"]).await;
+    let reader = Order { credentials, ..order };
+    let error = bench.delivery.report(&reader, &request, Progress::Pending, WAITS).await.unwrap_err();
+    assert_eq!(error.reason(), "PermissionDenied", "{error}");
+    let words = ["may not write commit statuses", "; give it the scope write:repository"];
+    assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
+}
+
+#[tokio::test]
 async fn a_long_name_is_short_enough_and_its_own() {
     everywhere(async |world| {
         let bench = bench();

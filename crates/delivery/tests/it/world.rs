@@ -68,6 +68,13 @@ impl World {
         World::Gitea(Real { gitea, repo, door: None })
     }
 
+    /// A token of real Gitea with these scopes only.
+    pub async fn token_for(&self, name: &str, scopes: &[&str]) -> Credentials {
+        let World::Gitea(Real { gitea, .. }) = self else { panic!("only Gitea has scopes") };
+        let token = gitea.token_for(name, scopes).await.unwrap();
+        Credentials { token: Some(token), ..Credentials::default() }
+    }
+
     /// Real Gitea behind a door, at which [`World::lose`] waits.
     pub async fn gitea_behind_a_door(name: &str) -> World {
         let World::Gitea(real) = World::gitea(name).await else { unreachable!() };
