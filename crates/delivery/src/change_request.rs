@@ -99,7 +99,7 @@ async fn carry_out(
             if existed && let Some(open) = forge.find_open(&branch, base).await? {
                 let why = "The branch that this goes to has these values already.";
                 order.permit.check()?;
-                close(&forge, open.request.number, why).await?;
+                close(&forge, order, open.request.number, why).await?;
             }
             Ok(Delivered::AlreadySet { commit })
         }
@@ -180,7 +180,7 @@ async fn bring(
     let want = repository.want(&access, wanted.base, branch);
     let mut cache = repository.lock(&access).await;
     let mut result = prepare(inner, order, wanted, &access, &mut cache, (branch, &want), came).await;
-    if inner.heals(&mut cache, &result) {
+    if inner.heals(order, &mut cache, &result) {
         result = prepare(inner, order, wanted, &access, &mut cache, (branch, &want), came).await;
     }
     if result.is_ok() {
@@ -306,11 +306,18 @@ async fn equipped(
 /// Closes a change request and says why below it. Closed first: whoever comes after a death in
 /// between finds it closed and says nothing twice. The Promotion tells why in any case, so that a
 /// forge that takes no comment is no failure.
-pub(crate) async fn close(forge: &AnyForge, number: u64, why: &str) -> Result<(), ForgeError> {
+pub(crate) async fn close(forge: &AnyForge, order: &Order, number: u64, why: &str) -> Result<(), ForgeError> {
     forge.close(number).await?;
     fault::point("after-close");
     if let Err(error) = forge.comment(number, why).await {
-        tracing::warn!(%error, number, "a change request was closed, and its forge does not take why");
+        let (promotion, repository) = (&order.promotion, order.repository());
+        tracing::warn!(
+            promotion,
+            repository,
+            number,
+            %error,
+            "a change request was closed, and its forge does not take why"
+        );
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(crate) async fn deliver(
     let (access, repository) = inner.repository(order, url)?;
     let mut cache = repository.lock(&access).await;
     let mut result = commit(inner, order, &access, &mut cache, branch, came).await;
-    if inner.heals(&mut cache, &result) {
+    if inner.heals(order, &mut cache, &result) {
         result = commit(inner, order, &access, &mut cache, branch, came).await;
     }
     if result.is_ok() {

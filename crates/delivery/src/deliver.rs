@@ -293,20 +293,28 @@ impl Inner {
     }
 
     /// Throws a cache away if it may be the cause of a failure; then it is worth going again.
-    pub(crate) fn heals<T>(&self, cache: &mut Cache, result: &Result<T, DeliveryError>) -> bool {
+    pub(crate) fn heals<T>(
+        &self,
+        order: &Order,
+        cache: &mut Cache,
+        result: &Result<T, DeliveryError>,
+    ) -> bool {
         let Err(DeliveryError::Git(error)) = result else { return false };
         if !cache.is_suspect(error) {
             return false;
         }
-        tracing::warn!(%error, "the cache of a repository is thrown away and built anew");
+        let (promotion, repository) = (&order.promotion, order.repository());
+        tracing::warn!(promotion, repository, %error, "the cache of a repository is thrown away and built anew");
         self.counters.rebuilds.fetch_add(1, Ordering::Relaxed);
         cache.wipe();
         true
     }
 
-    /// Waits for one's turn at a branch: two at a time would only undo each other's work.
+    /// Waits for one's turn at a branch: two at a time would only undo each other's work. Those that call another API
+    /// for the same branch do not wait, since that API may be slow: whose push comes second begins again.
     async fn turn(&self, order: &Order, url: &str, branch: &str) -> Place {
-        self.branches.of(&format!("{url} {branch}"), 1).place(&order.owner()).await
+        let [api, of_app] = order.api_urls().map(Option::unwrap_or_default);
+        self.branches.of(&format!("{url} {branch} {api} {of_app}"), 1).place(&order.owner()).await
     }
 }
 

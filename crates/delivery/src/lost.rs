@@ -23,7 +23,7 @@ pub(crate) async fn is_lost(inner: &Inner, order: &Order, commit: &str) -> Resul
     let (access, repository) = inner.repository(order, url)?;
     let mut cache = repository.lock(&access).await;
     let mut lost = look(inner, order, &access, &mut cache, (branch, commit)).await;
-    if inner.heals(&mut cache, &lost) {
+    if inner.heals(order, &mut cache, &lost) {
         lost = look(inner, order, &access, &mut cache, (branch, commit)).await;
     }
     if lost.is_ok() {

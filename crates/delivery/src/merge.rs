@@ -111,7 +111,7 @@ pub(crate) async fn withdraw(
         return Ok(Followed::HandedOver);
     }
     order.permit.check()?;
-    change_request::close(&forge, request.number, &body::comment(comment)).await?;
+    change_request::close(&forge, order, request.number, &body::comment(comment)).await?;
     Ok(Followed::Closed)
 }
 
@@ -149,11 +149,14 @@ async fn merge(
     if request.queued {
         return waits("the merge queue has put it out: look there why, and put it in again by hand", true);
     }
-    if !own::is_own_head(inner, order, &request.head_commit).await? {
+    if !own::is_own_and_on_base(inner, order, &request.head_commit).await? {
         // Made again, it is the commit of Sluice alone.
+        let (promotion, repository) = (&order.promotion, order.repository());
         tracing::warn!(
+            promotion,
+            repository,
             number = request.number,
-            "the head is not the commit that Sluice makes: it is not merged"
+            "the head is not the commit that Sluice makes on top of the base: it is not merged"
         );
         return behind();
     }
@@ -195,6 +198,7 @@ async fn delete_branch(inner: &Inner, order: &Order, url: &str, head: &str) {
         Ok::<_, DeliveryError>(())
     };
     if let Err(error) = deleted.await {
-        tracing::warn!(%error, branch, "the branch of a merged change request stays");
+        let promotion = &order.promotion;
+        tracing::warn!(promotion, repository = url, branch, %error, "the branch of a merged change request stays");
     }
 }

@@ -155,7 +155,7 @@ async fn holds(inner: &Inner, order: &Order, commit: &str) -> Result<bool, Deliv
         return Ok(true);
     }
     let mut held = fetched_and_set(inner, order, &access, &mut cache, (base, commit)).await;
-    if inner.heals(&mut cache, &held) {
+    if inner.heals(order, &mut cache, &held) {
         held = fetched_and_set(inner, order, &access, &mut cache, (base, commit)).await;
     }
     if held.is_ok() {

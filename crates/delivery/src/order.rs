@@ -371,6 +371,23 @@ impl Order {
         }
     }
 
+    /// The repository that it goes to; empty where it goes to none.
+    pub(crate) fn repository(&self) -> &str {
+        match &self.strategy {
+            Strategy::PullRequest { url, .. } | Strategy::Commit { url, .. } => url,
+            Strategy::Notification(_) | Strategy::Webhook { .. } => "",
+        }
+    }
+
+    /// The addresses of APIs that people have written into the pipeline and its Secret.
+    pub(crate) fn api_urls(&self) -> [Option<&str>; 2] {
+        let of_strategy = match &self.strategy {
+            Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
+            _ => None,
+        };
+        [of_strategy, self.credentials.app.as_ref().and_then(|app| app.base.as_deref())]
+    }
+
     /// Whose queue it waits in: one for each pipeline.
     pub(crate) fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.pipeline)

@@ -27,10 +27,14 @@ pub(crate) async fn is_own(
     if !commit.carries(&order.known_by()) {
         return Ok(false);
     }
+    if parent != tip && !cache.is_in_branch(git, access, counters, (base, parent)).await? {
+        return Ok(false);
+    }
+    // What it was made of does not change. What the base branch has does: somebody may have removed the parent.
+    if cache.remembers_own(access, base, &order.known_by(), &commit.id) {
+        return Ok(true);
+    }
     if parent != tip {
-        if !cache.is_in_branch(git, access, counters, (base, parent)).await? {
-            return Ok(false);
-        }
         cache.bring(git, access, counters, parent).await?;
     }
     let edit = match edit(inner, order, access, cache, (base, parent)).await {
@@ -49,19 +53,38 @@ pub(crate) async fn is_own(
     Ok(is_own)
 }
 
-/// The same for a commit of the head branch of an order's change request, which is fetched if this process does
-/// not know the commit.
+/// The same for a commit of the head branch of an order's change request. A commit that this process knows is not
+/// looked at again, wherever the base branch is by now.
 pub(crate) async fn is_own_head(inner: &Inner, order: &Order, id: &str) -> Result<bool, DeliveryError> {
+    is_own_commit(inner, order, id, true).await
+}
+
+/// The same before a merge: a merge of a commit whose parent was removed from the base branch would bring removed
+/// commits back, so the base branch is fetched.
+pub(crate) async fn is_own_and_on_base(
+    inner: &Inner,
+    order: &Order,
+    id: &str,
+) -> Result<bool, DeliveryError> {
+    is_own_commit(inner, order, id, false).await
+}
+
+async fn is_own_commit(
+    inner: &Inner,
+    order: &Order,
+    id: &str,
+    wherever: bool,
+) -> Result<bool, DeliveryError> {
     let Strategy::PullRequest { url, base, .. } = &order.strategy else { return Ok(false) };
     let (access, repository) = inner.repository(order, url)?;
     let branch = order.branch();
     let want = repository.want(&access, base, &branch);
     let mut cache = repository.lock(&access).await;
-    if cache.remembers_own(&access, base, &order.known_by(), id) {
+    if wherever && cache.remembers_own(&access, base, &order.known_by(), id) {
         return Ok(true);
     }
     let mut result = look(inner, order, &access, &mut cache, (base, &want), id).await;
-    if inner.heals(&mut cache, &result) {
+    if inner.heals(order, &mut cache, &result) {
         result = look(inner, order, &access, &mut cache, (base, &want), id).await;
     }
     if result.is_ok() {

@@ -107,6 +107,20 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(world: World) {
     }
 }
 
+#[tokio::test]
+async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
+    let world = World::github().await;
+    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let kept = world.repo().head("main").unwrap();
+    world.commit("regretted", &[("regretted.yaml", "a: b\n")]);
+    let request = proposed(&bench.delivery, &order).await;
+    world.place("main", &kept).await;
+    // Also for the process that made the commit: a merge would bring the removed one back.
+    turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
+    let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
+    is_delivered_alone(&world, &bench.delivery, &anew).await;
+}
+
 /// Somebody has replaced the commit by one with its message and other files, and a person has merged that.
 pub async fn a_merge_that_only_names_the_promotion_has_not_brought_it(world: World) {
     let order = world.order("6.1.8");

@@ -144,6 +144,24 @@ async fn a_token_is_lent_once_for_all_that_follows() {
 }
 
 #[tokio::test]
+async fn a_slow_api_of_one_tenant_does_not_delay_another_at_the_same_branch() {
+    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = format!("http://{}", silent.local_addr().unwrap());
+    let strategy = Strategy::Commit { url: world.standin().url.clone(), branch: "main".into() };
+    let slow = desk.order(&world, "6.1.7", &[("githubAppBaseURL", &api)]);
+    let slow = Order { strategy: strategy.clone(), namespace: "slow".into(), ..slow };
+    let delivery = bench.delivery.clone();
+    let stuck = tokio::spawn(async move { delivery.deliver(&slow).await });
+    let _connection = silent.accept().await.unwrap();
+    let other = Order { strategy, ..world.order("6.1.8") };
+    let done = tokio::time::timeout(std::time::Duration::from_secs(20), bench.delivery.deliver(&other)).await;
+    assert!(matches!(done, Ok(Ok(Delivered::Committed { .. }))), "{done:?}");
+    assert!(!stuck.is_finished());
+    stuck.abort();
+}
+
+#[tokio::test]
 async fn a_commit_is_pushed_with_what_is_lent() {
     let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
     let mut order = desk.order(&world, "6.1.8", &[]);
