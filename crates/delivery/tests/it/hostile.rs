@@ -28,6 +28,7 @@ async fn the_attacked_process() {
     let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
     let mut orders: Vec<_> = urls.split(' ').map(to).collect();
     let other = orders.pop().unwrap();
+    // Several are fetched one after the other.
     if orders.len() > 1 {
         orders.iter_mut().enumerate().for_each(|(n, order)| order.namespace = format!("attacker-{n}"));
     }
@@ -264,7 +265,7 @@ fn zlib(content: &[u8]) -> Vec<u8> {
 /// Each of many repositories makes git take much memory, and none more than a repository may.
 #[tokio::test]
 async fn packs_that_expand_share_one_budget_of_memory() {
-    for (count, mebibytes) in [(4, 200), (10, 50)] {
+    for (count, mebibytes) in [(3, 200), (8, 50)] {
         let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
         git(repo.folder(), &["config", "uploadpack.allowFilter", "false"], "");
         let base = object(&repo, "blob", &"\0".repeat(64 << 10));
