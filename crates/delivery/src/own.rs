@@ -7,13 +7,15 @@ use crate::body;
 use crate::deliver::Inner;
 use crate::edit::edit;
 use crate::error::DeliveryError;
-use crate::git::{self, Access, Cache, Commit};
+use crate::git::{self, Access, Cache, ChangedFile, Commit, CommitText};
 use crate::order::{Order, Strategy};
 
-/// Whether a commit is the one that Sluice makes for an order on top of the commit's own parent, and that parent
-/// is part of the base branch. `tip` is the newest commit of the base branch, as it was fetched.
+/// Whether a commit is the one that Sluice makes for an order on top of the commit's own parent, that parent is part
+/// of the base branch, and a merge of the commit gives the files that Sluice would commit to the base branch now.
+/// `tip` is the newest commit of the base branch, as it was fetched.
 ///
-/// A parent from elsewhere would bring files of its own along with the promotion.
+/// A parent from elsewhere would bring files of its own along with the promotion. One from long ago may have the
+/// promoted values in other files, or may have another application in this one.
 pub(crate) async fn is_own(
     inner: &Inner,
     order: &Order,
@@ -30,27 +32,41 @@ pub(crate) async fn is_own(
     if parent != tip && !cache.is_in_branch(git, access, counters, (base, parent)).await? {
         return Ok(false);
     }
-    // What it was made of does not change. What the base branch has does: somebody may have removed the parent.
-    if cache.remembers_own(access, base, &order.known_by(), &commit.id) {
-        return Ok(true);
-    }
+    // What the commit was made of does not change. What the base branch has does.
     if parent != tip {
         cache.bring(git, access, counters, parent).await?;
     }
-    let edit = match edit(inner, order, access, cache, (base, parent)).await {
-        // Nothing that could be set there.
-        Err(DeliveryError::Edit(_)) => return Ok(false),
-        edit => edit?,
-    };
-    if edit.files.is_empty() {
-        return Ok(false);
-    }
-    let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
-    let is_own = cache.is_made_of(git, access, commit, (parent, &edit.files, &text)).await?;
-    if is_own {
+    if !cache.remembers_own(access, base, &order.known_by(), &commit.id) {
+        let Some((files, text)) = made(inner, order, access, cache, (base, parent)).await? else {
+            return Ok(false);
+        };
+        if !cache.is_made_of(git, access, commit, (parent, &files, &text)).await? {
+            return Ok(false);
+        }
         cache.remember_own(access, base, &order.known_by(), &commit.id);
     }
-    Ok(is_own)
+    if parent == tip {
+        return Ok(true);
+    }
+    let Some((files, text)) = made(inner, order, access, cache, (base, tip)).await? else { return Ok(false) };
+    Ok(cache.merges_to(git, access, (tip, commit), (&files, &text)).await?)
+}
+
+/// The files and the text of the commit that Sluice makes for an order on top of another one; `None` if there is nothing
+/// to set.
+async fn made(
+    inner: &Inner,
+    order: &Order,
+    access: &Access,
+    cache: &mut Cache,
+    (base, onto): (&str, &str),
+) -> Result<Option<(Vec<ChangedFile>, CommitText)>, DeliveryError> {
+    let edit = match edit(inner, order, access, cache, (base, onto)).await {
+        Err(DeliveryError::Edit(_)) => return Ok(None),
+        edit => edit?,
+    };
+    let text = inner.text(order, body::message(order, &edit.values, &edit.onto));
+    Ok((!edit.files.is_empty()).then_some((edit.files, text)))
 }
 
 /// The same for a commit of the head branch of an order's change request. A commit that this process knows is not
@@ -59,8 +75,8 @@ pub(crate) async fn is_own_head(inner: &Inner, order: &Order, id: &str) -> Resul
     is_own_commit(inner, order, id, true).await
 }
 
-/// The same before a merge: a merge of a commit whose parent was removed from the base branch would bring removed
-/// commits back, so the base branch is fetched.
+/// The same before a merge: the base branch is fetched, also if this process knows the commit. A merge would bring
+/// commits back that were removed from the base branch, or would set values in files that have another meaning now.
 pub(crate) async fn is_own_and_on_base(
     inner: &Inner,
     order: &Order,

@@ -48,6 +48,51 @@ impl Cache {
         sign::is_signed(git, access, &unsigned, &signature).await
     }
 
+    /// Whether a merge of a commit into `tip` gives the tree that Sluice commits on top of `tip` with these files. The
+    /// commit's parent is the base of the merge. A file that was renamed since counts as a conflict.
+    pub(crate) async fn merges_to(
+        &self,
+        git: &Git,
+        access: &Access,
+        (tip, commit): (&str, &Commit),
+        (files, text): (&[ChangedFile], &CommitText),
+    ) -> Result<bool, GitError> {
+        let [parent] = &commit.parents[..] else { return Ok(false) };
+        let wanted = self.commit_unsigned(git, access, tip, files, text).await?;
+        let [base, ours, theirs, wanted] =
+            [parent, tip, &commit.id, &wanted].map(|id| self.tree_of(git, access, id));
+        let base = self.commit_of_tree(git, access, &base.await?, None).await?;
+        let ours = self.commit_of_tree(git, access, &ours.await?, Some(&base)).await?;
+        let theirs = self.commit_of_tree(git, access, &theirs.await?, Some(&base)).await?;
+        let args =
+            ["-c", "merge.renames=false", "merge-tree", "--write-tree", "--no-messages", &ours, &theirs];
+        let merged = git.try_run(Call::local(self.dir(), access, args)).await?;
+        Ok(merged.success && String::from_utf8_lossy(&merged.stdout).trim() == wanted.await?)
+    }
+
+    async fn tree_of(&self, git: &Git, access: &Access, commit: &str) -> Result<String, GitError> {
+        let tree = format!("{commit}^{{tree}}");
+        let out = git.run(Call::local(self.dir(), access, ["rev-parse", "--verify", &tree])).await?;
+        Ok(String::from_utf8_lossy(&out).trim().to_string())
+    }
+
+    /// Makes a commit of a tree that goes nowhere: the cache has no history that a merge could start from, and
+    /// `merge-tree` of git 2.39 takes commits only.
+    async fn commit_of_tree(
+        &self,
+        git: &Git,
+        access: &Access,
+        tree: &str,
+        parent: Option<&str>,
+    ) -> Result<String, GitError> {
+        let parent = parent.map(|id| format!("parent {id}\n")).unwrap_or_default();
+        let who = "Sluice <> 0 +0000";
+        let raw = format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n");
+        let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
+        let out = git.run(Call::local(self.dir(), access, args).with_input(raw.into_bytes())).await?;
+        Ok(String::from_utf8_lossy(&out).trim().to_string())
+    }
+
     /// A commit that is in the cache.
     pub(crate) async fn read_commit(&self, git: &Git, access: &Access, id: &str) -> Result<Commit, GitError> {
         let raw = git.run(Call::local(self.dir(), access, ["cat-file", "commit", id])).await?;

@@ -1,7 +1,8 @@
 //! Commits and change requests that others have made to look like those of Sluice: whoever may push branches can
 //! write the message of a promotion, which is predictable.
 
-use sluice_delivery::{Delivered, Delivery, Followed, Order, Stale, Strategy};
+use sluice_core::setters::{Place, Update};
+use sluice_delivery::{Delivered, Delivery, Followed, Order, Stale, Strategy, Values};
 
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
@@ -119,6 +120,64 @@ async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
     let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
     is_delivered_alone(&world, &bench.delivery, &anew).await;
+}
+
+/// A release of this name, whose version is far from its name and from the beginning.
+fn release(name: &str, version: &str) -> String {
+    let between = "  interval: 10m\n".repeat(9);
+    format!("kind: HelmRelease\nmetadata:\n  name: {name}\nspec:\n{between}  version: {version}\n")
+}
+
+/// An order for the release podinfo, in whichever file it is.
+fn of_release(world: &World, version: &str) -> Order {
+    let update = Update {
+        path: "live/*.yaml".into(),
+        kind: Some("HelmRelease".into()),
+        name: Some("podinfo".into()),
+        field: "spec.version".into(),
+        ..Update::default()
+    };
+    let places = vec![Place { environment: "prod".into(), target: "prod".into(), ..Place::default() }];
+    Order { values: Values::Listed { updates: vec![update], places }, ..merging(world, version) }
+}
+
+#[tokio::test]
+async fn a_head_that_would_set_another_value_of_the_base_by_now_is_not_merged() {
+    // Of a head that this process made, or found.
+    for restarted in [false, true] {
+        let (world, bench) = (World::github().await, bench());
+        world.commit("one", &[("live/a.yaml", &release("podinfo", "6.1.5"))]);
+        let order = of_release(&world, "6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        let moved =
+            [("live/a.yaml", release("critical-db", "6.1.5")), ("live/b.yaml", release("podinfo", "6.1.5"))];
+        world.commit("moved", &moved.each_ref().map(|(path, text)| (*path, text.as_str())));
+        let (bench, order) = if restarted {
+            (crate::fixture::bench(), Order { retried: true, ..again(&order) })
+        } else {
+            turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
+            (bench, Order { anew: Some(Stale::Behind), ..again(&order) })
+        };
+        let request = proposed(&bench.delivery, &order).await;
+        is_merged(&bench.delivery, &order, &request).await;
+        assert_eq!(world.repo().read("main", "live/a.yaml").unwrap(), release("critical-db", "6.1.5"));
+        assert_eq!(world.repo().read("main", "live/b.yaml").unwrap(), release("podinfo", "6.1.8"));
+    }
+}
+
+#[tokio::test]
+async fn a_head_whose_file_was_changed_elsewhere_on_the_base_is_merged_as_it_is() {
+    for restarted in [false, true] {
+        let (world, bench) = (World::github().await, bench());
+        world.commit("one", &[("live/a.yaml", &release("podinfo", "6.1.5"))]);
+        let order = of_release(&world, "6.1.8");
+        let request = proposed(&bench.delivery, &order).await;
+        let noted = |version| format!("# the owner is team podinfo\n{}", release("podinfo", version));
+        world.commit("noted", &[("live/a.yaml", &noted("6.1.5"))]);
+        let bench = if restarted { crate::fixture::bench() } else { bench };
+        is_merged(&bench.delivery, &order, &request).await;
+        assert_eq!(world.repo().read("main", "live/a.yaml").unwrap(), noted("6.1.8"));
+    }
 }
 
 /// Somebody has replaced the commit by one with its message and other files, and a person has merged that.
