@@ -34,3 +34,21 @@ impl Engine {
         keys.iter().for_each(|key| self.touch(key));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_testkit::Scratch;
+
+    use crate::engine::tests::engine;
+
+    #[tokio::test]
+    async fn a_metric_says_whether_the_api_server_checks_who_approves() {
+        let scratch = Scratch::new("unguarded").unwrap();
+        let mut engine = engine(&scratch);
+        for (gap, expected) in [(None, 1), (Some("not installed".to_string()), 0), (None, 1)] {
+            engine.approvals_checked(gap);
+            let text = engine.metrics.render();
+            assert!(text.contains(&format!("\nsluice_approvals_checked {expected}\n")), "{text}");
+        }
+    }
+}
