@@ -89,6 +89,11 @@ proptest! {
         let mut again = after.clone();
         prop_assert_eq!(fit(&mut again, room), None);
         prop_assert_eq!(targets(&after).count(), count);
+        let in_full = |t: &TargetStatus| !matches!(t.health, Health::Failed | Health::Unknown) && !t.workloads.is_empty();
+        prop_assert!(
+            !said.contains("Failed or Unknown") || !targets(&after).any(in_full),
+            "a target that fails is shortened before one that does not: {said}"
+        );
         for (old, new) in targets(&before).zip(targets(&after)) {
             prop_assert_eq!((&old.name, old.health, old.ready), (&new.name, new.health, new.ready));
             let kept = proofs(&after, new);
