@@ -207,6 +207,32 @@ fn review(group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
     SelfSubjectAccessReview { spec, ..Default::default() }
 }
 
+/// By these labels Kubernetes adds a role's rules to its own roles view, edit and admin
+/// (kubernetes.io/docs/reference/access-authn-authz/rbac, "Aggregated ClusterRoles").
+#[test]
+fn viewers_and_editors_are_aggregated_and_approvers_are_not() -> Result<()> {
+    let roles = parse_yaml(&std::fs::read_to_string(folder("deploy/roles.yaml"))?)?;
+    for (name, expected) in [
+        ("sluice-viewer", &["admin", "edit", "view"][..]),
+        ("sluice-editor", &["admin", "edit"]),
+        ("sluice-approver", &[]),
+    ] {
+        let role = roles.iter().find(|role| role["metadata"]["name"] == name).context(name)?;
+        let labels = role["metadata"]["labels"].as_object().context("labels")?;
+        let mut into: Vec<&str> = labels
+            .iter()
+            .filter(|(_, value)| *value == "true")
+            .filter_map(|(label, _)| label.strip_prefix("rbac.authorization.k8s.io/aggregate-to-"))
+            .collect();
+        into.sort();
+        ensure!(into == expected, "{name}: {into:?}");
+        let rules = role["rules"].as_array().context("rules")?;
+        let verbs = rules.iter().filter_map(|rule| rule["verbs"].as_array()).flatten();
+        ensure!(verbs.clone().any(|verb| verb == "approve") == (name == "sluice-approver"), "{name}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_crds_of_deploy_are_those_of_the_code() -> Result<()> {
     let written = parse_yaml(&std::fs::read_to_string(folder("deploy/crds.yaml"))?)?;
