@@ -85,6 +85,13 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
         let status = other.status.unwrap_or_default();
         ensure!(status.conditions.iter().all(|c| c.type_ != "Ready" || c.status == "True"), "{status:?}");
 
+        // The log says the same, with the cluster as a field.
+        let log = std::fs::read_to_string(controller.log())?;
+        for cluster in ["refused", "expired"] {
+            let field = format!("a cluster cannot be used cluster=cluster {n}/{cluster} ");
+            ensure!(log.contains(&field), "nothing names {cluster}: {}", controller.tail());
+        }
+
         // What was wrong is put right, and seen without a restart.
         let mended = Instant::now();
         place.gitops_cluster("not-there", &dev.kubeconfig()).await?;
