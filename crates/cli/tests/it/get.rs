@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_cli::Exit;
-use sluice_testkit::{PATIENCE, eventually};
+use sluice_testkit::{ControlPlane, PATIENCE, eventually, install_crds};
 
-use crate::hub::{place, running};
+use crate::hub::{place, running, sluice_as};
 
 #[tokio::test]
 async fn pipelines_are_listed_in_every_form() -> Result<()> {
@@ -199,5 +199,31 @@ async fn what_is_printed_as_a_name_is_taken_by_the_next_command() -> Result<()> 
     let ran = place.sluice(&["get", "promotion", "pipeline.pipelines.weave.works/podinfo"]).await;
     assert_eq!(ran.exit, Exit::Usage);
     assert!(ran.err.contains("is not the kind of a promotion"), "{ran:?}");
+    Ok(())
+}
+
+/// A hub that stores what it is given, as one with older definitions of the same names may.
+#[tokio::test]
+async fn a_pipeline_that_cannot_be_read_hides_no_other() -> Result<()> {
+    let hub = ControlPlane::start().await?.cluster("lenient").await?;
+    let mut crds = sluice_api::all_crds();
+    for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
+        let anything =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        (version.schema, version.subresources) = (serde_json::from_value(anything)?, None);
+    }
+    install_crds(&hub.client().await?, crds).await?;
+    let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
+    let mut level: Value = serde_json::from_str(text)?;
+    level["metadata"] = json!({"name": "level", "namespace": "default"});
+    let broken = json!({"apiVersion": level["apiVersion"], "kind": "Pipeline",
+        "metadata": {"name": "broken", "namespace": "default"}, "spec": {"environments": 7}});
+    hub.apply_yaml(&format!("{level}\n---\n{broken}")).await?;
+    let path = hub.kubeconfig_path();
+    let targets = sluice_as(&path, &["get", "targets", "-n", "default"]).await;
+    assert!(targets.exit == Exit::Ok && targets.out.contains("6.1.8"), "{targets:?}");
+    assert!(targets.out.contains("cannot be read: invalid type"), "{targets:?}");
+    let pipelines = sluice_as(&path, &["get", "pipelines", "-n", "default"]).await;
+    assert!(pipelines.exit == Exit::Ok && pipelines.out.contains("\nlevel "), "{pipelines:?}");
     Ok(())
 }
