@@ -312,8 +312,11 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
             loud.insert(&environment.name, name, Target::unreadable("a lot ".repeat(4000)));
         }
     }
-    let bytes = serde_json::to_vec(&compose_at(&object, &loud, &[])).unwrap().len();
+    let loud = compose_at(&object, &loud, &[]);
+    let bytes = serde_json::to_vec(&loud).unwrap().len();
     assert!(bytes < 1_400_000, "{bytes} bytes");
+    let summarized = loud.conditions.iter().find(|c| c.type_ == "Summarized").unwrap();
+    assert!(summarized.message.contains("is too large for one object"), "{}", summarized.message);
     // And whatever has been reported of as many as are told of in full.
     let mut some = object.clone();
     some.spec.environments.iter_mut().for_each(|e| e.targets.truncate(80));
