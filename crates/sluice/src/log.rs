@@ -22,15 +22,15 @@ pub enum Level {
 
 impl Level {
     /// Returns the directives for the filter. Libraries log less than Sluice itself: at debug, HTTP libraries
-    /// log addresses, and the address of a webhook can be a secret; the Kubernetes client logs each broken
-    /// watch, which the controller logs in its own words.
+    /// log addresses, and the address of a webhook can be a secret; the Kubernetes client logs each failed call and
+    /// each broken watch without the name of the cluster: the controller logs them in its own words.
     fn directives(self) -> &'static str {
         match self {
             Level::Trace => "trace,reqwest=info,hyper_util=info",
             Level::Debug => "debug,reqwest=info,hyper=info,rustls=info,tower=info",
-            Level::Info => "info,kube_client=error,kube_runtime=error",
-            Level::Warn => "warn,kube_client=error,kube_runtime=error",
-            Level::Error => "error",
+            Level::Info => "info,kube_client=off,kube_runtime=error",
+            Level::Warn => "warn,kube_client=off,kube_runtime=error",
+            Level::Error => "error,kube_client=off",
         }
     }
 }
@@ -155,6 +155,24 @@ mod tests {
         assert!(!line.chars().any(plain::is_unsafe), "{line:?}");
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!((&event["message"], &event["text"]), (&HOSTILE.into(), &HOSTILE.into()));
+    }
+
+    #[test]
+    fn what_fails_at_a_cluster_is_logged_by_the_controller_alone() {
+        for level in [Level::Info, Level::Warn, Level::Error] {
+            let written = Written::default();
+            let writer = written.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_env_filter(EnvFilter::new(level.directives()))
+                .with_writer(move || writer.clone())
+                .finish();
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::error!(target: "kube_client::client::builder", "failed with error client error (Connect)");
+                tracing::error!(target: "sluice_controller", "cluster apps/eu is lost");
+            });
+            let text = written.text();
+            assert!(text.contains("apps/eu") && !text.contains("client error"), "{text}");
+        }
     }
 
     #[test]

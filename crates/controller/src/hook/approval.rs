@@ -20,6 +20,8 @@ use crate::translate;
 const OLD: SignedDuration = SignedDuration::from_mins(5);
 /// How far ahead of ours the clock of a caller may be.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
+/// How far the clocks of a caller and of a replica may differ for the order of a signature and the beginning of a wait.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(2);
 
 /// The body of an approval. Every field is required.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -240,12 +242,19 @@ pub fn after(promotion: &Promotion, request: &Request, given: Given<'_>) -> Chan
     if !waits(promotion) {
         return Change::Refused(format!("{} does not wait for an approval any more", promotion.name_any()));
     }
-    // Only the newest approval is recorded: an older body may have approved an earlier try. A time that was taken by
-    // clocks that were ahead tells nothing; but a body of an earlier try was signed before this try began to wait.
-    let newest = before.and_then(|before| before.signed_at.parse::<Timestamp>().ok()).map(|at| {
-        let is_ahead = at.duration_since(given.now) > AHEAD;
-        if is_ahead { since(promotion) } else { at }
-    });
+    // A body that was signed before is for an earlier try, also if nobody sent it then. A time that was taken by clocks
+    // that were ahead tells nothing.
+    let (began, is_ahead) = (since(promotion), |at: Timestamp| at.duration_since(given.now) > AHEAD);
+    if !is_ahead(began) && given.signed_at + CLOCKS < began {
+        return Change::Refused(format!(
+            "the body was signed at {}, and {} waits since {began}: sign a new body with the time of now",
+            given.signed_at,
+            promotion.name_any()
+        ));
+    }
+    // Only the newest approval is recorded: an older body may have approved an earlier try.
+    let newest = before.and_then(|before| before.signed_at.parse::<Timestamp>().ok());
+    let newest = newest.map(|at| if is_ahead(at) { began } else { at });
     if newest.is_some_and(|newest| given.signed_at < newest) {
         let why = "a later approval than this body is recorded: sign a new body with the time of now";
         return Change::Refused(why.into());

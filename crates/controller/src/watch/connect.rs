@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use secrecy::ExposeSecret;
 use sluice_api::cluster::KUBECONFIG_KEYS;
 use tower::util::MapResponseLayer;
 
@@ -68,6 +69,9 @@ pub enum ConnectError {
          --flatten)"
     )]
     File(String, String),
+    /// No header can have it.
+    #[error("the {1} in the kubeconfig in Secret {0} has more than one line: write it in one line")]
+    Lines(String, &'static str),
 }
 
 /// The kubeconfig of a Secret, under the first key that has one.
@@ -130,6 +134,16 @@ fn refuse_foreign(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Re
         file(&user.client_certificate)?;
         file(&user.client_key)?;
         file(&user.token_file)?;
+        for (what, value) in [("token", &user.token), ("password", &user.password)] {
+            if value.as_ref().is_some_and(|value| value.expose_secret().contains(['\r', '\n'])) {
+                return Err(ConnectError::Lines(secret.into(), what));
+            }
+        }
+        for (what, value) in [("username", &user.username), ("as", &user.impersonate)] {
+            if value.as_ref().is_some_and(|value| value.contains(['\r', '\n'])) {
+                return Err(ConnectError::Lines(secret.into(), what));
+            }
+        }
         if let Some(exec) = user.exec.as_ref().filter(|_| !allow_exec) {
             let program = exec.command.clone().unwrap_or_default();
             return Err(ConnectError::Exec(secret.into(), program));

@@ -140,6 +140,20 @@ fn an_approval_is_for_the_promotion_that_waits_and_for_one_try() {
     assert_eq!(after(&other, &asks, given), Change::NotTheirs);
 }
 
+#[test]
+fn a_body_that_was_signed_before_a_retry_and_not_sent_then_does_not_approve_the_next_try() {
+    let asks = request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:57Z");
+    let given = Given { secret: "keys", key_id: "abc", signed_at: asks.at, now: at("2026-11-22T10:02:30Z") };
+    let began = "2026-11-22T10:02:00Z";
+    for before in [None, Some((NOW, "2026-11-22T10:00:02Z"))] {
+        let waits = waiting(began, before, before.map(|(signed_at, _)| signed_at));
+        let Change::Refused(why) = after(&promotion("fresh", "6.1.9", &waits), &asks, given) else {
+            panic!("a body of the first try approves the second")
+        };
+        assert!(why.contains("sign a new body"), "{why}");
+    }
+}
+
 /// A body that was signed and recorded while the clocks of caller and hub were a day ahead.
 #[test]
 fn a_time_that_lies_ahead_delays_no_later_approval_and_lets_no_body_be_replayed() {

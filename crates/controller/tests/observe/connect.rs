@@ -52,6 +52,10 @@ async fn what_reaches_into_this_machine_or_past_its_checks_is_refused_with_what_
         ("clusters/0/cluster/server", "dev.example:6443".into(), ConnectError::NotHttps(secret())),
         ("clusters/0/cluster/insecure-skip-tls-verify", true.into(), ConnectError::Unverified(secret())),
         ("clusters/0/cluster/proxy-url", "http://proxy:3128".into(), ConnectError::Proxy(secret())),
+        ("users/0/user/token", "a\r\nx-other: b".into(), ConnectError::Lines(secret(), "token")),
+        ("users/0/user/username", "a\nb".into(), ConnectError::Lines(secret(), "username")),
+        ("users/0/user/password", "a\n".into(), ConnectError::Lines(secret(), "password")),
+        ("users/0/user/as", "a\rb".into(), ConnectError::Lines(secret(), "as")),
     ];
     for (path, value, error) in table {
         assert_eq!(refused(&with(whole(), path, value), false).await, Some(error), "{path}");

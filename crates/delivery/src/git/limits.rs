@@ -87,11 +87,12 @@ mod tests {
     /// The limits that a program which a started program starts reads, as POSIX has ulimit print them.
     #[tokio::test]
     async fn what_is_started_has_the_limits() {
-        let mut command = Limits::new(5 << 20, Duration::from_secs(20)).command("sh");
-        command.args(["-c", "sh -c 'ulimit -v; ulimit -f; ulimit -t'"]);
+        let mut command = Limits::new(5 << 20, Duration::from_secs(20)).command("sh", Size::Small);
+        command.args(["-c", "sh -c 'ulimit -d; ulimit -v; ulimit -f; ulimit -t'"]);
         let output = command.output().await.unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let [memory, blocks, seconds] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        let [data, memory, blocks, seconds] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        assert_eq!(data.parse().ok(), Some(Size::Small.process_limit()), "{text}");
         assert!(memory.parse::<u64>().is_ok_and(|kib| kib <= 512 << 10), "{text}");
         assert_eq!((blocks, seconds), ("10240", "30"), "{text}");
     }
@@ -99,7 +100,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_grows_without_an_end_ends_its_writer() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut command = Limits::new(1 << 20, Duration::from_secs(20)).command("dd");
+        let mut command = Limits::new(1 << 20, Duration::from_secs(20)).command("dd", Size::Small);
         command.args(["if=/dev/zero", "bs=65536", "count=64"]).stderr(std::process::Stdio::null());
         command.arg(format!("of={}", file.path().display()));
         assert!(!command.status().await.unwrap().success());

@@ -77,7 +77,14 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
     let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
         return Err(error::read(repository, "push", &output.stderr));
     };
-    let summary = line.rsplit('\t').next().unwrap_or_default();
+    let rejected =
+        |says: String| Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says });
+    let (summary, to) = (line.rsplit('\t').next().unwrap_or_default(), line.split('\t').nth(1));
+    let to = to.and_then(|refs| refs.split_once(':')).map_or("", |(_, to)| to);
+    if to != format!("refs/heads/{branch}") {
+        // git takes a branch `refs/heads/x` for `x` if there is no `x` (git-push(1), "<refspec>").
+        return rejected(format!("a ref named {to} is in its way: delete that"));
+    }
     let moved = [
         "stale info",
         "fetch first",
@@ -87,6 +94,12 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
         "reference already exists",
         "incorrect old value",
     ];
+    // `refs_verify_refname_available` of git, refs.c.
+    if let Some(other) = in_the_way(&output.stderr.shown) {
+        return rejected(format!(
+            "the branch {other} is in its way: delete that, or set another branch in the pipeline"
+        ));
+    }
     if moved.iter().any(|m| summary.contains(m)) {
         return Ok(Pushed::Moved);
     }
@@ -97,8 +110,14 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
     }
     // What a hook or a protection says stands in the lines that the server sent along.
     let remote: Vec<&str> = output.stderr.shown.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
-    let says = error::essence(&format!("{}\n{summary}", remote.join("\n")));
-    Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says })
+    rejected(error::essence(&format!("{}\n{summary}", remote.join("\n"))))
+}
+
+/// The branch whose name is the beginning of the one to create, or the other way around.
+fn in_the_way(stderr: &str) -> Option<&str> {
+    let (before, _) = stderr.split_once("' exists; cannot create '")?;
+    let (_, other) = before.rsplit_once('\'')?;
+    Some(other.strip_prefix("refs/heads/").unwrap_or(other))
 }
 
 #[cfg(test)]
@@ -124,6 +143,20 @@ mod tests {
             let output = Output { success: true, stdout, stderr: Words::new(String::new(), str::to_string) };
             assert_eq!(outcome("http://h/a/b", "x", &output).unwrap(), wanted);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_in_the_way_is_no_lost_race() {
+        let remote = "remote: error: cannot lock ref 'refs/heads/sluice/apps/podinfo/prod': 'refs/heads/sluice' \
+                      exists; cannot create 'refs/heads/sluice/apps/podinfo/prod'\n";
+        let error = read("[remote rejected] (failed to update ref)", remote).unwrap_err();
+        assert_eq!(error.reason(), "PushRejected");
+        assert!(error.to_string().contains("the branch sluice is in its way: delete that"), "{error}");
+        let stdout =
+            b"To http://h/a/b\n!\tabc:refs/heads/refs/heads/x\t[rejected] (stale info)\nDone\n".to_vec();
+        let output = Output { success: false, stdout, stderr: Words::new(String::new(), str::to_string) };
+        let error = outcome("http://h/a/b", "x", &output).unwrap_err();
+        assert!(error.to_string().contains("refs/heads/refs/heads/x is in its way"), "{error}");
     }
 
     #[test]
