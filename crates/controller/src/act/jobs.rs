@@ -496,9 +496,7 @@ mod tests {
         while let Ok(namespace) = calls.try_recv() {
             first.push(namespace);
         }
-        assert_eq!(first.len(), WEBHOOKS);
-        answers.add_permits(2);
-        let next = [calls.recv().await.unwrap(), calls.recv().await.unwrap()];
-        assert!(next.contains(&"quiet".to_string()), "{next:?}");
+        assert!(first.len() < WEBHOOKS, "{}", first.len());
+        assert!(first.contains(&"quiet".to_string()), "{first:?}");
     }
 }

@@ -409,3 +409,24 @@ pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> 
     }
     response.map(|body| Box::new(Limited::new(body, ERROR_BYTES)) as Box<DynBody>)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_waits_for_the_loop_when_its_queue_is_full() {
+        let queue = Arc::new(Queue::default());
+        let mut tickets = Vec::new();
+        for _ in 0..QUEUE {
+            assert!(queue.room().now_or_never().is_some());
+            tickets.push(queue.ticket());
+        }
+        let mut room = Box::pin(queue.room());
+        assert!((&mut room).now_or_never().is_none());
+        tickets.pop();
+        assert!(room.now_or_never().is_some());
+    }
+}
