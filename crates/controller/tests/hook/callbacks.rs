@@ -313,7 +313,12 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
                 == 202
         );
         becomes(Phase::Failed, "has failed: disk full").await?;
+        // The receiver has made room, and tried again.
+        ensure!(served.calls_back(&message, &token, &done).await? == 202);
+        becomes(Phase::Delivered, "says that it is done").await?;
         ensure!(served.calls_back(&message, &token, &done).await? == 200);
+        ensure!(served.calls_back(&message, &token, &json!({"state": "failed"})).await? == 202);
+        becomes(Phase::Failed, "has failed").await?;
 
         // Another try is another round, with a token of its own.
         let retry = Patch::Merge(json!({"spec": {"retry": "2026-11-21T10:00:00Z"}}));
