@@ -188,18 +188,19 @@ impl Served {
                 pull(&mut book, number)?.comments.push(text);
                 json!({"id": 1})
             }
-            Ask::Statuses { commit, context } => {
+            Ask::Statuses(commit, context) => {
                 let mut newest = BTreeMap::new();
                 let of_it = book.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
                 newest.extend(of_it.map(|status| (status.pipeline, status)));
-                shape.statuses(&newest.into_values().collect::<Vec<_>>())
+                shape.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(Why::NoPath)?
             }
             Ask::Report(mut status) => {
                 self.repo.commit_of(&status.commit).map_err(|_| Why::NoCommit)?;
                 let pipeline = status.pipeline.unwrap_or(book.pipeline);
-                status.pipeline = shape.has_pipelines().then_some(pipeline);
+                let has_pipelines = shape.statuses(&[]).is_some();
+                status.pipeline = has_pipelines.then_some(pipeline);
                 let before = book.status(&status).map(|before| before.is);
-                if shape.has_pipelines() && (before, status.is) == (Some(Is::Pending), Is::Pending) {
+                if has_pipelines && (before, status.is) == (Some(Is::Pending), Is::Pending) {
                     return Err(Why::NoTransition);
                 }
                 book.statuses.push(status);

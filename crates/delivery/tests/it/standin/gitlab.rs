@@ -51,14 +51,10 @@ impl super::Shape for Shape {
         basic("oauth2", TOKEN)
     }
 
-    fn has_pipelines(&self) -> bool {
-        true
-    }
-
-    fn statuses(&self, of_pipelines: &[&Status]) -> Value {
+    fn statuses(&self, of_pipelines: &[&Status]) -> Option<Value> {
         let word = |is: Is| is.word("success", "pending", "failed");
         let one = |s: &&Status| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
-        of_pipelines.iter().map(one).collect()
+        Some(of_pipelines.iter().map(one).collect())
     }
 
     fn longest(&self) -> usize {
@@ -144,7 +140,7 @@ impl super::Shape for Shape {
             }
             ("GET", ["repository", "commits", sha, "statuses"]) if request.query("name").is_some() => {
                 let context = request.query("name").unwrap_or_default().to_string();
-                Ok(Ask::Statuses { commit: (*sha).into(), context })
+                Ok(Ask::Statuses((*sha).into(), context))
             }
             ("GET", ["repository", "commits", sha, "statuses"]) => {
                 if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {

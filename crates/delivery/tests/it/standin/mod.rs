@@ -201,11 +201,8 @@ enum Ask {
         text: String,
     },
     Commit(String),
-    /// The statuses of this name on a commit.
-    Statuses {
-        commit: String,
-        context: String,
-    },
+    /// The statuses on a commit, of a name.
+    Statuses(String, String),
     Report(Status),
     Repository,
 }
@@ -217,7 +214,7 @@ impl Ask {
             Ask::Open { .. } => Call::Open,
             Ask::Add { .. } => Call::Add,
             Ask::User(_) | Ask::Assignable | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
-            Ask::Tell { .. } | Ask::Statuses { .. } => Call::Tell,
+            Ask::Tell { .. } | Ask::Statuses(..) => Call::Tell,
             Ask::Merge { .. } => Call::Merge,
             Ask::Read(_) => Call::Read,
             Ask::Task(_) => Call::Look,
@@ -354,13 +351,9 @@ trait Shape: Send + Sync {
         answer
     }
     fn refuse(&self, why: Why<'_>) -> Answer;
-    /// Whether statuses are in pipelines; then one that is pending cannot be made pending again.
-    fn has_pipelines(&self) -> bool {
-        false
-    }
-    /// The newest status of each pipeline.
-    fn statuses(&self, _of_pipelines: &[&Status]) -> Value {
-        Value::Null
+    /// The newest status of each pipeline, if statuses are in pipelines: then a pending one cannot be made so again.
+    fn statuses(&self, _of_pipelines: &[&Status]) -> Option<Value> {
+        None
     }
     /// The status of a success.
     fn status(&self, call: Call) -> u16 {
