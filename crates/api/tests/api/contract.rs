@@ -49,7 +49,7 @@ fn helm_release() -> HelmReleaseSpec {
         install: HelmAction { disable_wait: true },
         upgrade: HelmAction { disable_wait: true },
         rollback: HelmAction { disable_wait: true },
-        values: Some(serde_json::json!({"v": 1})),
+        values: Some(serde_json::json!({})),
     }
 }
 
@@ -158,6 +158,7 @@ fn every_field_that_is_read_is_one_that_flux_has() {
         "status.history.ociDigest",
         "status.history.status",
         "status.history.version",
+        "status.lastAttemptedRevisionDigest",
     ];
     let table: [(&str, &str, Value, &[&str]); 4] = [
         ("Kustomization", "v1", object(kustomization(), status()), &helms_own),
