@@ -2,7 +2,7 @@
 //! ended and runs again as the large one, of which there is one at a time: so hostile repositories together cannot
 //! make git take more than one of them could. Small runs do not wait for the large one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -99,7 +99,9 @@ impl Memory {
         runs.by_group.insert(group, run);
         if !runs.are_measured {
             let memory = self.clone();
+            // Most runs end before the first look: they cost no walk through /proc.
             let keep = move || {
+                std::thread::sleep(INTERVAL);
                 while memory.keep_budget() {
                     std::thread::sleep(INTERVAL);
                 }
@@ -112,7 +114,8 @@ impl Memory {
 
     /// Ends runs until the rest is within the budget. Returns whether there are any runs.
     fn keep_budget(&self) -> bool {
-        let taken = private_memory();
+        let groups: HashSet<i32> = self.runs().by_group.keys().copied().collect();
+        let taken = private_memory(&groups);
         let mut runs = self.runs();
         let by_group = &runs.by_group;
         let taken =
@@ -153,10 +156,13 @@ fn excess(mut runs: Vec<(i32, &Run, u64)>) -> Vec<i32> {
     ended
 }
 
-/// The memory of each process group that is neither a file's nor shared, in KiB. Empty where there is no /proc
+/// The memory of each of these process groups that is neither a file's nor shared, in KiB. Empty if there is no /proc
 /// (proc(5): `stat`, fields 2 and 5; `status`, `RssAnon`).
-fn private_memory() -> HashMap<i32, u64> {
+fn private_memory(groups: &HashSet<i32>) -> HashMap<i32, u64> {
     let mut taken = HashMap::new();
+    if groups.is_empty() {
+        return taken;
+    }
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         if !process.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
             continue;
@@ -167,7 +173,9 @@ fn private_memory() -> HashMap<i32, u64> {
             let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
-        if let (Some(group), Some(kib)) = (group(&read("stat")), anonymous(&read("status"))) {
+        if let Some(group) = group(&read("stat")).filter(|group| groups.contains(group))
+            && let Some(kib) = anonymous(&read("status"))
+        {
             *taken.entry(group).or_default() += kib;
         }
     }
@@ -184,7 +192,7 @@ mod tests {
         for (runs, expected) in [
             // Within the budget.
             (vec![("a", Small, 60), ("b", Large, 256), ("c", Small, 68)], vec![]),
-            // The large run takes its share: small ones of whoever takes most go.
+            // The large run takes its share: the namespace that takes most loses small ones.
             (vec![("a", Small, 40), ("b", Large, 250), ("c", Small, 60), ("c", Small, 50)], vec![2]),
             (vec![("a", Small, 55), ("b", Large, 250), ("c", Small, 50), ("c", Small, 45)], vec![2]),
             // Many that are small each, and one that is larger than each of them.
@@ -207,6 +215,8 @@ mod tests {
     #[test]
     fn the_memory_of_this_process_is_measured() {
         let own = rustix::process::getpgrp().as_raw_nonzero().get();
-        assert!(private_memory().get(&own).is_some_and(|kib| (100..10 << 20).contains(kib)));
+        assert!(
+            private_memory(&HashSet::from([own])).get(&own).is_some_and(|kib| (100..10 << 20).contains(kib))
+        );
     }
 }
