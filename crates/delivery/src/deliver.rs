@@ -304,7 +304,7 @@ impl Inner {
             return false;
         }
         let (promotion, repository) = (&order.promotion, order.repository());
-        tracing::warn!(promotion, repository, %error, "the cache of a repository is thrown away and built anew");
+        tracing::warn!(promotion, repository, %error, "the cache of a repository is removed and built again");
         self.counters.rebuilds.fetch_add(1, Ordering::Relaxed);
         cache.wipe();
         true

@@ -125,7 +125,7 @@ async fn computed<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'stati
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and with it whoever waits.
+            // The runtime ends, and with it this task.
             Err(_) => std::future::pending().await,
         },
     }

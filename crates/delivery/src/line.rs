@@ -269,7 +269,7 @@ mod tests {
         let mut third = Box::pin(line.place("third/app"));
         assert!((&mut third).now_or_never().is_none());
         drop(busy.pop());
-        assert!((&mut more).now_or_never().is_none(), "the slot is for whoever holds none");
+        assert!((&mut more).now_or_never().is_none(), "the slot is for a namespace that holds none");
         let third = third.now_or_never();
         assert!(third.is_some());
         // The slots of others count as reserved again.

@@ -270,7 +270,7 @@ impl Git {
         }
         let _place = self.memory.large(call.access.owner()).await;
         if call.other.is_none() {
-            // Whoever runs git in a cache has it alone: the locks are of the run that was ended.
+            // A run has its cache alone: the locks are those of the run that was ended.
             let _ = clear_litter(call.dir, 0);
         }
         self.run_once(call, read, Size::Large).await
