@@ -49,25 +49,14 @@ pub(crate) struct Status<'a> {
     pub(crate) progress: Progress,
     /// What it is known by on its commit.
     pub(crate) context: &'a str,
-    description: &'a str,
+    pub(crate) description: &'a str,
     /// The page of the change request.
     pub(crate) url: &'a str,
     /// The branch that has the commit.
     pub(crate) base: &'a str,
 }
 
-impl<'a> Status<'a> {
-    /// A status of a commit on a branch, which leads to this page.
-    pub(crate) fn new(
-        progress: Progress,
-        context: &'a str,
-        description: &'a str,
-        url: &'a str,
-        base: &'a str,
-    ) -> Self {
-        Status { progress, context, description, url, base }
-    }
-
+impl Status<'_> {
     /// What it is known by, in so many characters at most. A hash keeps apart what would look the same then.
     pub(crate) fn name(&self, most: usize) -> String {
         if self.context.chars().count() <= most {
@@ -95,7 +84,7 @@ pub(crate) async fn report(
     let Some((forge, base)) = inner.forge_of(order)? else { return Ok(()) };
     let Some(commit) = merged_as(&forge, request).await? else { return Ok(()) };
     let context = format!("sluice/{}", order.subject());
-    let status = Status::new(progress, &context, description, &request.url, base);
+    let status = Status { progress, context: &context, description, url: &request.url, base };
     forge.report(&commit, &status).await.map_err(|error| may_not(*kind, error).into())
 }
 

@@ -165,11 +165,7 @@ pub struct Given<'a> {
 /// # Errors
 /// Why there is none.
 pub fn approved<'a>(request: &Request, all: &'a [Promotion]) -> Result<Vec<&'a Promotion>, String> {
-    let name = request.pipeline.split_once('/').map_or("", |(_, name)| name);
-    let of: Vec<&Promotion> = all
-        .iter()
-        .filter(|p| (p.spec.pipeline.as_str(), p.spec.environment.as_str()) == (name, &request.environment))
-        .collect();
+    let of: Vec<&Promotion> = all.iter().filter(|p| is_into(request, &p.spec)).collect();
     let signed_at = request.at.to_string();
     let is_recorded = |p: &&&Promotion| approval_of(p).is_some_and(|before| before.signed_at == signed_at);
     let recorded: Vec<&Promotion> =
@@ -198,9 +194,13 @@ pub fn approved<'a>(request: &Request, all: &'a [Promotion]) -> Result<Vec<&'a P
 
 /// Whether a request approves this revision for this environment of this pipeline.
 pub fn is_for(request: &Request, spec: &PromotionSpec) -> bool {
+    is_into(request, spec) && spec.revision == request.revision
+}
+
+/// Whether a request is about this environment of this pipeline.
+fn is_into(request: &Request, spec: &PromotionSpec) -> bool {
     let name = request.pipeline.split_once('/').map_or("", |(_, name)| name);
-    (spec.pipeline.as_str(), &spec.environment, &spec.revision)
-        == (name, &request.environment, &request.revision)
+    (spec.pipeline.as_str(), &spec.environment) == (name, &request.environment)
 }
 
 fn approval_of(promotion: &Promotion) -> Option<&KeyApproval> {

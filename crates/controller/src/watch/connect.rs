@@ -134,15 +134,15 @@ fn refuse_foreign(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Re
         file(&user.client_certificate)?;
         file(&user.client_key)?;
         file(&user.token_file)?;
-        for (what, value) in [("token", &user.token), ("password", &user.password)] {
-            if value.as_ref().is_some_and(|value| value.expose_secret().contains(['\r', '\n'])) {
-                return Err(ConnectError::Lines(secret.into(), what));
-            }
-        }
-        for (what, value) in [("username", &user.username), ("as", &user.impersonate)] {
-            if value.as_ref().is_some_and(|value| value.contains(['\r', '\n'])) {
-                return Err(ConnectError::Lines(secret.into(), what));
-            }
+        let headers = [
+            ("token", user.token.as_ref().map(ExposeSecret::expose_secret)),
+            ("password", user.password.as_ref().map(ExposeSecret::expose_secret)),
+            ("username", user.username.as_deref()),
+            ("as", user.impersonate.as_deref()),
+        ];
+        let has_lines = |value: Option<&str>| value.is_some_and(|value| value.contains(['\r', '\n']));
+        if let Some((what, _)) = headers.into_iter().find(|(_, value)| has_lines(*value)) {
+            return Err(ConnectError::Lines(secret.into(), what));
         }
         if let Some(exec) = user.exec.as_ref().filter(|_| !allow_exec) {
             let program = exec.command.clone().unwrap_or_default();

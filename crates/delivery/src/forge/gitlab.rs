@@ -478,7 +478,9 @@ mod tests {
     fn a_status_goes_without_an_address_that_is_too_long() {
         let sent = |length: usize| {
             let url = "u".repeat(length);
-            let status = Status::new(Progress::Success, "sluice/apps/podinfo/prod", "it runs", &url, "main");
+            let (context, description) = ("sluice/apps/podinfo/prod", "it runs");
+            let status =
+                Status { progress: Progress::Success, context, description, url: &url, base: "main" };
             status_body(&status, Some(7))
         };
         assert_eq!(sent(255)["target_url"].as_str().map(str::len), Some(255));

@@ -61,9 +61,18 @@ impl Cache {
     async fn sign(&self, git: &Git, access: &Access, id: &str) -> Result<String, GitError> {
         let unsigned = git.run(Call::local(self.dir(), access, ["cat-file", "commit", id])).await?;
         let signature = sign::sign(git, access, &unsigned).await?;
-        let signed = sign::put_in(&unsigned, sign::header(id), &signature);
+        self.write_commit(git, access, sign::put_in(&unsigned, sign::header(id), &signature)).await
+    }
+
+    /// Stores the text of a commit and returns its id.
+    pub(super) async fn write_commit(
+        &self,
+        git: &Git,
+        access: &Access,
+        raw: Vec<u8>,
+    ) -> Result<String, GitError> {
         let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        let out = git.run(Call::local(self.dir(), access, args).with_input(signed)).await?;
+        let out = git.run(Call::local(self.dir(), access, args).with_input(raw)).await?;
         let id = String::from_utf8_lossy(&out).trim().to_string();
         check_id(access, "hash-object", &id).map(|()| id)
     }

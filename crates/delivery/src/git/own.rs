@@ -88,9 +88,7 @@ impl Cache {
         let parent = parent.map(|id| format!("parent {id}\n")).unwrap_or_default();
         let who = "Sluice <> 0 +0000";
         let raw = format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n");
-        let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        let out = git.run(Call::local(self.dir(), access, args).with_input(raw.into_bytes())).await?;
-        Ok(String::from_utf8_lossy(&out).trim().to_string())
+        self.write_commit(git, access, raw.into_bytes()).await
     }
 
     /// A commit that is in the cache.
