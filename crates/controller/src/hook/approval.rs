@@ -18,9 +18,10 @@ use crate::translate;
 
 /// How long ago a body may have been signed: as long as a caller may need to try again.
 const OLD: SignedDuration = SignedDuration::from_mins(5);
-/// How far ahead of ours the clock of a caller may be.
+/// How far ahead of this replica's clock a stored time may be; one further ahead was taken by wrong clocks.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
-/// How far the clocks of a caller and of a replica may differ for the order of a signature and the beginning of a wait.
+/// How far the clocks of a caller and of a replica may differ. A caller whose clock is further ahead could sign now what
+/// approves a later try.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(2);
 
 /// The body of an approval. Every field is required.
@@ -135,7 +136,14 @@ pub fn check(
         }
     }
     let age = now.duration_since(request.at);
-    if age > OLD || age < -AHEAD {
+    if age < -CLOCKS {
+        return Err(format!(
+            "the body was signed at {}, and here it is {}: set the clock that signs, and sign a new body",
+            request.at,
+            translate::time(now)
+        ));
+    }
+    if age > OLD {
         return Err(format!(
             "the body was signed at {}, and here it is {}: sign a new body with the time of now; an approval is \
              accepted for {} minutes",

@@ -43,9 +43,9 @@ fn a_body_approves_what_its_address_names_and_only_for_a_while() {
     for (request, says) in [
         (request("apps/podinfo", "prod", "6.1.9", NOW), None),
         (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T09:55:00Z"), None),
-        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:00Z"), None),
+        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:00:02Z"), None),
         (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T09:54:59Z"), Some("sign a new body")),
-        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:01Z"), Some("sign a new body")),
+        (request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:00:03Z"), Some("set the clock that signs")),
         (request("apps/other", "prod", "6.1.9", NOW), Some("approves pipeline \"apps/other\"")),
         (request("other/podinfo", "prod", "6.1.9", NOW), Some("approves pipeline \"other/podinfo\"")),
         (request("apps/podinfo", "staging", "6.1.9", NOW), Some("approves environment \"staging\"")),
