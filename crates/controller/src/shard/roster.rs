@@ -77,6 +77,10 @@ enum Stage {
     Leaving,
 }
 
+/// Replicas of one installation differ in their durations by this factor at most. A Lease with a longer duration was
+/// written by someone else, and would stop all replicas for as long.
+const MAX_DURATION_FACTOR: u32 = 20;
+
 /// One replica's view.
 #[derive(Debug)]
 pub struct Roster {
@@ -468,9 +472,11 @@ impl Roster {
         }
     }
 
-    /// How long a Lease is left to its holder: as the holder says, who reckons with it.
+    /// How long a Lease is left to its holder: as the Lease says, since its holder relies on it, up to
+    /// [`MAX_DURATION_FACTOR`] times this replica's own duration.
     fn duration(&self, claim: &Claim) -> Duration {
-        if claim.duration.is_zero() { self.pace.lease_duration } else { claim.duration }
+        let own = self.pace.lease_duration;
+        if claim.duration.is_zero() { own } else { claim.duration.min(own * MAX_DURATION_FACTOR) }
     }
 
     /// Since when a shard has been free, if it is.

@@ -1,6 +1,7 @@
 //! What happens when: the stories of few replicas, told in milliseconds.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use sluice_controller::shard::claim::Name;
 
@@ -198,4 +199,24 @@ fn a_lease_that_is_removed_by_hand_is_not_taken_before_its_holder_has_stopped() 
         assert!(held(&replicas, now).concat().len() <= 1, "at {now}");
     }
     assert_eq!(held(&replicas, now).concat(), [0]);
+}
+
+#[test]
+fn a_lease_of_a_stranger_with_a_duration_of_years_stops_nobody_for_long() {
+    let (mut server, mut replicas) = three(1);
+    replicas.truncate(2);
+    let now = pass(&mut server, &mut replicas, 0, 5000);
+    server.version += 1;
+    let version = server.version.to_string();
+    let lease = server.leases.get_mut(&Name::Shard(0)).unwrap();
+    (lease.holder, lease.duration) = (Some("stranger".into()), Duration::from_secs(i32::MAX as u64));
+    lease.version = version;
+    // Nobody writes a Lease of another holder, however wrong it looks, before its time is over.
+    let stopped = pass(&mut server, &mut replicas, now, now + 60_000);
+    assert!(held(&replicas, stopped).concat().is_empty());
+    let mut now = stopped;
+    while held(&replicas, now).concat().is_empty() {
+        now = pass(&mut server, &mut replicas, now, now + 1000);
+        assert!(now < stopped + 300_000, "nobody acts");
+    }
 }
