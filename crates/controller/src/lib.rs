@@ -1,13 +1,9 @@
-//! INTAKE, OBSERVE, RECORD and the loop: what the controller is made of. Watches tell the loop what
-//! happened; the loop gives each pipeline that it concerns a turn; a turn decides, has it done and
-//! writes down what came of it.
+//! INTAKE, OBSERVE, RECORD and the loop: what the controller is made of. The runtime feeds what happens to the state;
+//! the state decides what follows for each pipeline, and the runtime carries it out.
 
 pub mod act;
-pub mod approvals;
-mod due;
-pub mod engine;
 pub mod hook;
-pub mod intake;
+pub mod key;
 pub mod metrics;
 mod objects;
 pub mod observe;
@@ -15,13 +11,14 @@ pub mod options;
 mod predecessor;
 pub mod record;
 mod run;
+pub mod runtime;
 pub mod secret;
 pub mod serve;
 pub mod shard;
-mod silence;
+pub mod state;
 mod tenancy;
+mod timeout;
 pub mod translate;
-mod turn;
 pub mod watch;
 
 pub use options::{OBSERVED_MEMORY, Options};

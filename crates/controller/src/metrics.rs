@@ -15,10 +15,10 @@ use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
 use self::steps::Steps;
-pub use self::steps::completed;
+pub use self::steps::{Step, completed};
 use crate::hook::HookMetrics;
-use crate::record::writer::Written;
 use crate::shard::ShardMetrics;
+use crate::state::status_queue::WriteOutcome;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -175,13 +175,13 @@ impl Metrics {
     }
 
     /// A status was written, or was not.
-    pub fn written(&self, kind: &str, how: &Written) {
-        let result = match how {
-            Written::Stands(_) => "ok",
-            Written::Gone => "gone",
-            Written::Failed(_) => "failed",
-            Written::Overtaken(_) => "overtaken",
-            Written::Withheld => return,
+    pub fn written(&self, kind: &str, outcome: &WriteOutcome) {
+        let result = match outcome {
+            WriteOutcome::Stored(_) => "ok",
+            WriteOutcome::Gone => "gone",
+            WriteOutcome::Failed(_) => "failed",
+            WriteOutcome::Conflict(_) => "overtaken",
+            WriteOutcome::Withheld => return,
         };
         self.writes.get_or_create(&Write { kind: kind.into(), result }).inc();
     }

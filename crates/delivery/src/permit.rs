@@ -101,7 +101,12 @@ impl Term {
 
     /// Whether it runs now.
     pub fn runs(&self) -> bool {
-        !self.left(since_boot()).is_zero()
+        self.runs_at(since_boot())
+    }
+
+    /// Whether it runs at a moment of [`since_boot`].
+    pub fn runs_at(&self, now: Duration) -> bool {
+        !self.left(now).is_zero()
     }
 
     /// How long it runs from a moment on.

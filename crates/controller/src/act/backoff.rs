@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 /// When each change request is looked at next.
 #[derive(Debug)]
-pub struct Polling {
+pub struct Backoff {
     base: Duration,
     next: HashMap<String, Poll>,
     withdrawals: HashMap<String, (Instant, Duration)>,
@@ -78,9 +78,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// of the push.
 const SETTLED: Duration = Duration::from_secs(60);
 
-impl Polling {
+impl Backoff {
     /// Looks at a new change request after `base`, and again after that.
-    pub fn every(base: Duration) -> Self {
+    pub fn new(base: Duration) -> Self {
         let (withdrawals, tries, checks) = Default::default();
         Self { base, next: HashMap::new(), withdrawals, tries, checks }
     }
@@ -164,14 +164,13 @@ impl Polling {
         self.withdrawals.get(promotion).is_some_and(|(_, pause)| *pause >= WITHDRAW_SELDOM)
     }
 
-    /// Takes note of when a delivery that has failed is tried again.
-    pub fn tries_again(&mut self, promotion: &str, due: Instant) {
-        let failed = Some(Instant::now());
-        self.tries.insert(promotion.into(), Try { failed, due: Some(due), shown: None });
+    /// A delivery has failed, and is retried after a pause.
+    pub fn failed(&mut self, promotion: &str, now: Instant, pause: Duration) {
+        self.tries.insert(promotion.into(), Try { failed: Some(now), due: Some(now + pause), shown: None });
     }
 
     /// Has a delivery that has failed tried again now: its owner has changed the pipeline.
-    pub fn tries_now(&mut self, promotion: &str, now: Instant) {
+    pub fn try_now(&mut self, promotion: &str, now: Instant) {
         self.tries.entry(promotion.into()).or_default().due = Some(now);
     }
 
@@ -240,61 +239,61 @@ mod tests {
     #[test]
     fn looks_become_seldom_with_age_and_end_with_interest() {
         let start = Instant::now();
-        let mut polling = Polling::every(Duration::from_secs(30));
-        assert_eq!(polling.due("a", start), start + Duration::from_secs(30));
+        let mut backoff = Backoff::new(Duration::from_secs(30));
+        assert_eq!(backoff.due("a", start), start + Duration::from_secs(30));
         let mut now = start;
         let mut looks = 0;
         while now < start + Duration::from_secs(24 * 3600) {
-            now = polling.due("a", now);
-            polling.looked("a", now);
+            now = backoff.due("a", now);
+            backoff.looked("a", now);
             looks += 1;
         }
         // 12 an hour is what a peer spends on each open change request, for ever.
         assert!(looks < 700, "{looks} looks in the first day");
-        assert_eq!(polling.due("a", now) - now, Duration::from_secs(600));
-        polling.forget("a");
-        polling.due("a", now);
+        assert_eq!(backoff.due("a", now) - now, Duration::from_secs(600));
+        backoff.forget("a");
+        backoff.due("a", now);
         let mut made = 0;
         for second in 0..600 {
             let at = now + Duration::from_secs(second);
-            made += u32::from(polling.stale("a", true, at));
+            made += u32::from(backoff.stale("a", true, at));
             // One good word in between, and it starts over.
-            assert!(second != 20 || !polling.stale("a", false, at));
+            assert!(second != 20 || !backoff.stale("a", false, at));
         }
         assert_eq!(made, 4);
-        polling.forget("a");
-        assert_eq!(polling.due("a", now), now + Duration::from_secs(30));
+        backoff.forget("a");
+        assert_eq!(backoff.due("a", now), now + Duration::from_secs(30));
     }
 
     #[test]
     fn a_clock_that_is_set_back_by_an_hour_delays_no_try() {
-        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        let (start, mut backoff) = (Instant::now(), Backoff::new(Duration::from_secs(30)));
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let (recorded, set_back) = (at("2026-01-02T04:00:10Z"), at("2026-01-02T03:00:00Z"));
         // Another process has seen it fail: there is nothing but the record.
-        assert_eq!(polling.next_try("a", recorded, (set_back, start)), recorded);
-        polling.tries_again("a", start + Duration::from_secs(10));
+        assert_eq!(backoff.next_try("a", recorded, (set_back, start)), recorded);
+        backoff.failed("a", start, Duration::from_secs(10));
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(polling.next_try("a", recorded, (set_back, after(4))), at("2026-01-02T03:00:06Z"));
-        assert_eq!(polling.next_try("a", recorded, (set_back, after(20))), set_back);
-        polling.forget("a");
-        assert_eq!(polling.next_try("a", recorded, (set_back, after(4))), recorded);
+        assert_eq!(backoff.next_try("a", recorded, (set_back, after(4))), at("2026-01-02T03:00:06Z"));
+        assert_eq!(backoff.next_try("a", recorded, (set_back, after(20))), set_back);
+        backoff.forget("a");
+        assert_eq!(backoff.next_try("a", recorded, (set_back, after(4))), recorded);
     }
 
     #[test]
     fn a_change_at_the_targets_ends_a_pause_and_not_more_than_twice_a_minute() {
-        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        let (start, mut backoff) = (Instant::now(), Backoff::new(Duration::from_secs(30)));
         let at = |seconds| start + Duration::from_secs(seconds);
         let clock: Timestamp = "2026-01-02T03:00:00Z".parse().unwrap();
         let recorded = clock + jiff::SignedDuration::from_secs(1800);
         let mut tries = 0;
         for second in 0..600 {
             // They change every second.
-            polling.saw("a", second, at(second));
-            if polling.next_try("a", recorded, (clock, at(second))) <= clock {
+            backoff.saw("a", second, at(second));
+            if backoff.next_try("a", recorded, (clock, at(second))) <= clock {
                 tries += 1;
-                polling.forget("a");
-                polling.tries.insert(
+                backoff.forget("a");
+                backoff.tries.insert(
                     "a".into(),
                     Try { failed: Some(at(second)), due: Some(at(second + 1800)), shown: None },
                 );
@@ -305,57 +304,57 @@ mod tests {
 
     #[test]
     fn a_delivered_commit_is_looked_for_ever_more_seldom() {
-        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
-        assert_eq!(polling.check_due("a", start), start + Duration::from_secs(120));
+        let (start, mut backoff) = (Instant::now(), Backoff::new(Duration::from_secs(30)));
+        assert_eq!(backoff.check_due("a", start), start + Duration::from_secs(120));
         let mut looks = 0;
         for second in 0..24 * 3600 {
             let now = start + Duration::from_secs(second);
-            if polling.check_due("a", now) <= now {
-                polling.checking("a", now);
+            if backoff.check_due("a", now) <= now {
+                backoff.checking("a", now);
                 looks += 1;
             }
         }
         assert!((25..=32).contains(&looks), "{looks} looks in a day");
-        polling.forget("a");
-        assert_eq!(polling.check_due("a", start), start + Duration::from_secs(120));
+        backoff.forget("a");
+        assert_eq!(backoff.check_due("a", start), start + Duration::from_secs(120));
     }
 
     #[test]
     fn a_word_of_the_forge_has_it_looked_at_now_and_not_without_end() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut polling = Polling::every(30 * second);
-        polling.look_soon("a", start);
-        assert_eq!(polling.due("a", start), start + 30 * second);
-        polling.look_soon("a", start + 5 * second);
-        assert_eq!(polling.due("a", start), start + 5 * second);
-        polling.looked("a", start + 5 * second);
+        let mut backoff = Backoff::new(30 * second);
+        backoff.look_soon("a", start);
+        assert_eq!(backoff.due("a", start), start + 30 * second);
+        backoff.look_soon("a", start + 5 * second);
+        assert_eq!(backoff.due("a", start), start + 5 * second);
+        backoff.looked("a", start + 5 * second);
         for _ in 0..100 {
-            polling.look_soon("a", start + 6 * second);
+            backoff.look_soon("a", start + 6 * second);
         }
-        assert_eq!(polling.due("a", start), start + 7 * second);
-        polling.looked("a", start + 7 * second);
+        assert_eq!(backoff.due("a", start), start + 7 * second);
+        backoff.looked("a", start + 7 * second);
         // It is asked about as before when nobody says anything.
-        assert_eq!(polling.due("a", start), start + 37 * second);
+        assert_eq!(backoff.due("a", start), start + 37 * second);
     }
 
     #[test]
     fn a_word_of_the_forge_has_a_failed_delivery_tried_soon_and_not_at_once() {
         let second = Duration::from_secs(1);
-        let (mut polling, start) = (Polling::every(30 * second), Instant::now());
-        polling.try_soon("before", start);
-        assert_eq!(polling.tries["before"].due, Some(start), "it failed before this process began");
-        polling.tries_again("a", start + 600 * second);
-        polling.try_soon("a", start);
-        let due = polling.tries["a"].due.unwrap();
+        let (mut backoff, start) = (Backoff::new(30 * second), Instant::now());
+        backoff.try_soon("before", start);
+        assert_eq!(backoff.tries["before"].due, Some(start), "it failed before this process began");
+        backoff.failed("a", start, 600 * second);
+        backoff.try_soon("a", start);
+        let due = backoff.tries["a"].due.unwrap();
         assert!(due >= start + LEAST_PAUSE && due < start + 60 * second);
     }
 
     #[test]
     fn a_head_is_settled_a_minute_after_it_was_first_seen() {
-        let (start, mut polling) = (Instant::now(), Polling::every(Duration::from_secs(30)));
+        let (start, mut backoff) = (Instant::now(), Backoff::new(Duration::from_secs(30)));
         let at = |seconds| start + Duration::from_secs(seconds);
-        polling.due("a", start);
+        backoff.due("a", start);
         for (seconds, head, settled) in [
             (30, "x", false),
             (89, "x", false),
@@ -364,26 +363,26 @@ mod tests {
             (150, "y", false),
             (151, "y", true),
         ] {
-            assert_eq!(polling.settled("a", head, at(seconds)), settled, "{seconds} {head}");
+            assert_eq!(backoff.settled("a", head, at(seconds)), settled, "{seconds} {head}");
         }
-        assert!(!polling.settled("b", "x", at(1000)), "nobody follows it");
+        assert!(!backoff.settled("b", "x", at(1000)), "nobody follows it");
     }
 
     #[test]
     fn closing_is_tried_ever_more_seldom() {
         let start = Instant::now();
-        let mut polling = Polling::every(Duration::from_secs(30));
+        let mut backoff = Backoff::new(Duration::from_secs(30));
         let mut tries = 0;
         for second in 0..24 * 3600 {
             let now = start + Duration::from_secs(second);
-            if polling.withdrawal_waits("a", now).is_none() {
-                polling.withdrawing("a", now);
+            if backoff.withdrawal_waits("a", now).is_none() {
+                backoff.withdrawing("a", now);
                 tries += 1;
             }
         }
         assert!((140..160).contains(&tries), "{tries} tries in a day");
-        assert!(polling.has_long_been_withdrawing("a"));
-        polling.forget("a");
-        assert_eq!(polling.withdrawal_waits("a", start), None);
+        assert!(backoff.has_long_been_withdrawing("a"));
+        backoff.forget("a");
+        assert_eq!(backoff.withdrawal_waits("a", start), None);
     }
 }

@@ -1,36 +1,28 @@
-//! ACT. Starts what was decided, each thing in a task of its own, and tells the loop how it ended.
-//! For one environment of a pipeline, or one target that is promoted into by itself, only one thing is
-//! under way at a time.
+//! ACT. From a decision to an order for delivery, and from the end of a side effect to what the promotion's record
+//! says about it. Pure.
 
-mod callback;
-pub mod jobs;
-pub mod notification;
+pub mod backoff;
 pub mod order;
 pub(crate) mod outcome;
-pub mod polling;
-mod prune;
-mod recording;
-pub(crate) mod report;
-pub(crate) mod retry;
 
 use sluice_api::pipeline::Strategy;
-use sluice_delivery::{Delivered, DeliveryError, Followed};
+use sluice_delivery::{Delivered, DeliveryError, Followed, Retry};
 
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 use crate::secret::Locked;
 
 /// A side effect that has ended.
 #[derive(Debug)]
 pub struct Done {
-    /// Of which pipeline.
+    /// The pipeline.
     pub pipeline: PipelineKey,
-    /// Into which environment, or which target of it.
+    /// The environment, or the target that is promoted on its own.
     pub place: String,
-    /// Of which promotion.
+    /// The promotion's name.
     pub promotion: String,
-    /// By which strategy.
+    /// The strategy.
     pub strategy: Strategy,
-    /// What it was and how it ended.
+    /// What it was, and how it ended.
     pub what: Ended,
 }
 
@@ -39,11 +31,11 @@ pub struct Done {
 pub enum Ended {
     /// A delivery.
     Delivery(Result<Delivered, ActError>),
-    /// A look at a change request.
+    /// A poll of a change request.
     Follow(Result<Followed, ActError>),
     /// The closing of a change request.
     Withdrawal(Result<Followed, ActError>),
-    /// A look for a delivered commit in its branch; the commit if it is gone.
+    /// A check whether a delivered commit is still in its branch; the commit if it is gone.
     Check(Result<Option<String>, ActError>),
 }
 
@@ -79,6 +71,19 @@ impl ActError {
             ActError::Died(_) => "InternalError",
             ActError::Event(_) => "EventNotWritten",
             ActError::Delivery(error) => error.reason(),
+        }
+    }
+
+    /// Whether Sluice may not use the repository or forge at all, as opposed to failing there.
+    pub fn is_lost_access(&self) -> bool {
+        const REASONS: [&str; 4] =
+            ["AuthenticationFailed", "PermissionDenied", "MissingCredential", "RepositoryNotFound"];
+        match self {
+            ActError::NoSecret(_) | ActError::Locked(_) => true,
+            ActError::Secret(_) | ActError::Died(_) | ActError::Event(_) => false,
+            ActError::Delivery(error) => {
+                DeliveryError::retry(error) == Retry::OnChange || REASONS.contains(&error.reason())
+            }
         }
     }
 }

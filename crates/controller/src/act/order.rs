@@ -1,7 +1,6 @@
 //! From a record and its pipeline to an order for delivery.
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt};
+use kube::ResourceExt;
 use sluice_api::pipeline::{
     Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
     Target as ApiTarget, Update as ApiUpdate,
@@ -12,16 +11,11 @@ use sluice_core::model::Repository;
 use sluice_core::setters::{Place, Update};
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
-    About, ChangeRequest, Credentials, DeliveryError, ForgeKind, Merge, Order, Permit, Settings, Strategy,
-    Target, Values,
+    About, ChangeRequest, Credentials, ForgeKind, Merge, Order, Permit, Settings, Strategy, Target, Values,
 };
 
-use super::ActError;
 use crate::observe::facts::ClusterKey;
-use crate::secret::{self, Use};
-use crate::silence::{PATIENCE, within};
 use crate::translate;
-use crate::watch::cause::words;
 
 /// The state of a change request that Sluice closed.
 pub const WITHDRAWN: &str = "withdrawn";
@@ -137,7 +131,7 @@ pub fn named<'a>(pipeline: &'a Pipeline, promotion: &Promotion) -> Option<&'a Ap
 pub fn of_request(pipeline: &Pipeline, promotion: &Promotion) -> Option<ApiStrategy> {
     let named = named(pipeline, promotion);
     match opened_by(promotion) {
-        Some(opened) if has_strayed(pipeline, promotion) => {
+        Some(opened) if is_outdated(pipeline, promotion) => {
             Some(ApiStrategy { pull_request: Some(opened.clone()), ..ApiStrategy::default() })
         }
         _ => named.cloned(),
@@ -152,7 +146,7 @@ pub fn may_report(pipeline: &Pipeline, promotion: &Promotion) -> bool {
 }
 
 /// Whether a promotion's change request is where the pipeline proposes nothing any more.
-pub fn has_strayed(pipeline: &Pipeline, promotion: &Promotion) -> bool {
+pub fn is_outdated(pipeline: &Pipeline, promotion: &Promotion) -> bool {
     let place = |s: &PullRequestStrategy| Repository { url: s.url.clone(), branch: s.base_branch.clone() };
     let same = |a: &PullRequestStrategy, b: &PullRequestStrategy| {
         // From another branch it would be a second one.
@@ -223,37 +217,6 @@ fn may_reopen(promotion: &Promotion, status: &PromotionStatus) -> bool {
     let state = status.change_request.as_ref().map(|r| r.state.as_str());
     let retried = status.retried.is_some() && status.retried == promotion.spec.retry;
     state == Some(WITHDRAWN) || (retried && !matches!(state, Some("open" | "merged")))
-}
-
-/// Reads the credentials of an order from the Secret of this name; there are none without one.
-///
-/// # Errors
-/// When the Secret cannot be read, or is not for this strategy.
-pub async fn credentials(
-    client: &Client,
-    namespace: &str,
-    strategy: &Strategy,
-    secret: Option<String>,
-) -> Result<Credentials, ActError> {
-    let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    match within(PATIENCE, secrets.get(&name)).await {
-        Ok(secret) => {
-            let data = secret::data(secret, wanted)?;
-            Ok(Credentials::from_secret(&data).map_err(DeliveryError::from)?)
-        }
-        Err(kube::Error::Api(e)) if e.code == 404 => Err(ActError::NoSecret(format!(
-            "there is no Secret {name} in namespace {namespace}: create it with the keys that the strategy needs, \
-             such as username, password and token"
-        ))),
-        Err(kube::Error::Api(e)) if e.code == 403 => Err(ActError::NoSecret(format!(
-            "Secret {name} in namespace {namespace} may not be read: grant the controller the verb get on it"
-        ))),
-        Err(error) => Err(ActError::Secret(format!(
-            "Secret {name} in namespace {namespace} cannot be read: {}",
-            words(&error)
-        ))),
-    }
 }
 
 /// A change request as delivery knows it.

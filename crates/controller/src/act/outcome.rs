@@ -12,25 +12,25 @@ use crate::record::promotion::Change;
 /// The first pause after a failed delivery; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause after a failure that may pass without anybody doing something.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// The first pause after a failure that only somebody can correct: in the pipeline, in the files or at the
 /// receiver. A change of the pipeline or of its targets ends the pause early.
-const FIRST_LONG_PAUSE: Duration = Duration::from_secs(60);
+const FIRST_FIX_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause after such a failure.
-const LONGEST_LONG_PAUSE: Duration = Duration::from_secs(600);
+const MAX_FIX_PAUSE: Duration = Duration::from_secs(600);
 
 /// The longest pause that somebody else may ask for. GitHub's limits are of an hour, and the longest
 /// (docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
-const LONGEST_LIMIT: Duration = Duration::from_secs(3600);
+const MAX_RATE_LIMIT_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The longest pause after a failure for this reason. A stored time that is further ahead was not written by
 /// this policy and this clock.
-pub(crate) fn longest_pause(reason: &str) -> Duration {
-    if reason == "RateLimited" { LONGEST_LIMIT } else { LONGEST_LONG_PAUSE }
+pub(crate) fn max_pause(reason: &str) -> Duration {
+    if reason == "RateLimited" { MAX_RATE_LIMIT_PAUSE } else { MAX_FIX_PAUSE }
 }
 
 /// What follows from a delivery.
-pub(super) fn delivered(delivered: Delivered, by: &Strategy) -> Change {
+pub(crate) fn delivered(delivered: Delivered, by: &Strategy) -> Change {
     match delivered {
         Delivered::Proposed { request, merged: false } => {
             Change::Proposed(order::api_change_request(&request, "open", by))
@@ -73,7 +73,7 @@ pub(super) fn delivered(delivered: Delivered, by: &Strategy) -> Change {
 }
 
 /// A change request that is left where it is.
-pub(super) fn left(mut request: sluice_api::promotion::ChangeRequest) -> Change {
+pub(crate) fn left(mut request: sluice_api::promotion::ChangeRequest) -> Change {
     request.state = "left".into();
     Change::Left(request)
 }
@@ -87,7 +87,7 @@ fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
 }
 
 /// What follows from a look at a change request.
-pub(super) fn followed(
+pub(crate) fn followed(
     followed: Followed,
     request: Option<sluice_api::promotion::ChangeRequest>,
 ) -> Option<Change> {
@@ -118,24 +118,24 @@ pub(super) fn followed(
 
 /// What follows from a failed delivery, after a number of failures before it. Every failure is tried again: what
 /// caused it may be corrected at any time, and nobody need say so.
-pub(super) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
+pub(crate) fn failed(error: &ActError, attempts: u32, now: Timestamp) -> Change {
     let in_pause = |first: Duration, longest: Duration| {
         let pause = first.saturating_mul(2u32.saturating_pow(attempts.min(16))).min(longest);
         now.checked_add(pause).unwrap_or(now)
     };
     let again = match error {
         ActError::Delivery(error) => match DeliveryError::retry(error) {
-            Retry::Soon => in_pause(FIRST_PAUSE, LONGEST_PAUSE),
+            Retry::Soon => in_pause(FIRST_PAUSE, MAX_PAUSE),
             // No fault of this promotion: it is as far ahead in the queue as any other.
-            Retry::At(at) => at.min(now.checked_add(longest_pause(error.reason())).unwrap_or(at)),
-            Retry::OnChange => in_pause(FIRST_LONG_PAUSE, LONGEST_LONG_PAUSE),
+            Retry::At(at) => at.min(now.checked_add(max_pause(error.reason())).unwrap_or(at)),
+            Retry::OnChange => in_pause(FIRST_FIX_PAUSE, MAX_FIX_PAUSE),
         },
         // These cost a read of the hub and nothing else.
         ActError::NoSecret(_)
         | ActError::Secret(_)
         | ActError::Locked(_)
         | ActError::Died(_)
-        | ActError::Event(_) => in_pause(FIRST_PAUSE, LONGEST_PAUSE),
+        | ActError::Event(_) => in_pause(FIRST_PAUSE, MAX_PAUSE),
     };
     Change::Failed { reason: error.reason(), message: error.to_string(), again }
 }

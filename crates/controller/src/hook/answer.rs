@@ -9,7 +9,7 @@ use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
 
 use super::route::Endpoint;
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

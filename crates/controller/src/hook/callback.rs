@@ -12,7 +12,7 @@ use super::answer::{Answer, Wrong};
 use super::keys::{Purpose, Unavailable};
 use super::server::{Call, Hook};
 use super::store::{Change, LONGEST, Stands};
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 use crate::translate;
 
 /// What a token is for.

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::directory::Directory;
 use super::keys::{Keys, Known, NoKeys, Purpose, secrets_of};
-use crate::intake::{Input, PipelineKey};
+use crate::key::PipelineKey;
+use crate::state::Input;
 
 /// The type of the condition. It is present only while something is wrong.
 pub const CONDITION: &str = "HookSecretInvalid";

@@ -28,7 +28,7 @@ const OF_ONE: usize = 8;
 /// How long a connection is kept: whoever does not read what he is answered would have it for ever.
 const LIFE: Duration = Duration::from_secs(300);
 /// How long a handshake, and the head of a request, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const API_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the files of a certificate are looked at.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -75,11 +75,13 @@ pub(super) async fn serve(
                 let _ = stream.set_nodelay(true);
                 match acceptor {
                     None => one(stream, peer, &hook).await,
-                    Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                        Ok(Ok(stream)) => one(stream, peer, &hook).await,
-                        Ok(Err(_)) => hook.metrics.hooks.cut("handshake"),
-                        Err(_) => hook.metrics.hooks.cut("slow"),
-                    },
+                    Some(acceptor) => {
+                        match tokio::time::timeout(API_CALL_TIMEOUT, acceptor.accept(stream)).await {
+                            Ok(Ok(stream)) => one(stream, peer, &hook).await,
+                            Ok(Err(_)) => hook.metrics.hooks.cut("handshake"),
+                            Err(_) => hook.metrics.hooks.cut("slow"),
+                        }
+                    }
                 }
             });
         }
@@ -114,7 +116,7 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(API_CALL_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
@@ -127,7 +129,7 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Socket
             hook.metrics.hooks.cut("old");
             // What it is being answered it may still read.
             served.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(PATIENCE, served).await;
+            let _ = tokio::time::timeout(API_CALL_TIMEOUT, served).await;
         }
     }
 }

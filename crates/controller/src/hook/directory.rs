@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use sluice_api::Pipeline;
 
 use super::{condition, trigger};
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 
 /// All pipelines, once they are known.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::keys::{DEADLINE, Unavailable};
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 
 /// How many calls of a pipeline may wait or write.
 pub const OF_PIPELINE: usize = 128;

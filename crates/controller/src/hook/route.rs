@@ -1,6 +1,6 @@
 //! What a path names. Names in Kubernetes need no escapes: a path that has some names nothing.
 
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 
 /// A place of the hook server: a pipeline, and what is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,10 +24,11 @@ use super::queue::Queue;
 use super::route::{Endpoint, Place};
 use super::signature;
 use super::store::Store;
-use crate::intake::{Input, PipelineKey};
+use crate::key::PipelineKey;
 use crate::metrics::Metrics;
 use crate::record::events::Events;
 use crate::serve::listen;
+use crate::state::Input;
 
 /// The longest body: what Flux itself takes.
 const LONGEST: usize = 3 << 20;

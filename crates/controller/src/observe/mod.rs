@@ -1,7 +1,7 @@
 //! OBSERVE. A synchronous fold: watch events go in, what each target shows comes out. Nothing here
 //! waits or talks to a server.
 
-pub mod early;
+pub mod debounce;
 pub mod facts;
 pub mod gave_up;
 pub mod health;

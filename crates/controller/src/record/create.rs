@@ -8,7 +8,7 @@ use kube::api::{Api, PostParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::silence::{PATIENCE, within};
+use crate::timeout::{API_CALL_TIMEOUT, within};
 
 /// How often creating is tried against a conflict.
 const TRIES: usize = 5;
@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// `checkQuotas`).
 ///
 /// # Errors
-/// What the API server says, or that it cannot be reached or says nothing for [`PATIENCE`]: then it may
+/// What the API server says, or that it cannot be reached or says nothing for [`API_CALL_TIMEOUT`]: then it may
 /// have been made.
 pub async fn create<K>(api: &Api<K>, manager: &str, object: &K) -> kube::Result<Option<K>>
 where
@@ -34,7 +34,7 @@ where
     let (mut left, mut pause) = (TRIES, FIRST_PAUSE);
     loop {
         left -= 1;
-        match within(PATIENCE, api.create(&params, object)).await {
+        match within(API_CALL_TIMEOUT, api.create(&params, object)).await {
             Ok(created) => return Ok(Some(created)),
             Err(kube::Error::Api(e)) if e.is_already_exists() => return Ok(None),
             Err(kube::Error::Api(e)) if e.is_conflict() && left > 0 => {

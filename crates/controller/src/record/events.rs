@@ -20,7 +20,7 @@ use sluice_delivery::{Delivery, Line, Retry, clock};
 use super::promotion::{self, Change};
 use super::queue::{NewsQueue, SENDERS, tries};
 use crate::metrics::Metrics;
-use crate::silence::{PATIENCE, within};
+use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 use crate::watch::guard::Unreadable;
 
@@ -63,6 +63,56 @@ impl Notice {
     }
 }
 
+/// Something that people should know.
+#[derive(Debug)]
+pub enum Announcement {
+    /// About a promotion of a pipeline.
+    Promotion(Arc<Pipeline>, Arc<Promotion>, Notice),
+    /// A cluster of a pipeline was lost, with the cause, or is back.
+    Cluster {
+        /// The pipeline.
+        pipeline: Arc<Pipeline>,
+        /// The cluster.
+        cluster: String,
+        /// Why it is lost; `None` if it is back.
+        lost: Option<String>,
+    },
+    /// An object of this kind cannot be read: it has no status that could say so.
+    Unreadable(&'static str, Box<Unreadable>),
+}
+
+impl Announcement {
+    /// A change of a promotion's record; `None` if the status alone shows it.
+    pub fn changed(
+        pipeline: &Arc<Pipeline>,
+        promotion: &Arc<Promotion>,
+        before: &PromotionStatus,
+        change: &Change,
+    ) -> Option<Self> {
+        notice(before, change).map(|notice| Self::Promotion(pipeline.clone(), promotion.clone(), notice))
+    }
+
+    /// A promotion was started.
+    pub fn started(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>) -> Self {
+        let spec = &promotion.spec;
+        let proven = spec.evidence.iter().map(|e| format!("{}/{}", e.environment, e.target));
+        let proven: Vec<String> = proven.collect();
+        let message = match (&spec.trigger, proven.is_empty()) {
+            (Some(trigger), _) => format!("started by a call with key {}", trigger.key),
+            (None, false) => format!("started: healthy on {}", proven.join(", ")),
+            (None, true) => "started".into(),
+        };
+        let notice = Notice::new(false, "Started", message).aside();
+        Self::Promotion(pipeline.clone(), promotion.clone(), notice)
+    }
+
+    /// Someone approved a promotion.
+    pub fn approved(pipeline: &Arc<Pipeline>, promotion: &Arc<Promotion>, by: &str) -> Self {
+        let notice = Notice::new(false, "Approved", format!("approved by {by}"));
+        Self::Promotion(pipeline.clone(), promotion.clone(), notice)
+    }
+}
+
 impl Events {
     /// Events in the name of Sluice. News go out by the delivery whose figures the metrics tell.
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
@@ -73,36 +123,18 @@ impl Events {
         Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue }
     }
 
-    /// Says what a change did to a promotion, if people should know.
-    pub fn tell(
-        &self,
-        pipeline: &Pipeline,
-        promotion: &Promotion,
-        before: &PromotionStatus,
-        change: &Change,
-    ) {
-        if let Some(notice) = notice(before, change) {
-            self.about_promotion(pipeline, promotion, notice);
+    /// Writes an event, and sends it to the listener of events.
+    pub fn announce(&self, announcement: Announcement) {
+        match announcement {
+            Announcement::Promotion(pipeline, promotion, notice) => {
+                self.about_promotion(&pipeline, &promotion, notice);
+            }
+            Announcement::Cluster { pipeline, cluster, lost } => {
+                self.cluster(&pipeline, &cluster, lost.as_deref());
+            }
+            Announcement::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
+            Announcement::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
         }
-    }
-
-    /// Says that a promotion was started.
-    pub fn started(&self, pipeline: &Pipeline, promotion: &Promotion) {
-        let spec = &promotion.spec;
-        let proven = spec.evidence.iter().map(|e| format!("{}/{}", e.environment, e.target));
-        let proven: Vec<String> = proven.collect();
-        let message = match (&spec.trigger, proven.is_empty()) {
-            (Some(trigger), _) => format!("started by a call with key {}", trigger.key),
-            (None, false) => format!("started: healthy on {}", proven.join(", ")),
-            (None, true) => "started".into(),
-        };
-        self.about_promotion(pipeline, promotion, Notice::new(false, "Started", message).aside());
-    }
-
-    /// Says that somebody approved a promotion.
-    pub fn approved(&self, pipeline: &Pipeline, promotion: &Promotion, by: &str) {
-        let message = format!("approved by {by}");
-        self.about_promotion(pipeline, promotion, Notice::new(false, "Approved", message));
     }
 
     fn about_promotion(&self, pipeline: &Pipeline, promotion: &Promotion, notice: Notice) {
@@ -117,8 +149,7 @@ impl Events {
         self.publish(event, pipeline.object_ref(&()), promotion.name_any());
     }
 
-    /// Says that a cluster of a pipeline was lost, or is back.
-    pub fn cluster(&self, pipeline: &Pipeline, cluster: &str, lost: Option<&str>) {
+    fn cluster(&self, pipeline: &Pipeline, cluster: &str, lost: Option<&str>) {
         let (reason, message) = match lost {
             Some(why) => ("ClusterLost", format!("{cluster} cannot be reached: {why}")),
             None => ("ClusterBack", format!("{cluster} is back")),
@@ -166,8 +197,7 @@ impl Events {
         }
     }
 
-    /// Tells of an object that cannot be read: it has no other place that would say so.
-    pub fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: Unreadable) {
+    fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: Unreadable) {
         let note = format!(
             "this object cannot be read ({}), and counts as not there; write it as the definition says that \
              sluice crds prints, and apply that definition too",
@@ -196,7 +226,7 @@ impl Events {
         tokio::spawn(async move {
             let owner = format!("{}/{name}", about.namespace.as_deref().unwrap_or_default());
             tries(&writes, &owner, async |_| {
-                match within(PATIENCE, recorder.publish(&event, &about)).await {
+                match within(API_CALL_TIMEOUT, recorder.publish(&event, &about)).await {
                     Ok(()) => {
                         metrics.wrote("Event");
                         Ok(())

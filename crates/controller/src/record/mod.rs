@@ -1,17 +1,13 @@
 //! RECORD. What is written to Kubernetes: the status of pipelines, the records of promotions and
 //! events. Statuses are composed by pure functions and written only when they have changed.
 
-pub(crate) mod clusters;
 mod create;
 pub mod events;
-pub mod pace;
 pub mod promotion;
 pub mod queue;
 pub mod size;
 pub mod status;
-pub mod stored_time;
 pub mod tampered;
-pub mod writer;
 
 pub use create::create;
 

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use sluice_api::policy;
 use tokio::sync::mpsc;
 
-use crate::intake::Input;
-use crate::silence::{PATIENCE, within};
+use crate::state::Input;
+use crate::timeout::{API_CALL_TIMEOUT, within};
 
 /// The pause between two looks. Only people change the policy.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ where
 {
     let api: Api<K> = Api::all(hub.clone());
     let plural = K::plural(&());
-    match within(PATIENCE, api.get_opt(policy::NAME)).await {
+    match within(API_CALL_TIMEOUT, api.get_opt(policy::NAME)).await {
         Ok(found) => Ok(Ok(found)),
         Err(kube::Error::Api(e)) if e.code == 403 => Ok(Err(format!(
             "{plural}.{} {} cannot be read: grant the controller the verb get on it, as deploy/rbac.yaml does",

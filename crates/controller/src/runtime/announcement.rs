@@ -12,7 +12,7 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::Promotion;
 use sluice_delivery::{Order, Strategy, fault, notification};
 
-use super::ActError;
+use crate::act::ActError;
 use crate::metrics::Metrics;
 use crate::record;
 

@@ -6,12 +6,12 @@ use sluice_api::hook_key;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Promotion;
 
-use super::ActError;
+use crate::act::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
 use crate::hook::keys::{Known, Purpose};
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 use crate::secret::{self, Use};
-use crate::silence::{PATIENCE, within};
+use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 
 /// What is needed to let the other side call back.
@@ -39,7 +39,7 @@ impl Offer {
         promotion: &Promotion,
     ) -> Result<Option<(String, String)>, ActError> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
-        let data = match within(PATIENCE, secrets.get(&self.secret)).await {
+        let data = match within(API_CALL_TIMEOUT, secrets.get(&self.secret)).await {
             Ok(secret) => match secret::data(secret, Use::Hook) {
                 Ok(data) => data,
                 Err(_) => return Ok(None),

@@ -1,186 +1,251 @@
-//! Starts everything: the hub's watches, the servers and the loop.
+//! The loop: feeds inputs to the state, and carries out the effects that follow. It holds all clients.
 
-use std::net::SocketAddr;
+pub(crate) mod admission_policy;
+pub mod announcement;
+mod callback_offer;
+mod commit_status;
+mod credentials;
+mod jobs;
+mod records;
+mod resync;
+pub mod status_writer;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kube::{Api, Client};
-use sluice_api::cluster::gitops_cluster_resource;
-use sluice_api::{GitopsCluster, Pipeline, Promotion};
-use sluice_delivery::{Delivery, DeliveryError};
-use std::ops::ControlFlow;
+use kube::Client;
+use sluice_delivery::{Delivery, clock, fault, since_boot};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
-use crate::engine::Engine;
-use crate::hook::{self, Hook, HookOptions};
-use crate::intake::Input;
+use crate::hook::Directory;
 use crate::metrics::Metrics;
+use crate::observe::facts::ClusterKey;
 use crate::options::Options;
-use crate::serve;
-use crate::shard::{Keeper, Order, Shards};
-use crate::watch::cause::{self, Cause};
-use crate::watch::limit::Limits;
-use crate::watch::stream::{Guarded, Seen, follow};
+use crate::record::events::Events;
+use crate::shard::{Order, Shards};
+use crate::state::effect::{Count, Effect, Now, Resync};
+use crate::state::status_queue::{StatusOwner, WriteOutcome};
+use crate::state::{Input, Settings, State};
+use crate::watch::cause::words;
+use crate::watch::fleet::Fleet;
+use crate::watch::session::Access;
+use commit_status::CommitStatuses;
+use jobs::Jobs;
+use records::Records;
+use status_writer::StatusWriter;
 
-/// Why the controller ended.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// Delivery could not be set up.
-    #[error(transparent)]
-    Delivery(#[from] DeliveryError),
-    /// A server could not be started.
-    #[error("cannot serve {what} on {address}: {source}; is the port taken?")]
-    Serve {
-        /// Which.
-        what: &'static str,
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-}
+/// The longest time without a round of the loop, for liveness.
+const TICK: Duration = Duration::from_secs(5);
+/// How long pipelines are reconciled before the loop takes in what has arrived in the meantime: the work of a namespace
+/// with many pipelines does not delay the events of another one.
+const SLICE: Duration = Duration::from_millis(20);
+/// How many inputs are taken in at once.
+const BATCH: usize = 512;
 
-/// How long handing back the shards may take at the end. What is not handed back runs out by itself.
-const LEAVING: Duration = Duration::from_secs(3);
-
-/// Runs the controller until it is told to stop or a server of its own fails.
-///
-/// # Errors
-/// When it cannot start. What fails later is tried again.
-pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-    let delivery = Delivery::new(sluice_delivery::Options {
-        deadline: options.delivery_timeout,
-        author: options.git_author.clone(),
-        events_addr: options.events_addr.clone(),
-        allowed_hosts: options.allowed_hosts.clone(),
-        webhooks: options.webhooks,
-        cache_bytes: options.cache_bytes,
-        insecure_http: options.insecure_git_http,
-        ..sluice_delivery::Options::new(options.cache_dir.clone())
-    })?;
-    let metrics = Arc::new(Metrics::new(delivery.clone()));
-    let ports = (options.metrics_addr, options.health_addr);
-    let namespace = options.watch_namespace.clone();
-    let (hook, election) = (options.hook.clone(), options.election.clone());
-    let (orders, inbox) = mpsc::unbounded_channel();
-    let shards = match &election {
-        Some(election) => Shards::of_many(election.shards, orders.clone()),
-        None => Shards::all(),
-    };
-    let (engine, inputs) = Engine::new(options, hub.clone(), delivery, metrics.clone(), shards);
-    let door = engine.door();
-    let hook = hook.map(|options| {
-        let hook = Hook::new(&options, hub.clone(), engine.directory(), metrics.clone(), door.clone());
-        (options, hook)
-    });
-    // Tasks of their own: a list is read on one processor while the loop turns on another.
-    let mut tasks = JoinSet::new();
-    tasks.spawn(pipelines(hub.clone(), namespace.clone(), door.clone()));
-    tasks.spawn(promotions(hub.clone(), namespace, door.clone()));
-    tasks.spawn(clusters(hub.clone(), door.clone()));
-    tasks.spawn(crate::approvals::watch(hub.clone(), door.clone()));
-    tasks.spawn(engine.run(inputs));
-    let orders = match election {
-        Some(election) => {
-            tasks.spawn(Keeper::new(election, hub, metrics.clone(), door).run(inbox));
-            Some(orders)
-        }
-        None => {
-            metrics.shards.set_ready();
-            None
-        }
-    };
-    tokio::select! {
-        result = serve_all(ports, hook, metrics) => result,
-        ended = tasks.join_next() => match ended {
-            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            _ => Ok(()),
-        },
-        () = leave(stop, orders) => Ok(()),
-    }
-}
-
-/// Runs the servers, where each is wanted, until one of them fails.
-async fn serve_all(
-    (metrics_addr, health_addr): (Option<SocketAddr>, Option<SocketAddr>),
-    hook: Option<(HookOptions, Hook)>,
+/// The loop.
+pub struct Runtime {
+    state: State,
+    inputs: mpsc::UnboundedReceiver<Input>,
+    tx: mpsc::UnboundedSender<Input>,
+    hub: Client,
+    watch_namespace: Option<String>,
     metrics: Arc<Metrics>,
-) -> Result<(), RunError> {
-    let numbers = async {
-        match metrics_addr {
-            Some(at) => serve::metrics(at, metrics.clone()).await.map_err(|e| failed("metrics", at, e)),
-            None => std::future::pending().await,
-        }
-    };
-    let health = async {
-        match health_addr {
-            Some(at) => serve::health(at, metrics.clone()).await.map_err(|e| failed("health", at, e)),
-            None => std::future::pending().await,
-        }
-    };
-    let hooks = async {
-        match hook {
-            Some((options, hook)) => {
-                hook::serve(&options, hook).await.map_err(|e| failed("hooks", options.address, e))
+    directory: Arc<Directory>,
+    fleet: Fleet,
+    events: Events,
+    records: Records,
+    statuses: StatusWriter,
+    commit_statuses: CommitStatuses,
+    jobs: Jobs,
+    /// To the task that keeps the Leases.
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Runtime {
+    /// A loop, and the sender of its inputs. Shards that are handed back are reported to `orders`.
+    pub fn new(
+        options: Options,
+        hub: Client,
+        delivery: Delivery,
+        metrics: Arc<Metrics>,
+        orders: mpsc::UnboundedSender<Order>,
+    ) -> (Self, mpsc::UnboundedSender<Input>) {
+        let (tx, inputs) = mpsc::unbounded_channel();
+        let settings = Settings {
+            no_cross_namespace_refs: options.no_cross_namespace_refs,
+            serves_hooks: options.hook.is_some(),
+            history_limit: options.history_limit,
+            poll_interval: options.poll_interval,
+        };
+        let shards = options.election.as_ref().map_or_else(Shards::all, |e| Shards::of_many(e.shards));
+        let fleet = Fleet::new(
+            hub.clone(),
+            options.insecure_kubeconfig_exec,
+            options.observed_memory,
+            tx.clone(),
+            metrics.listed_again.clone(),
+        );
+        let runtime = Self {
+            state: State::new(settings, shards, now()),
+            inputs,
+            watch_namespace: options.watch_namespace,
+            directory: Arc::default(),
+            fleet,
+            events: Events::new(hub.clone(), metrics.clone()),
+            records: Records::new(hub.clone(), tx.clone()),
+            statuses: StatusWriter::new(hub.clone(), tx.clone()),
+            commit_statuses: CommitStatuses::new(hub.clone(), delivery.clone(), metrics.clone()),
+            jobs: Jobs::new(hub.clone(), delivery, metrics.clone(), options.hook_url, tx.clone()),
+            tx: tx.clone(),
+            hub,
+            metrics,
+            orders,
+        };
+        (runtime, tx)
+    }
+
+    /// The pipelines as the hook server sees them.
+    pub fn directory(&self) -> Arc<Directory> {
+        self.directory.clone()
+    }
+
+    /// Runs until all senders of inputs are gone.
+    pub async fn run(mut self) {
+        // Most hubs are a cluster of their own pipelines: it is read along with them.
+        self.fleet.keep(&ClusterKey::Local, Access::Local, BTreeSet::new());
+        let mut batch = Vec::new();
+        loop {
+            let pause = self.pause();
+            tokio::select! {
+                biased;
+                n = self.inputs.recv_many(&mut batch, BATCH) => if n == 0 { return },
+                () = tokio::time::sleep(pause) => {}
             }
-            None => std::future::pending().await,
+            for input in batch.drain(..) {
+                self.take_in(input);
+            }
+            self.step(Input::Tick);
+            let begun = Instant::now();
+            while self.state.queued() > 0 && begun.elapsed() < SLICE {
+                self.step(Input::Reconcile);
+            }
+            self.show();
         }
-    };
-    tokio::try_join!(numbers, health, hooks).map(|_| ())
-}
+    }
 
-/// Once it is told to stop, has the shards handed back, and waits no longer than that may take: whoever
-/// keeps them ends when it is done.
-async fn leave(stop: impl Future<Output = ()>, orders: Option<mpsc::UnboundedSender<Order>>) {
-    stop.await;
-    if orders.is_some_and(|orders| orders.send(Order::Leave).is_ok()) {
-        tracing::info!("stopping: handing back the shards");
-        tokio::time::sleep(LEAVING).await;
-        tracing::warn!("not every shard could be handed back: others wait until their Leases run out");
+    /// How long to wait for inputs.
+    fn pause(&self) -> Duration {
+        if self.state.queued() > 0 {
+            return Duration::ZERO;
+        }
+        let next = self.state.next_tick().map(|at| at.saturating_duration_since(Instant::now()));
+        next.map_or(TICK, |pause| pause.min(TICK))
+    }
+
+    /// Updates the figures of the metrics that the state has.
+    fn show(&self) {
+        if self.state.is_ready() {
+            self.metrics.set_ready();
+        }
+        self.metrics.ticked(self.state.queued());
+        let (up, all) = self.state.clusters_up();
+        self.metrics.clusters(up, all);
+    }
+
+    /// Takes in an input, after what concerns the runtime alone.
+    fn take_in(&mut self, input: Input) {
+        match &input {
+            // A session that was ended since: its events are outdated.
+            Input::Cluster(key, session, ..) if !self.fleet.is_current(key, *session) => return,
+            Input::Called(key) => self.directory.heard(key),
+            Input::StatusWritten(owner, _, outcome) => self.count_write(owner, outcome),
+            _ => {}
+        }
+        let is_outcome = matches!(input, Input::Done(_));
+        let effects = self.state.step(input, now());
+        if is_outcome && effects.iter().any(is_record_write) {
+            fault::point("before-outcome");
+        }
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn step(&mut self, input: Input) {
+        let effects = self.state.step(input, now());
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn count_write(&self, owner: &StatusOwner, outcome: &WriteOutcome) {
+        self.metrics.written(owner.kind(), outcome);
+        match (owner, outcome) {
+            (_, WriteOutcome::Failed(error)) => {
+                tracing::warn!(pipeline = %owner.pipeline(), promotion = owner.promotion(), error = %words(error), "cannot write a status; it will be retried");
+            }
+            (StatusOwner::Promotion(..), WriteOutcome::Stored(_)) => fault::point("after-outcome"),
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::WriteStatus(write) => self.statuses.send(write),
+            Effect::CreatePromotion(key, object, permit) => self.records.create(key, *object, permit),
+            Effect::ReadPromotion(key, name) => self.records.read(key, name),
+            Effect::DeletePromotion(key, name, uid, permit) => self.records.delete(key, name, uid, permit),
+            Effect::Start(job) => self.jobs.start(*job),
+            Effect::Revoke(permit) => permit.revoke(),
+            Effect::EndTerm(term) => term.end(),
+            Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
+            Effect::Announce(announcement) => self.events.announce(announcement),
+            Effect::Connect(key, access, namespaces) => self.fleet.keep(&key, access, namespaces),
+            Effect::Disconnect(key) => self.fleet.end(&key),
+            Effect::Publish(key, pipeline) => self.directory.put(key, pipeline),
+            Effect::Unpublish(key) => self.directory.remove(&key),
+            Effect::PublishedAll => self.directory.complete(),
+            Effect::Later(pause, input) => self.later(pause, *input),
+            Effect::Resync(resync) => self.resync(resync),
+            // Without a task that keeps the Leases they expire.
+            Effect::ReleaseShard(shard) => drop(self.orders.send(Order::Closed(shard))),
+            Effect::Count(count) => self.count(count),
+        }
+    }
+
+    fn later(&self, pause: Duration, input: Input) {
+        let tx = self.tx.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let _ = tx.send(input);
+        });
+    }
+
+    fn resync(&self, resync: Resync) {
+        let (hub, namespace, tx) = (self.hub.clone(), self.watch_namespace.clone(), self.tx.clone());
+        tokio::spawn(async move {
+            if let Some(stored) = resync::read(hub, namespace, resync).await {
+                let _ = tx.send(Input::Resynced(Box::new(stored)));
+            }
+        });
+    }
+
+    fn count(&self, count: Count) {
+        match count {
+            Count::Reconciled => drop(self.metrics.turns.inc()),
+            Count::Waited(time) => self.metrics.waited(time),
+            Count::Failed(reason) => self.metrics.failed(&reason),
+            Count::Entered(phase) => self.metrics.entered(&phase),
+            Count::PromotionCreated => self.metrics.wrote("Promotion"),
+            Count::Steps(namespace, spec, steps) => self.metrics.steps.completed(&namespace, &spec, &steps),
+            Count::ApprovalsChecked(checked) => drop(self.metrics.approvals_checked.set(i64::from(checked))),
+        }
     }
 }
 
-fn failed(what: &'static str, address: SocketAddr, source: std::io::Error) -> RunError {
-    RunError::Serve { what, address, source }
+/// The time, by all clocks.
+fn now() -> Now {
+    Now { instant: Instant::now(), wall: clock::now(), boot: since_boot() }
 }
 
-fn tell(door: &mpsc::UnboundedSender<Input>, input: Input) -> ControlFlow<()> {
-    if door.send(input).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-}
-
-async fn pipelines(hub: Client, namespace: Option<String>, door: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Pipeline> = match &namespace {
-        Some(namespace) => Api::namespaced(hub, namespace),
-        None => Api::all(hub),
-    };
-    follow(api, None, Limits::hub("Pipelines"), Some, |seen| tell(&door, Input::Pipelines(seen))).await;
-}
-
-async fn promotions(hub: Client, namespace: Option<String>, door: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Promotion> = match &namespace {
-        Some(namespace) => Api::namespaced(hub, namespace),
-        None => Api::all(hub),
-    };
-    follow(api, None, Limits::hub("Promotions"), Some, |seen| tell(&door, Input::Promotions(seen))).await;
-}
-
-/// Follows the hub's GitopsClusters; a hub that has no such kind is asked again now and then.
-async fn clusters(hub: Client, door: mpsc::UnboundedSender<Input>) {
-    let resource = gitops_cluster_resource();
-    loop {
-        let api: Guarded<GitopsCluster> = Api::all_with(hub.clone(), &resource);
-        let end = follow(api, None, Limits::hub("GitopsClusters"), Some, |seen| match seen {
-            Seen::Failed(error) if cause::of(error.error()) == Cause::NotFound => ControlFlow::Break(true),
-            seen => match tell(&door, Input::Clusters(Some(seen))) {
-                ControlFlow::Continue(()) => ControlFlow::Continue(()),
-                ControlFlow::Break(()) => ControlFlow::Break(false),
-            },
-        })
-        .await;
-        if !end || tell(&door, Input::Clusters(None)).is_break() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-    }
+/// Whether an effect writes the status of a promotion.
+fn is_record_write(effect: &Effect) -> bool {
+    matches!(effect, Effect::WriteStatus(write) if matches!(write.owner, StatusOwner::Promotion(..)))
 }

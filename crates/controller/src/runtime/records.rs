@@ -1,36 +1,70 @@
-//! Removes the records of the past.
+//! Creates, reads and deletes Promotions.
 
 use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, ResourceExt};
-use sluice_api::promotion::Promotion as ApiPromotion;
+use kube::{Api, Client, ResourceExt};
+use sluice_api::FIELD_MANAGER;
+use sluice_api::promotion::Promotion;
+use sluice_delivery::{Permit, fault};
+use tokio::sync::mpsc;
 
-use crate::engine::Engine;
-use crate::intake::PipelineKey;
-use crate::silence::{PATIENCE, within};
+use crate::key::PipelineKey;
+use crate::record;
+use crate::state::Input;
+use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::cause::words;
 
-impl Engine {
-    /// Removes records of the past that nobody needs.
-    pub(crate) fn prune(&mut self, key: &PipelineKey, names: &[String]) {
-        let Some(permit) = self.shards.permit(key) else { return };
-        for name in names {
-            let removed = self.promotions.get_mut(key).and_then(|records| records.remove(name));
-            self.stored_times.forget(name);
-            // That very one, and not one of its name that somebody has made since.
-            let uid = removed.and_then(|record| record.object.uid());
-            let preconditions = Some(Preconditions { uid, resource_version: None });
-            let params = DeleteParams { preconditions, ..DeleteParams::default() };
-            let (pipeline, permit) = (key.clone(), permit.clone());
-            let api: Api<ApiPromotion> = Api::namespaced(self.hub.clone(), &key.namespace);
-            let name = name.clone();
-            tokio::spawn(async move {
-                if permit.check().is_ok()
-                    && let Err(error) = within(PATIENCE, api.delete(&name, &params)).await
-                {
-                    let error = words(&error);
-                    tracing::warn!(%pipeline, promotion = name, error, "cannot remove an old promotion");
-                }
-            });
-        }
+/// Creates, reads and deletes Promotions, each in a task of its own.
+pub(super) struct Records {
+    client: Client,
+    tx: mpsc::UnboundedSender<Input>,
+}
+
+impl Records {
+    pub(super) fn new(client: Client, tx: mpsc::UnboundedSender<Input>) -> Self {
+        Self { client, tx }
+    }
+
+    fn api(&self, key: &PipelineKey) -> Api<Promotion> {
+        Api::namespaced(self.client.clone(), &key.namespace)
+    }
+
+    /// Creates one, and reports the end.
+    pub(super) fn create(&self, key: PipelineKey, object: Promotion, permit: Permit) {
+        let (api, tx) = (self.api(&key), self.tx.clone());
+        tokio::spawn(async move {
+            fault::point("before-intent");
+            // Without a permit the shard has another holder, and what this one began is forgotten.
+            if permit.check().is_err() {
+                return;
+            }
+            let created = record::create(&api, FIELD_MANAGER, &object).await;
+            fault::point("after-intent");
+            let created = created.map(|created| created.map(Box::new));
+            let _ = tx.send(Input::PromotionCreated(key, object.name_any(), created));
+        });
+    }
+
+    /// Reads one that an earlier try has left, and reports it.
+    pub(super) fn read(&self, key: PipelineKey, name: String) {
+        let (api, tx) = (self.api(&key), self.tx.clone());
+        tokio::spawn(async move {
+            let found = within(API_CALL_TIMEOUT, api.get(&name)).await.map(|found| Some(Box::new(found)));
+            let _ = tx.send(Input::PromotionCreated(key, name, found));
+        });
+    }
+
+    /// Deletes one with this uid. Another one that was created under the same name since is kept.
+    pub(super) fn delete(&self, key: PipelineKey, name: String, uid: Option<String>, permit: Permit) {
+        let api = self.api(&key);
+        let preconditions = Some(Preconditions { uid, resource_version: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
+        tokio::spawn(async move {
+            if permit.check().is_ok()
+                && let Err(error) = within(API_CALL_TIMEOUT, api.delete(&name, &params)).await
+            {
+                let error = words(&error);
+                tracing::warn!(pipeline = %key, promotion = name, error, "cannot remove an old promotion");
+            }
+        });
     }
 }

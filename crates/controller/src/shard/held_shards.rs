@@ -1,13 +1,12 @@
-//! For which pipelines this replica acts: the one question that the loop asks of shards.
+//! The shards that this replica has, and for which pipelines it acts. Pure.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_delivery::{Permit, Term};
-use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Order, shard_of};
-use crate::intake::PipelineKey;
+use super::shard_of;
+use crate::key::PipelineKey;
 
 /// How far a shard is with this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +17,13 @@ pub(crate) enum Stage {
     Reading,
     /// It acts.
     Acting,
-    /// It begins nothing more, and records how what is under way ends, until then at most.
+    /// It begins nothing more, and records the end of side effects in flight, until then at most.
     Closing(Instant),
 }
 
 /// A shard that this replica has.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct HeldShard {
     pub(crate) term: Term,
     pub(crate) stage: Stage,
 }
@@ -32,64 +31,50 @@ pub(crate) struct Tenure {
 /// The shards that this replica has.
 #[derive(Debug)]
 pub struct Shards {
-    /// How many there are, and who is told what was closed; `None` where this is the only replica, and
-    /// has everything.
-    split: Option<(u32, UnboundedSender<Order>)>,
-    pub(crate) held: BTreeMap<u32, Tenure>,
+    /// How many there are; `None` if this is the only replica, and has everything.
+    count: Option<u32>,
+    pub(crate) held: BTreeMap<u32, HeldShard>,
 }
 
 impl Shards {
-    /// Everything, for good.
+    /// Everything, without an end.
     pub fn all() -> Self {
-        Self { split: None, held: BTreeMap::new() }
+        Self { count: None, held: BTreeMap::new() }
     }
 
-    /// None yet of so many; who keeps the Leases is told what is closed.
-    pub fn of_many(count: u32, keeper: UnboundedSender<Order>) -> Self {
-        Self { split: Some((count, keeper)), held: BTreeMap::new() }
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        self.split.as_ref().map_or(1, |(count, _)| *count)
+    /// None yet of so many.
+    pub fn of_many(count: u32) -> Self {
+        Self { count: Some(count), held: BTreeMap::new() }
     }
 
     /// The shard of a pipeline.
     pub fn of(&self, key: &PipelineKey) -> u32 {
-        shard_of(key, self.count())
+        shard_of(key, self.count.unwrap_or(1))
     }
 
-    /// Whether anything may be begun for a pipeline now.
-    pub fn acts(&self, key: &PipelineKey) -> bool {
-        let acting = |tenure: &Tenure| tenure.stage == Stage::Acting && tenure.term.runs();
-        self.split.is_none() || self.held.get(&self.of(key)).is_some_and(acting)
+    /// Whether anything may be begun for a pipeline at a time since boot.
+    pub fn acts(&self, key: &PipelineKey, now: Duration) -> bool {
+        let acting = |shard: &HeldShard| shard.stage == Stage::Acting && shard.term.runs_at(now);
+        self.count.is_none() || self.held.get(&self.of(key)).is_some_and(acting)
     }
 
-    /// Leave to write down what came of what was begun for a pipeline; `None` where another does by
-    /// now, or this one has not caught up yet.
-    pub fn permit(&self, key: &PipelineKey) -> Option<Permit> {
-        if self.split.is_none() {
+    /// The permit to record the end of what was begun for a pipeline; `None` if another replica does by now, or this
+    /// one has not read yet what the last holder left.
+    pub fn permit(&self, key: &PipelineKey, now: Duration) -> Option<Permit> {
+        if self.count.is_none() {
             return Some(Permit::default());
         }
-        let tenure = self.held.get(&self.of(key))?;
-        let term = Some(&tenure.term)
-            .filter(|term| !matches!(tenure.stage, Stage::New | Stage::Reading) && term.runs());
-        term.cloned().map(Permit::within)
+        let shard = self.held.get(&self.of(key))?;
+        let may_write = !matches!(shard.stage, Stage::New | Stage::Reading) && shard.term.runs_at(now);
+        may_write.then(|| Permit::within(shard.term.clone()))
     }
 
-    /// When the next shard is to be handed back, whatever is under way.
+    /// When the next shard is handed back, even if something is in flight.
     pub(crate) fn closing(&self) -> Option<Instant> {
-        let until = |tenure: &Tenure| match tenure.stage {
+        let until = |shard: &HeldShard| match shard.stage {
             Stage::Closing(until) => Some(until),
             _ => None,
         };
         self.held.values().filter_map(until).min()
-    }
-
-    /// Nothing is done for a shard any more: it may be handed back.
-    pub(super) fn closed(&self, shard: u32) {
-        if let Some((_, keeper)) = &self.split {
-            // Without a keeper the Lease runs out by itself.
-            let _ = keeper.send(Order::Closed(shard));
-        }
     }
 }

@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 
 use super::claim::{Claim, Name};
 use super::roster::{Moment, Outcome, Roster, Step};
-use super::{Election, Turnover};
-use crate::intake::Input;
+use super::{Election, ShardChange};
 use crate::metrics::Metrics;
-use crate::silence::within;
+use crate::state::Input;
+use crate::timeout::within;
 use crate::watch::cause::words;
 use crate::watch::limit::Limits;
 use crate::watch::stream::{Guarded, Seen, follow};
@@ -70,7 +70,7 @@ enum Done {
 }
 
 /// How long an answer is waited for, at most.
-const PATIENCE: Duration = Duration::from_secs(5);
+const API_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Keeper {
     /// One that holds nothing yet, and tells the loop through `tell`.
@@ -116,7 +116,7 @@ impl Keeper {
                 return tracing::info!("every shard was handed back");
             }
             let now = since_boot();
-            let pause = self.roster.next(now).map_or(PATIENCE, |at| at - now).min(PATIENCE);
+            let pause = self.roster.next(now).map_or(API_CALL_TIMEOUT, |at| at - now).min(API_CALL_TIMEOUT);
             tokio::select! {
                 Some(seen) = hear.recv() => self.seen(seen),
                 Some(Ok(done)) = self.steps.join_next() => self.done(done),
@@ -156,12 +156,12 @@ impl Keeper {
             // First of all: whatever is under way looks at it before the loop gets to know.
             granted.term.end();
             self.metrics.shards.changed(if granted.closing { "released" } else { "lost" });
-            self.news(Turnover::Lost(shard));
+            self.news(ShardChange::Lost(shard));
         }
         for (shard, tenure) in held {
             if let Some(granted) = self.terms.get_mut(&shard) {
                 if tenure.closing && !std::mem::replace(&mut granted.closing, true) {
-                    self.news(Turnover::Closing(shard));
+                    self.news(ShardChange::Closing(shard));
                 }
                 continue;
             }
@@ -169,16 +169,16 @@ impl Keeper {
             let granted = Granted { term: term.clone(), closing: tenure.closing, acquired: Timestamp::now() };
             self.terms.insert(shard, granted);
             self.metrics.shards.changed("gained");
-            self.news(Turnover::Gained(shard, term));
+            self.news(ShardChange::Gained(shard, term));
             if tenure.closing {
-                self.news(Turnover::Closing(shard));
+                self.news(ShardChange::Closing(shard));
             }
         }
     }
 
-    fn news(&self, news: Turnover) {
+    fn news(&self, news: ShardChange) {
         // The loop ends only with the process.
-        let _ = self.tell.send(Input::Shards(news));
+        let _ = self.tell.send(Input::Shard(news));
     }
 
     /// Logs who holds what, when that has changed.
@@ -279,7 +279,8 @@ impl Keeper {
         match step {
             Step::Survey => drop(self.steps.spawn(async move {
                 let params = ListParams::default();
-                let all = tokio::time::timeout(PATIENCE, api.list(&params)).await.ok().and_then(Result::ok);
+                let all =
+                    tokio::time::timeout(API_CALL_TIMEOUT, api.list(&params)).await.ok().and_then(Result::ok);
                 Done::Survey(now, all.map(|all| read(&all.items, &installation)))
             })),
             Step::Write(name, claim) => {
@@ -325,11 +326,11 @@ async fn end(
     api: &Api<Lease>,
     step: impl Future<Output = kube::Result<Option<Claim>>>,
 ) -> Done {
-    let outcome = match within(PATIENCE, step).await {
+    let outcome = match within(API_CALL_TIMEOUT, step).await {
         Ok(Some(claim)) => Outcome::Stands(claim),
         Ok(None) => Outcome::Otherwise(None),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            match within(PATIENCE, api.get_opt(&name.spell(installation))).await {
+            match within(API_CALL_TIMEOUT, api.get_opt(&name.spell(installation))).await {
                 // A Lease that is made is not found where its namespace is not, nor where a quota has
                 // refused it for now: nobody has taken it.
                 Ok(None) if no_namespace(&status) || status.is_conflict() => {

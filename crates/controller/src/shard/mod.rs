@@ -1,26 +1,23 @@
-//! Many replicas. Pipelines are split over shards; each shard is a Lease, and whoever holds it acts
-//! for its pipelines. `roster` decides what to hold (pure), `keeper` writes the Leases, `held` is what
-//! the loop asks, `turnover` what it does when a shard comes or goes, and `standing` reads what the
-//! last holder has left.
+//! Many replicas. Pipelines are split over shards; each shard is a Lease, and its holder acts for its pipelines.
+//! `roster` decides what to hold (pure), `keeper` writes the Leases, and `held_shards` says what this replica has.
 
+mod change;
 pub mod claim;
-mod held;
+mod held_shards;
 mod keeper;
 mod metrics;
 pub mod roster;
-mod standing;
-mod turnover;
 
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::intake::PipelineKey;
-pub use held::Shards;
+use crate::key::PipelineKey;
+pub use change::{ShardChange, StoredBefore, StoredState};
+pub use held_shards::Shards;
+pub(crate) use held_shards::{HeldShard, Stage};
 pub use keeper::{Keeper, Order};
 pub use metrics::ShardMetrics;
-pub use standing::Standing;
-pub use turnover::Turnover;
 
 /// How shards are held.
 #[derive(Clone, Debug, PartialEq, Eq)]

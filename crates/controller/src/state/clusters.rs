@@ -1,15 +1,15 @@
-//! What the hub tells of clusters, and what the clusters tell of themselves.
+//! What follows from the watch of GitopsClusters and from the events of the clusters themselves.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
 
 use kube::ResourceExt;
 use sluice_api::pipeline::Target;
 
-use super::{Input, PipelineKey, named};
-use crate::engine::{Engine, KnownCluster};
-use crate::observe::early::{Heard, STANDING};
-use crate::observe::facts::{Allowed, ClusterEvent, ClusterKey};
+use super::effect::Effect;
+use super::{Input, KnownCluster, State};
+use crate::key::PipelineKey;
+use crate::observe::debounce::{Debounced, HOLD};
+use crate::observe::facts::{Allowed, ClusterEvent, ClusterKey, ObjectKey};
 use crate::observe::index::{Cluster, Link, Touched};
 use crate::observe::target::NotYet;
 use crate::tenancy;
@@ -17,8 +17,8 @@ use crate::watch::guard::Unreadable;
 use crate::watch::session::Access;
 use crate::watch::stream::Seen;
 
-impl Engine {
-    pub(crate) fn clusters_seen(&mut self, seen: Option<Seen<sluice_api::GitopsCluster>>) {
+impl State {
+    pub(super) fn clusters_seen(&mut self, seen: Option<Seen<sluice_api::GitopsCluster>>) {
         let key = |c: &sluice_api::GitopsCluster| (c.namespace().unwrap_or_default(), c.name_any());
         self.has_cluster_kind = seen.is_some();
         let known = |c: sluice_api::GitopsCluster| {
@@ -33,7 +33,7 @@ impl Engine {
                 self.set_cluster(key, Some(now))
             }
             Some(Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. })) => {
-                let gone = named(&metadata);
+                let gone = PipelineKey::named(&metadata);
                 self.set_cluster((gone.namespace, gone.name), None)
             }
             Some(Seen::Failed(error)) => {
@@ -41,7 +41,7 @@ impl Engine {
                 Vec::new()
             }
         };
-        users.iter().for_each(|pipeline| self.touch(pipeline));
+        users.iter().for_each(|pipeline| self.enqueue(pipeline));
         self.settle_fleet();
     }
 
@@ -52,7 +52,7 @@ impl Engine {
             clusters.get(&(namespace.clone(), name.clone()))?.allowed.clone()
         };
         let before = self.clusters.take().unwrap_or_default();
-        let changed = self.places.iter().filter(|(key, _)| allowed(&before, key) != allowed(&all, key));
+        let changed = self.users.iter().filter(|(key, _)| allowed(&before, key) != allowed(&all, key));
         let users = changed.flat_map(|(_, places)| places.values().flatten().cloned()).collect();
         self.clusters = Some(all);
         users
@@ -71,7 +71,7 @@ impl Engine {
             return Vec::new();
         }
         let (namespace, name) = key;
-        let places = self.places.get(&ClusterKey::Remote { namespace, name });
+        let places = self.users.get(&ClusterKey::Remote { namespace, name });
         places.into_iter().flat_map(|places| places.values().flatten().cloned()).collect()
     }
 
@@ -79,13 +79,13 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotYet`] before that is known.
-    pub(crate) fn refuses(
+    pub(super) fn refuses(
         &self,
         pipeline: &PipelineKey,
         cluster: &ClusterKey,
         target: &Target,
     ) -> Result<Option<String>, NotYet> {
-        let locked = self.options.no_cross_namespace_refs;
+        let locked = self.settings.no_cross_namespace_refs;
         let from = pipeline.namespace.as_str();
         match cluster {
             ClusterKey::Local => {
@@ -102,28 +102,28 @@ impl Engine {
     }
 
     /// Has a session with each cluster that a pipeline refers to, and with no other.
-    pub(crate) fn settle_fleet(&mut self) {
+    pub(super) fn settle_fleet(&mut self) {
         if !self.listed.0 {
             return;
         }
         let unwanted: Vec<ClusterKey> =
-            self.places.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key.clone()).collect();
+            self.users.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key.clone()).collect();
         for key in unwanted {
-            self.places.remove(&key);
+            self.users.remove(&key);
             self.first_used.remove(&key);
-            self.fleet.end(&key);
+            self.emit(Effect::Disconnect(key.clone()));
             self.index.forget(&key);
         }
         let wanted: Vec<(ClusterKey, BTreeSet<String>)> =
-            self.places.iter().map(|(key, places)| (key.clone(), places.keys().cloned().collect())).collect();
+            self.users.iter().map(|(key, places)| (key.clone(), places.keys().cloned().collect())).collect();
         for (key, namespaces) in wanted {
-            self.first_used.entry(key.clone()).or_insert_with(Instant::now);
+            self.first_used.entry(key.clone()).or_insert(self.now.instant);
             self.index.narrow(&key, namespaces.clone());
             match self.access(&key) {
                 None => {}
-                Some(Ok(access)) => self.fleet.keep(&key, access, namespaces),
+                Some(Ok(access)) => self.emit(Effect::Connect(key, access, namespaces)),
                 Some(Err(why)) => {
-                    self.fleet.end(&key);
+                    self.emit(Effect::Disconnect(key.clone()));
                     self.cluster_event(&key, ClusterEvent::Lost(why));
                 }
             }
@@ -147,44 +147,49 @@ impl Engine {
         Some(match known.spec.kubeconfig_secret() {
             Some(secret) => Ok(Access::Secret { namespace: namespace.clone(), name: secret }),
             None => Err(format!(
-                "GitopsCluster {namespace}/{name} says not where its kubeconfig is: set spec.secretRef.name or \
+                "GitopsCluster {namespace}/{name} does not name its kubeconfig: set spec.secretRef.name or \
                  spec.capiClusterRef.name"
             )),
         })
     }
 
-    /// Takes in what a cluster says, or lets it wait where it may have come too early.
-    pub(crate) fn cluster_said(&mut self, key: ClusterKey, event: ClusterEvent) {
-        match self.early.hear(&self.index, &key, event) {
-            Heard::Now(event) => self.cluster_event(&key, event),
-            Heard::Later(object, number) => {
-                let tell = self.tell.clone();
-                tokio::spawn(async move {
-                    tokio::time::sleep(STANDING).await;
-                    let _ = tell.send(Input::Stood(key, object, number));
-                });
+    /// Takes in an event of a cluster, or holds it back if it may have overtaken an earlier one.
+    pub(super) fn cluster_reported(&mut self, key: ClusterKey, event: ClusterEvent) {
+        match self.debounce.observe(&self.index, &key, event) {
+            Debounced::Now(event) => self.cluster_event(&key, event),
+            Debounced::Later(object, number) => {
+                self.emit(Effect::Later(HOLD, Box::new(Input::Debounced(key, object, number))));
             }
         }
     }
 
-    pub(crate) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
-        // A cluster that nobody refers to any more has nothing to say.
-        let Some(places) = self.places.get(key) else { return };
+    /// Takes in an event that was held back, unless a newer one of the object has replaced it.
+    pub(super) fn debounced(&mut self, key: &ClusterKey, object: &ObjectKey, number: u64) {
+        if let Some(event) = self.debounce.due(key, object, number) {
+            self.cluster_event(key, event);
+        }
+    }
+
+    pub(super) fn cluster_event(&mut self, key: &ClusterKey, event: ClusterEvent) {
+        // Events of a cluster that no pipeline refers to any more do not count.
+        let Some(users) = self.users.get(key) else { return };
         let before = self.index.cluster(key).map(|cluster| cluster.link().clone());
         let touched = self.index.apply(key, event);
         match self.index.cluster(key).map(Cluster::link) {
             now if now == before.as_ref() => {}
-            Some(Link::Lost(why)) => tracing::warn!(cluster = %key, error = %why, "a cluster cannot be used"),
-            Some(Link::Up) => tracing::info!(cluster = %key, "a cluster is read"),
+            Some(Link::Lost(why)) => {
+                tracing::warn!(cluster = %key, error = %why, "a cluster cannot be reached")
+            }
+            Some(Link::Up) => tracing::info!(cluster = %key, "a cluster is connected"),
             Some(Link::Connecting) | None => {}
         }
         let pipelines: Vec<PipelineKey> = match touched {
             Touched::Nothing => return,
-            Touched::Everything => places.values().flatten().cloned().collect(),
+            Touched::Everything => users.values().flatten().cloned().collect(),
             Touched::Namespaces(namespaces) => {
-                namespaces.iter().filter_map(|n| places.get(n)).flatten().cloned().collect()
+                namespaces.iter().filter_map(|n| users.get(n)).flatten().cloned().collect()
             }
         };
-        pipelines.iter().for_each(|pipeline| self.touch(pipeline));
+        pipelines.iter().for_each(|pipeline| self.enqueue(pipeline));
     }
 }

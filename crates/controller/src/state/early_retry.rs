@@ -1,49 +1,47 @@
-//! When a failed delivery is tried again before its pause is over: its pipeline was edited, or the targets show
-//! something else than before. Either may be the correction of what it failed by.
+//! When a failed delivery is retried before its pause is over: its pipeline was edited, or the targets show another
+//! revision or source than before. Either may be the fix.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Instant;
 
 use sluice_api::promotion::{Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::model::{Pipeline, Promotion};
 use sluice_core::world::World;
 
-use crate::engine::Engine;
-use crate::intake::PipelineKey;
+use super::State;
+use crate::key::PipelineKey;
 
-/// Whether a promotion waits for another try that may come sooner. A forge that asked for a pause gets it.
-pub(crate) fn may_hurry(object: &ApiPromotion) -> bool {
+/// Whether a promotion waits for a retry that may come sooner. A forge that asked for a pause gets it.
+pub(super) fn may_retry_early(object: &ApiPromotion) -> bool {
     object.status.as_ref().is_some_and(|status| {
         status.phase == ApiPhase::Promoting && status.next_attempt.is_some() && status.reason != "RateLimited"
     })
 }
 
-impl Engine {
-    /// Has failed deliveries of a pipeline tried again soon, if its targets show other revisions or sources than
-    /// when they failed.
-    pub(crate) fn hurry(&mut self, key: &PipelineKey, world: &World, promotions: &[Promotion]) {
+impl State {
+    /// Has failed deliveries of a pipeline retried soon, if its targets show other revisions or sources than when
+    /// they failed.
+    pub(super) fn retry_early(&mut self, key: &PipelineKey, world: &World, promotions: &[Promotion]) {
         let (Some(entry), Some(records)) = (self.pipelines.get(key), self.promotions.get(key)) else {
             return;
         };
-        let may_hurry = |name: &str| records.get(name).is_some_and(|record| may_hurry(&record.object));
-        let waiting: Vec<&str> =
-            promotions.iter().map(|p| p.name.as_str()).filter(|name| may_hurry(name)).collect();
+        let waits = |name: &&str| records.get(*name).is_some_and(|record| may_retry_early(record.object()));
+        let waiting: Vec<&str> = promotions.iter().map(|p| p.name.as_str()).filter(waits).collect();
         if waiting.is_empty() {
             return;
         }
-        let (shown, now) = (shown(&entry.model, world), Instant::now());
-        let mut sooner = false;
+        let shown = shown(&entry.model, world);
+        let mut is_sooner = false;
         for name in waiting {
-            sooner |= self.polling.saw(name, shown, now);
+            is_sooner |= self.backoff.saw(name, shown, self.now.instant);
         }
-        if sooner {
-            self.touch(key);
+        if is_sooner {
+            self.enqueue(key);
         }
     }
 }
 
-/// The revisions and sources that the targets of a pipeline show, as a hash. How they do is left out: it may
-/// change every second, and corrects nothing.
+/// The revisions and sources that the targets of a pipeline show, as a hash. Their health is left
+/// out: it may change every second, and fixes nothing.
 fn shown(pipeline: &Pipeline, world: &World) -> u64 {
     let mut hash = DefaultHasher::new();
     for environment in &pipeline.environments {
@@ -62,20 +60,11 @@ fn shown(pipeline: &Pipeline, world: &World) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
     use sluice_core::world::Target;
-    use sluice_delivery::clock;
-    use sluice_testkit::Scratch;
 
+    use super::super::tests::{insert, key, record, state};
     use super::*;
-    use crate::engine::Record;
-    use crate::engine::tests::engine;
-
-    fn key() -> PipelineKey {
-        PipelineKey { namespace: "apps".into(), name: "podinfo".into() }
-    }
 
     fn pipeline(generation: i64, observed: i64) -> sluice_api::Pipeline {
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
@@ -95,64 +84,49 @@ mod tests {
     }
 
     /// A promotion whose delivery failed, and which is tried again in an hour.
-    fn failed(engine: &mut Engine, reason: &str) {
-        let later = clock::now().checked_add(jiff::SignedDuration::from_hours(1)).unwrap();
+    fn failed(state: &mut State, reason: &str) {
+        let later = state.now.wall.checked_add(jiff::SignedDuration::from_hours(1)).unwrap();
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
             "metadata": {"name": name(), "namespace": "apps"},
             "spec": {"pipeline": "podinfo", "environment": "dev", "revision": "1",
                 "facets": {"HelmRelease/a:chart": "1"}},
             "status": {"phase": "Promoting", "reason": reason, "attempts": 3,
                 "nextAttempt": crate::translate::time(later)}});
-        let object = Arc::new(serde_json::from_value(object).unwrap());
-        let record = Record {
-            object,
-            stored: true,
-            said: None,
-            key_approval: None,
-            first: false,
-            read_at: 1,
-            version: 1,
-            reported: None,
-        };
-        engine.promotions.entry(key()).or_default().insert(name(), record);
+        insert(state, record(serde_json::from_value(object).unwrap()));
     }
 
     /// Whether it is due at the next look.
-    fn is_due(engine: &mut Engine) -> bool {
-        let now = clock::now();
-        engine.take_up(&key(), now).unwrap().0[0].next_attempt.unwrap() <= now
+    fn is_due(state: &mut State) -> bool {
+        state.load(&key()).unwrap().0[0].next_attempt.unwrap() <= state.now.wall
     }
 
-    #[tokio::test]
-    async fn an_edit_of_the_pipeline_ends_the_pause_also_one_that_nobody_saw() {
-        let scratch = Scratch::new("edited").unwrap();
+    #[test]
+    fn an_edit_of_the_pipeline_ends_the_pause_also_one_that_nobody_saw() {
         for (observed, reason, due) in
             [(1, "NoMarker", false), (0, "NoMarker", true), (0, "RateLimited", false)]
         {
-            let mut engine = engine(&scratch);
-            failed(&mut engine, reason);
-            engine.put_pipeline(pipeline(1, observed));
-            assert_eq!(is_due(&mut engine), due, "before this process started: {observed} {reason}");
-            engine.put_pipeline(pipeline(2, observed));
-            assert_eq!(is_due(&mut engine), reason != "RateLimited", "now: {observed} {reason}");
+            let mut state = state();
+            failed(&mut state, reason);
+            state.put_pipeline(pipeline(1, observed));
+            assert_eq!(is_due(&mut state), due, "before this process started: {observed} {reason}");
+            state.put_pipeline(pipeline(2, observed));
+            assert_eq!(is_due(&mut state), reason != "RateLimited", "now: {observed} {reason}");
         }
     }
 
-    #[tokio::test]
-    async fn another_revision_at_a_target_ends_the_pause() {
-        let scratch = Scratch::new("shown").unwrap();
-        let mut engine = engine(&scratch);
-        failed(&mut engine, "NoMarker");
-        engine.put_pipeline(pipeline(1, 1));
+    #[test]
+    fn another_revision_at_a_target_ends_the_pause() {
+        let mut state = state();
+        failed(&mut state, "NoMarker");
+        state.put_pipeline(pipeline(1, 1));
         let mut see = |version: &str| {
             let mut world = World::default();
             let mut target = Target::default();
-            target.members.extend(crate::turn::tests::runs(version).members);
+            target.members.extend(super::super::reconcile::tests::runs(version).members);
             world.insert("dev", "podinfo", target);
-            let now = clock::now();
-            let (promotions, _) = engine.take_up(&key(), now).unwrap();
-            engine.hurry(&key(), &world, &promotions);
-            is_due(&mut engine)
+            let (promotions, _) = state.load(&key()).unwrap();
+            state.retry_early(&key(), &world, &promotions);
+            is_due(&mut state)
         };
         assert!(!see("1.0.0"));
         assert!(!see("1.0.0"));

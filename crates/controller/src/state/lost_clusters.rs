@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sluice_api::pipeline::Observe;
-
-use crate::engine::Entry;
+use super::pipelines::{PipelineEntry, watched_targets};
 use crate::observe::facts::ClusterKey;
 use crate::observe::index::{Index, Link};
-use crate::record::events::Events;
+use crate::record::events::Announcement;
 use crate::translate;
 
 /// The least time between two events about one cluster of a pipeline.
@@ -17,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// The lost clusters of a pipeline, as its next status names them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub(super) struct Lost {
     /// Their names, in order.
     pub names: Vec<String>,
     /// When a change may be told that is held back now: an event about the same cluster was sent shortly before.
@@ -47,9 +45,9 @@ fn lost(
     lost
 }
 
-impl Entry {
+impl PipelineEntry {
     /// Returns the clusters whose loss the next status tells, after a status that names those in `before`.
-    pub(crate) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> Lost {
+    pub(super) fn lost_clusters(&self, index: &Index, before: &[String], now: Instant) -> Lost {
         let is_lost = |cluster: &ClusterKey| match index.cluster(cluster)?.link() {
             Link::Lost(_) => Some(true),
             Link::Up => Some(false),
@@ -60,51 +58,47 @@ impl Entry {
         lost(&clusters, before, &self.cluster_events, now)
     }
 
-    /// Sends an event for each cluster of the pipeline that only one of two statuses names as lost.
-    pub(crate) fn tell_of_clusters(
+    /// Returns an event for each cluster of the pipeline that only one of two statuses names as lost.
+    pub(super) fn cluster_announcements(
         &mut self,
-        events: &Events,
         index: &Index,
         (before, after): (&[String], &[String]),
         now: Instant,
-    ) {
+    ) -> Vec<Announcement> {
         let clusters: BTreeSet<ClusterKey> = self.watched_clusters().collect();
         self.cluster_events.retain(|cluster, _| clusters.contains(cluster));
-        for cluster in clusters {
-            let name = cluster.to_string();
-            let is_lost = after.contains(&name);
-            if is_lost == before.contains(&name) {
+        let mut announcements = Vec::new();
+        for key in clusters {
+            let cluster = key.to_string();
+            let is_lost = after.contains(&cluster);
+            if is_lost == before.contains(&cluster) {
                 continue;
             }
-            let why = index.cluster(&cluster).and_then(|known| match known.link() {
-                Link::Lost(why) => Some(why.as_str()),
+            let why = index.cluster(&key).and_then(|known| match known.link() {
+                Link::Lost(why) => Some(why.clone()),
                 Link::Connecting | Link::Up => None,
             });
-            events.cluster(&self.object, &name, why.filter(|_| is_lost));
-            self.cluster_events.insert(cluster, now);
+            let (pipeline, lost) = (self.object().clone(), why.filter(|_| is_lost));
+            announcements.push(Announcement::Cluster { pipeline, cluster, lost });
+            self.cluster_events.insert(key, now);
         }
+        announcements
     }
 
     /// The clusters of the targets that Sluice watches; one that has several targets comes several times.
     fn watched_clusters(&self) -> impl Iterator<Item = ClusterKey> {
-        let targets = self.object.spec.environments.iter().flat_map(|environment| &environment.targets);
-        let watched = targets.filter(|target| target.observe == Observe::Watch);
-        let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
-        watched.map(move |target| translate::cluster_of(target, namespace))
+        let namespace = self.object().metadata.namespace.as_deref().unwrap_or_default();
+        watched_targets(self.object()).map(move |target| translate::cluster_of(target, namespace))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sluice_delivery::clock;
-    use sluice_testkit::Scratch;
-    use tokio::sync::mpsc;
 
+    use super::super::effect::Effect;
+    use super::super::tests::{key, state};
     use super::*;
-    use crate::engine::Engine;
-    use crate::engine::tests::engine_of;
-    use crate::intake::PipelineKey;
     use crate::observe::facts::{ClusterEvent, Kind};
 
     fn eu() -> ClusterKey {
@@ -135,47 +129,27 @@ mod tests {
         }
     }
 
-    /// A hub that takes every status, and passes on the reason of each event.
-    fn hub() -> (kube::Client, mpsc::UnboundedReceiver<String>) {
-        let (sender, reasons) = mpsc::unbounded_channel();
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let sender = sender.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let mut sent: serde_json::Value = serde_json::from_slice(&body.collect_bytes().await?)?;
-                if parts.uri.path().ends_with("/events") {
-                    let _ = sender.send(sent["reason"].as_str().unwrap_or_default().into());
-                }
-                sent["metadata"]["resourceVersion"] = "9".into();
-                let answer = kube::client::Body::from(sent.to_string().into_bytes());
-                http::Response::builder().status(201).body(answer).map_err(tower::BoxError::from)
-            }
-        });
-        (kube::Client::new(service, "apps"), reasons)
-    }
-
-    /// The status that a new process writes, which finds another one and sees this of the only cluster.
-    fn restarted(
-        hub: &kube::Client,
-        status: &serde_json::Value,
-        seen: Vec<ClusterEvent>,
-    ) -> serde_json::Value {
-        let scratch = Scratch::new("clusters").unwrap();
-        let (mut engine, _inputs): (Engine, _) = engine_of(&scratch, hub.clone());
+    /// The status that a new process writes, which finds another one and sees this of the only cluster; and whether
+    /// each announcement is about a loss.
+    fn restarted(status: &serde_json::Value, seen: Vec<ClusterEvent>) -> (serde_json::Value, Vec<bool>) {
+        let mut state = state();
         let target = json!({"namespace": "podinfo", "clusterRef": {"kind": "GitopsCluster", "name": "eu"}});
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "resourceVersion": "4"},
             "spec": {"environments": [{"name": "dev", "targets": [target]}]}, "status": status});
-        engine.put_pipeline(serde_json::from_value(pipeline).unwrap());
-        seen.into_iter().for_each(|event| engine.cluster_event(&eu(), event));
-        let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
-        engine.turn(&key, clock::now());
-        serde_json::to_value(engine.pipelines[&key].stands()).unwrap()
+        state.put_pipeline(serde_json::from_value(pipeline).unwrap());
+        seen.into_iter().for_each(|event| state.cluster_event(&eu(), event));
+        state.reconcile(&key());
+        let announced = state.effects.iter().filter_map(|effect| match effect {
+            Effect::Announce(Announcement::Cluster { lost, .. }) => Some(lost.is_some()),
+            _ => None,
+        });
+        let announced = announced.collect();
+        (serde_json::to_value(state.pipelines[&key()].cached.kept.status()).unwrap(), announced)
     }
 
-    #[tokio::test]
-    async fn each_loss_and_return_is_told_once_whatever_happened_in_between() {
-        let (hub, mut reasons) = hub();
+    #[test]
+    fn each_loss_and_return_is_announced_once_whatever_happened_in_between() {
         // The cluster answers, and the target fails all the same: no kind of Flux is there.
         let is_up = || {
             let absent = Kind::ALL.into_iter().map(ClusterEvent::Absent);
@@ -183,21 +157,20 @@ mod tests {
         };
         let is_lost = || vec![ClusterEvent::Lost("no route to host".into())];
         let mut status = json!({});
-        let mut told = Vec::new();
-        for (seen, expected) in [
-            (is_up(), None),
-            (is_lost(), Some("ClusterLost")),
-            (is_lost(), None),
-            (is_up(), Some("ClusterBack")),
-            (is_up(), None),
-            (is_lost(), Some("ClusterLost")),
-        ] {
-            status = restarted(&hub, &status, seen);
-            if let Some(expected) = expected {
-                told.push((reasons.recv().await.unwrap(), expected));
-            }
+        for (number, (seen, expected)) in [
+            (is_up(), &[][..]),
+            (is_lost(), &[true]),
+            (is_lost(), &[]),
+            (is_up(), &[false]),
+            (is_up(), &[]),
+            (is_lost(), &[true]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let announced;
+            (status, announced) = restarted(&status, seen);
+            assert_eq!(announced, expected, "{number}");
         }
-        assert!(told.iter().all(|(reason, expected)| reason == expected), "{told:?}");
-        assert!(reasons.try_recv().is_err());
     }
 }

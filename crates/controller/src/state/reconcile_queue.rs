@@ -1,13 +1,13 @@
-//! The pipelines that are due for a turn, fair by namespace: the namespaces are served one after the other, and
-//! the pipelines of each in the order in which they came. Pure.
+//! The pipelines that are to be reconciled, fair by namespace: the namespaces are served one after the other, and
+//! the pipelines of each in the order in which they were added. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::intake::PipelineKey;
+use crate::key::PipelineKey;
 
 /// A queue of pipelines, each in it once.
 #[derive(Debug, Default)]
-pub(crate) struct Due {
+pub(crate) struct ReconcileQueue {
     /// The namespaces with pipelines that wait, in the order in which they are served.
     namespaces: VecDeque<String>,
     /// Their pipelines. Some of them may have been removed since.
@@ -15,7 +15,7 @@ pub(crate) struct Due {
     waiting: HashSet<PipelineKey>,
 }
 
-impl Due {
+impl ReconcileQueue {
     /// Adds a pipeline at the end of its namespace's queue, unless it waits already.
     pub(crate) fn insert(&mut self, key: PipelineKey) {
         if !self.waiting.insert(key.clone()) {
@@ -67,33 +67,33 @@ mod tests {
 
     #[test]
     fn a_namespace_with_a_thousand_pipelines_delays_another_by_one() {
-        let mut due = Due::default();
+        let mut queue = ReconcileQueue::default();
         for n in 0..1000 {
-            due.insert(key(&format!("busy/app-{n}")));
+            queue.insert(key(&format!("busy/app-{n}")));
         }
-        due.insert(key("quiet/app"));
-        assert_eq!(due.next(), Some(key("busy/app-0")));
-        // It is due again at once, as one is that never comes to rest.
-        due.insert(key("busy/app-0"));
-        assert_eq!(due.next(), Some(key("quiet/app")));
-        let rest: Vec<_> = std::iter::from_fn(|| due.next()).collect();
-        assert_eq!((rest.len(), due.len()), (1000, 0));
+        queue.insert(key("quiet/app"));
+        assert_eq!(queue.next(), Some(key("busy/app-0")));
+        // It is added again immediately, as a pipeline is that never settles.
+        queue.insert(key("busy/app-0"));
+        assert_eq!(queue.next(), Some(key("quiet/app")));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!((rest.len(), queue.len()), (1000, 0));
         assert_eq!((&rest[0], &rest[999]), (&key("busy/app-1"), &key("busy/app-0")));
     }
 
     #[test]
     fn each_waits_once_and_what_was_removed_does_not() {
-        let mut due = Due::default();
+        let mut queue = ReconcileQueue::default();
         for text in ["a/x", "a/y", "b/x", "a/x", "a/y"] {
-            due.insert(key(text));
+            queue.insert(key(text));
         }
-        due.remove(&key("a/x"));
-        assert_eq!(due.len(), 2);
-        due.insert(key("a/x"));
-        let all: Vec<_> = std::iter::from_fn(|| due.next()).collect();
+        queue.remove(&key("a/x"));
+        assert_eq!(queue.len(), 2);
+        queue.insert(key("a/x"));
+        let all: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
         assert_eq!(all.len(), 3, "{all:?}");
-        assert_eq!((due.next(), due.len()), (None, 0));
-        due.insert(key("a/x"));
-        assert_eq!(due.next(), Some(key("a/x")));
+        assert_eq!((queue.next(), queue.len()), (None, 0));
+        queue.insert(key("a/x"));
+        assert_eq!(queue.next(), Some(key("a/x")));
     }
 }

@@ -1,192 +1,178 @@
-//! What the loop does when a shard comes or goes.
+//! What follows when this replica gains or loses a shard.
 
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use sluice_delivery::Term;
 
-use super::held::{Stage, Tenure};
-use super::standing::{self, Before, HELD, Known, Standing};
-use crate::engine::{Engine, Record};
-use crate::intake::{Input, PipelineKey, named};
-use crate::record::writer::StatusOf;
+use super::State;
+use super::effect::{Effect, Resync};
+use super::promotions::Record;
+use super::status_queue::StatusOwner;
+use crate::key::PipelineKey;
+use crate::shard::{HeldShard, ShardChange, Stage, StoredBefore, StoredState};
 use crate::translate;
 
-/// A shard comes or goes.
-#[derive(Clone, Debug)]
-pub enum Turnover {
-    /// It is this replica's, for a term.
-    Gained(u32, Term),
-    /// It is to be handed back as soon as nothing is under way for it.
-    Closing(u32),
-    /// It is this replica's no more.
-    Lost(u32),
-}
+/// How long side effects in flight may take to end when a shard is handed back: then they are cut off, and the next
+/// holder finds what they did.
+const CLOSING_TIME: Duration = Duration::from_millis(500);
 
-/// How long what is under way may take to end when a shard is handed back: then it is cut off, and
-/// found by the next holder.
-const LINGER: Duration = Duration::from_millis(500);
+/// In place of a version: this replica writes the object, and it is not to be read.
+pub(crate) const OURS: u64 = u64::MAX;
 
-impl Engine {
-    /// Takes note of a shard that comes or goes.
-    pub(crate) fn turned_over(&mut self, news: Turnover) {
-        match news {
-            Turnover::Gained(shard, term) => {
-                self.shards.held.insert(shard, Tenure { term, stage: Stage::New });
+impl State {
+    /// A shard comes or goes.
+    pub(super) fn shard_changed(&mut self, change: ShardChange) {
+        match change {
+            ShardChange::Gained(shard, term) => {
+                self.shards.held.insert(shard, HeldShard { term, stage: Stage::New });
             }
-            Turnover::Closing(shard) => {
-                if let Some(tenure) = self.shards.held.get_mut(&shard) {
-                    tenure.stage = Stage::Closing(Instant::now() + LINGER);
+            ShardChange::Closing(shard) => {
+                if let Some(held) = self.shards.held.get_mut(&shard) {
+                    held.stage = Stage::Closing(self.now.instant + CLOSING_TIME);
                 }
             }
-            Turnover::Lost(shard) => self.lost(shard),
+            ShardChange::Lost(shard) => self.shard_lost(shard),
         }
     }
 
-    /// Has read what the last holders of new shards have left, and hands back those that are to be.
-    pub(crate) fn settle_shards(&mut self, now: Instant) {
-        if self.listed == (true, true) {
-            self.read_standing();
+    /// Reads what the last holders of new shards have left, and hands back shards that are closing.
+    pub(super) fn settle_shards(&mut self) {
+        if self.is_ready() {
+            self.resync();
         }
-        let over: Vec<u32> = self
-            .shards
-            .held
-            .iter()
-            .filter_map(|(shard, tenure)| match tenure.stage {
-                Stage::Closing(until) if until <= now || !self.is_busy(*shard) => Some(*shard),
-                _ => None,
-            })
-            .collect();
+        let is_over = |(shard, held): (&u32, &HeldShard)| match held.stage {
+            Stage::Closing(until) if until <= self.now.instant || !self.is_busy(*shard) => Some(*shard),
+            _ => None,
+        };
+        let over: Vec<u32> = self.shards.held.iter().filter_map(is_over).collect();
         for shard in over {
-            self.lost(shard);
-            self.shards.closed(shard);
+            self.shard_lost(shard);
+            self.emit(Effect::ReleaseShard(shard));
         }
     }
 
-    /// Whether anything is under way for a shard.
+    /// Whether anything is in flight for a shard.
     fn is_busy(&self, shard: u32) -> bool {
         let of = |key: &PipelineKey| self.shards.of(key) == shard;
-        let recording = |(key, records): (&PipelineKey, &std::collections::BTreeMap<_, Record>)| {
-            of(key) && records.values().any(|record| !record.stored)
+        let recording = |(key, records): (&PipelineKey, &BTreeMap<String, Record>)| {
+            of(key) && records.values().any(|record| !record.is_stored)
         };
-        self.under_way.keys().any(|(key, _)| of(key))
-            || self.writer.objects().any(|object| of(object.pipeline()))
+        self.in_flight.keys().any(|(key, _)| of(key))
+            || self.statuses.owners().any(|owner| of(owner.pipeline()))
             || self.promotions.iter().any(recording)
     }
 
-    fn read_standing(&mut self) {
-        let new = self.shards.held.iter_mut().filter(|(_, tenure)| tenure.stage == Stage::New);
-        let new: Vec<(u32, Term)> = new
-            .map(|(shard, tenure)| {
-                tenure.stage = Stage::Reading;
-                (*shard, tenure.term.clone())
+    fn resync(&mut self) {
+        let new = self.shards.held.iter_mut().filter(|(_, held)| held.stage == Stage::New);
+        let shards: Vec<(u32, Term)> = new
+            .map(|(shard, held)| {
+                held.stage = Stage::Reading;
+                (*shard, held.term.clone())
             })
             .collect();
-        if new.is_empty() {
-            return;
+        if !shards.is_empty() {
+            let (pipelines, promotions) = self.known_versions();
+            self.emit(Effect::Resync(Resync { shards, pipelines, promotions }));
         }
-        let known = self.known();
-        let (client, tell) = (self.hub.clone(), self.tell.clone());
-        let namespace = self.options.watch_namespace.clone();
-        tokio::spawn(async move {
-            if let Some(standing) = standing::read(client, namespace, known, new).await {
-                let _ = tell.send(Input::Standing(Box::new(standing)));
-            }
-        });
     }
 
-    /// The versions of all that is known. What this replica writes itself it knows best.
-    fn known(&self) -> (Known, Known) {
-        let ours =
-            |key: &PipelineKey, version| if self.shards.permit(key).is_some() { HELD } else { version };
-        let pipelines = self.pipelines.iter().map(|(key, entry)| (key.clone(), ours(key, entry.known_at())));
+    /// The versions of all known objects, [`OURS`] for those that this replica writes.
+    fn known_versions(&self) -> (HashMap<PipelineKey, u64>, HashMap<PipelineKey, u64>) {
+        let known = |key: &PipelineKey, version| if self.permit(key).is_some() { OURS } else { version };
+        let pipelines =
+            self.pipelines.iter().map(|(key, entry)| (key.clone(), known(key, entry.cached.known_at())));
         let promotions = self.promotions.iter().flat_map(|(key, records)| {
             records.iter().map(move |(name, record)| {
                 let named = PipelineKey { namespace: key.namespace.clone(), name: name.clone() };
-                (named, ours(key, record.known_at()))
+                (named, known(key, record.cached.known_at()))
             })
         });
         (pipelines.collect(), promotions.collect())
     }
 
     /// Takes in what the last holders of shards have left, and begins to act for them.
-    pub(crate) fn stands(&mut self, standing: Standing) {
-        // The watches may have told more since than was read: what has been made anew or removed.
-        for (key, version) in &standing.pipelines_gone {
-            if self.pipelines.get(key).is_some_and(|entry| entry.known_at() == *version) {
-                self.forget(key);
+    pub(super) fn resynced(&mut self, stored: StoredState) {
+        // The watches may have reported more since: what has been created or removed.
+        for (key, version) in &stored.pipelines_gone {
+            if self.pipelines.get(key).is_some_and(|entry| entry.cached.known_at() == *version) {
+                self.forget_pipeline(key);
             }
         }
-        for (name, version) in &standing.promotions_gone {
-            if self.promotion_named(name).is_some_and(|record| record.known_at() == *version) {
-                self.lose_promotion(name);
+        for (name, version) in &stored.promotions_gone {
+            if self.promotion_named(name).is_some_and(|record| record.cached.known_at() == *version) {
+                self.forget_promotion(name);
             }
         }
-        for (pipeline, before) in standing.pipelines {
-            if before == Before::Unknown || self.pipelines.contains_key(&named(&pipeline.metadata)) {
+        for (pipeline, before) in stored.pipelines {
+            let key = PipelineKey::named(&pipeline.metadata);
+            if before == StoredBefore::Unknown || self.pipelines.contains_key(&key) {
                 self.put_pipeline(pipeline);
             }
         }
-        for (promotion, before) in standing.promotions {
-            if before == Before::Unknown || self.promotion_named(&named(&promotion.metadata)).is_some() {
+        for (promotion, before) in stored.promotions {
+            let key = PipelineKey::named(&promotion.metadata);
+            if before == StoredBefore::Unknown || self.promotion_named(&key).is_some() {
                 self.put_promotion(promotion);
             }
         }
-        if std::mem::take(&mut self.moved) {
+        if std::mem::take(&mut self.users_changed) {
             self.settle_fleet();
         }
-        for (shard, term) in standing.shards {
-            // It may have been lost since, and may even have come back: then it is read anew.
-            let Some(tenure) = self.shards.held.get_mut(&shard).filter(|t| t.stage == Stage::Reading) else {
-                continue;
-            };
-            if term.runs() {
-                tenure.stage = Stage::Acting;
+        for (shard, term) in stored.shards {
+            // It may have been lost since, and may even have come back: then it is read again.
+            let held = self.shards.held.get_mut(&shard).filter(|held| held.stage == Stage::Reading);
+            if let Some(held) = held.filter(|_| term.runs_at(self.now.boot)) {
+                held.stage = Stage::Acting;
                 self.begin(shard);
             }
         }
     }
 
-    /// A promotion's record, whichever pipeline it is of.
+    /// A promotion's record, whichever pipeline it belongs to.
     fn promotion_named(&self, named: &PipelineKey) -> Option<&Record> {
-        let mut here = self.promotions.iter().filter(|(key, _)| key.namespace == named.namespace);
-        here.find_map(|(_, records)| records.get(&named.name))
+        let mut in_namespace = self.promotions.iter().filter(|(key, _)| key.namespace == named.namespace);
+        in_namespace.find_map(|(_, records)| records.get(&named.name))
     }
 
     fn begin(&mut self, shard: u32) {
-        let keys: Vec<PipelineKey> =
-            self.pipelines.keys().filter(|key| self.shards.of(key) == shard).cloned().collect();
+        let of_shard = self.pipelines.keys().filter(|key| self.shards.of(key) == shard);
+        let keys: Vec<PipelineKey> = of_shard.cloned().collect();
         tracing::info!(shard, pipelines = keys.len(), "acting for shard");
         for key in &keys {
             if let Some(entry) = self.pipelines.get_mut(key) {
-                // What happened while others acted has waited for nobody here.
-                entry.touched = None;
+                // The time while others acted is no delay.
+                entry.enqueued = None;
             }
-            self.touch(key);
+            self.enqueue(key);
         }
-        self.tell_unreadable(shard);
+        self.announce_unreadable(shard);
     }
 
-    /// Stops acting for a shard. What is known of it is from now on what the server says.
-    fn lost(&mut self, shard: u32) {
-        let Some(tenure) = self.shards.held.remove(&shard) else { return };
-        tenure.term.end();
-        tracing::info!(shard, "acting for shard no more");
-        let of = |key: &PipelineKey| super::shard_of(key, self.shards.count()) == shard;
-        self.under_way.iter().filter(|((key, _), _)| of(key)).for_each(|(_, permit)| permit.revoke());
-        let unsure: Vec<StatusOf> = self.writer.objects().filter(|o| of(o.pipeline())).cloned().collect();
+    /// Stops acting for a shard. From now on the watches say what is known of its pipelines.
+    fn shard_lost(&mut self, shard: u32) {
+        let Some(held) = self.shards.held.remove(&shard) else { return };
+        tracing::info!(shard, "no longer acting for shard");
+        self.emit(Effect::EndTerm(held.term));
+        let shards = &self.shards;
+        let of = |key: &PipelineKey| shards.of(key) == shard;
+        let in_flight = self.in_flight.iter().filter(|((key, _), _)| of(key));
+        self.effects.extend(in_flight.map(|(_, permit)| Effect::Revoke(permit.clone())));
+        let writing = self.statuses.owners().filter(|owner| of(owner.pipeline()));
+        let writing: Vec<StatusOwner> = writing.cloned().collect();
         for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {
-            entry.evidence = translate::evidence(Some(&entry.stands()));
+            entry.evidence = translate::evidence(Some(&entry.cached.kept.status()));
             entry.differs = None;
             entry.unrecorded.clear();
         }
         for (_, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {
-            // What is being made is the next one's, unless it has been seen to stand.
-            records.retain(|_, record| record.stored || record.version > 0);
-            records.values_mut().for_each(|record| (record.stored, record.first) = (true, false));
+            // A record that is being created is the next holder's, unless the watch has reported it.
+            records.retain(|_, record| record.is_stored || record.cached.status_at() > 0);
+            records.values_mut().for_each(|r| (r.is_stored, r.is_first_try) = (true, false));
         }
-        for object in unsure {
-            self.writer.forget(&object);
-            self.unsure(&object);
+        for owner in writing {
+            self.statuses.forget(&owner);
+            self.unsure(&owner);
         }
     }
 }
@@ -195,10 +181,9 @@ impl Engine {
 mod tests {
     use serde_json::json;
     use sluice_api::Pipeline;
-    use sluice_testkit::Scratch;
 
+    use super::super::tests::state;
     use super::*;
-    use crate::engine::tests::engine;
 
     fn pipeline(version: u64) -> Pipeline {
         let uid = if version < 9 { "old" } else { "new" };
@@ -208,24 +193,27 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    #[tokio::test]
-    async fn what_was_removed_or_made_anew_while_it_was_read_stays_so() {
-        let scratch = Scratch::new("standing").unwrap();
-        let mut engine = engine(&scratch);
-        let key = named(&pipeline(4).metadata);
-        // It was edited, then read, then removed; the watch has told all of that.
-        let read = Standing { pipelines: vec![(pipeline(5), Before::Known)], ..Standing::default() };
-        engine.put_pipeline(pipeline(4));
-        engine.forget(&key);
-        engine.stands(read);
-        assert!(!engine.pipelines.contains_key(&key));
-        // It was removed, then read, then made anew.
-        engine.put_pipeline(pipeline(9));
-        engine.stands(Standing { pipelines_gone: vec![(key.clone(), 4)], ..Standing::default() });
-        assert!(engine.pipelines.contains_key(&key));
-        engine.stands(Standing { pipelines_gone: vec![(key.clone(), 9)], ..Standing::default() });
-        assert!(!engine.pipelines.contains_key(&key));
-        engine.stands(Standing { pipelines: vec![(pipeline(5), Before::Unknown)], ..Standing::default() });
-        assert!(engine.pipelines.contains_key(&key));
+    #[test]
+    fn what_was_removed_or_created_again_while_it_was_read_stays_so() {
+        let mut state = state();
+        let key = PipelineKey::named(&pipeline(4).metadata);
+        // It was edited, then read, then removed; the watch has reported all of that.
+        let read =
+            StoredState { pipelines: vec![(pipeline(5), StoredBefore::Known)], ..StoredState::default() };
+        state.put_pipeline(pipeline(4));
+        state.forget_pipeline(&key);
+        state.resynced(read);
+        assert!(!state.pipelines.contains_key(&key));
+        // It was removed, then read, then created again.
+        state.put_pipeline(pipeline(9));
+        state.resynced(StoredState { pipelines_gone: vec![(key.clone(), 4)], ..StoredState::default() });
+        assert!(state.pipelines.contains_key(&key));
+        state.resynced(StoredState { pipelines_gone: vec![(key.clone(), 9)], ..StoredState::default() });
+        assert!(!state.pipelines.contains_key(&key));
+        state.resynced(StoredState {
+            pipelines: vec![(pipeline(5), StoredBefore::Unknown)],
+            ..StoredState::default()
+        });
+        assert!(state.pipelines.contains_key(&key));
     }
 }

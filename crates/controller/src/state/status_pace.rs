@@ -1,5 +1,5 @@
-//! When a status that differs from what stands is due: at once as a rule, a moment later where the
-//! story is about to go on, so that one step of it is one write. Pure.
+//! When a status that differs from the stored one is written: immediately as a rule, and a moment later if more is about
+//! to change, so that one step of a promotion is one write. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,38 +1,38 @@
-//! Objects that cannot be read. Who acts for the pipeline of that name tells of it, and so does who
-//! comes to act for it later.
+//! Objects that cannot be read. The replica that acts for the pipeline of that name writes an event about it, also when
+//! it begins to act later.
 
 use kube::Resource;
-use sluice_api::{Pipeline, Promotion};
+use sluice_api::Pipeline;
 
-use super::{PipelineKey, named};
-use crate::engine::Engine;
+use super::State;
+use super::effect::Effect;
+use crate::key::PipelineKey;
+use crate::record::events::Announcement;
 use crate::watch::guard::Unreadable;
 
-impl Engine {
-    /// Takes note of an object that cannot be read, and tells of it.
-    pub(crate) fn unreadable<K: Resource<DynamicType = ()>>(&mut self, bad: Unreadable) {
-        let key = named(&bad.metadata);
-        if self.shards.acts(&key) {
-            self.events.unreadable::<K>(bad.clone());
+impl State {
+    /// Notes an object that cannot be read.
+    pub(super) fn note_unreadable<K: Resource<DynamicType = ()>>(&mut self, object: Unreadable) {
+        let (key, kind) = (PipelineKey::named(&object.metadata), kind::<K>());
+        if self.acts(&key) {
+            self.emit(Effect::Announce(Announcement::Unreadable(kind, Box::new(object.clone()))));
         }
-        self.unreadable.insert((kind::<K>(), key), bad);
+        self.unreadable.insert((kind, key), object);
     }
 
-    /// Takes note that an object can be read, or is gone.
-    pub(crate) fn readable<K: Resource<DynamicType = ()>>(&mut self, key: &PipelineKey) {
+    /// Notes that an object can be read, or is gone.
+    pub(super) fn note_readable<K: Resource<DynamicType = ()>>(&mut self, key: &PipelineKey) {
         if !self.unreadable.is_empty() {
             self.unreadable.remove(&(kind::<K>(), key.clone()));
         }
     }
 
-    /// Tells of those that cannot be read, of one shard.
-    pub(crate) fn tell_unreadable(&self, shard: u32) {
-        for ((kind, _), bad) in self.unreadable.iter().filter(|((_, key), _)| self.shards.of(key) == shard) {
-            match *kind {
-                "Pipeline" => self.events.unreadable::<Pipeline>(bad.clone()),
-                _ => self.events.unreadable::<Promotion>(bad.clone()),
-            }
-        }
+    /// Writes events about those of a shard.
+    pub(super) fn announce_unreadable(&mut self, shard: u32) {
+        let of_shard = self.unreadable.iter().filter(|((_, key), _)| self.shards.of(key) == shard);
+        let announced =
+            of_shard.map(|((kind, _), object)| Announcement::Unreadable(kind, Box::new(object.clone())));
+        self.effects.extend(announced.map(Effect::Announce));
     }
 }
 

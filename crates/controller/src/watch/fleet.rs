@@ -13,8 +13,8 @@ use tokio::task::AbortHandle;
 use super::limit::{Budget, Queue};
 use super::relist::Lists;
 use super::session::{Access, Session};
-use crate::intake::Input;
 use crate::observe::facts::ClusterKey;
+use crate::state::Input;
 
 /// All sessions.
 pub struct Fleet {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::limit::{Limits, OBJECT_BYTES, TooLarge};
-use crate::silence::silent;
+use crate::timeout::timed_out;
 
 /// How long a server may fall silent before a list counts as broken off.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub async fn read(
     let mut count = limits.list();
     let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
     let request = Request::new(url).list(&params).map_err(kube::Error::BuildRequest)?;
-    let body = timeout(SILENCE, client.request_stream(request)).await.map_err(|_| silent(SILENCE))??;
+    let body = timeout(SILENCE, client.request_stream(request)).await.map_err(|_| timed_out(SILENCE))??;
     futures::pin_mut!(body);
     let mut cutter = Cutter::default();
     loop {
@@ -44,7 +44,7 @@ pub async fn read(
         if count.time_left().is_zero() {
             return Err(TooLarge::ListTime.into());
         }
-        let chunk = chunk.map_err(|_| silent(SILENCE))?.map_err(kube::Error::ReadEvents)?;
+        let chunk = chunk.map_err(|_| timed_out(SILENCE))?.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
             let version = cutter.end()?;
             count.end();

@@ -132,6 +132,6 @@ mod tests {
     #[test]
     fn a_list_that_is_held_back_is_told_as_such() {
         assert!(is_held_back(&HeldBack.into()));
-        assert!(!is_held_back(&crate::silence::silent(SHORTEST_GAP)));
+        assert!(!is_held_back(&crate::timeout::timed_out(SHORTEST_GAP)));
     }
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::limit::{self, TooLarge};
 use crate::observe::facts::Kind;
-use crate::silence::{PATIENCE, within};
+use crate::timeout::{API_CALL_TIMEOUT, within};
 
 /// The most versions of a group that are looked at.
 const MOST_VERSIONS: usize = 10;
@@ -17,9 +17,9 @@ const MOST_VERSIONS: usize = 10;
 /// Reads the answer to a GET request as JSON.
 ///
 /// # Errors
-/// When there is none within [`PATIENCE`], or it is too large or no such JSON.
+/// When there is none within [`API_CALL_TIMEOUT`], or it is too large or no such JSON.
 pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Result<T> {
-    within(PATIENCE, async {
+    within(API_CALL_TIMEOUT, async {
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let body = client.request_stream(request).await?;
         pin_mut!(body);

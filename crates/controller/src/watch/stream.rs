@@ -20,7 +20,7 @@ use super::guard::{Guard, Unreadable};
 use super::limit::{self, ChangeCount, Limits};
 use super::list;
 use super::relist::ScopeLists;
-use crate::silence::silent;
+use crate::timeout::timed_out;
 
 /// An API whose unreadable objects do not break the stream.
 pub type Guarded<K> = Api<Guard<K>>;
@@ -280,7 +280,7 @@ where
                 }
                 return self.broken(error).await;
             }
-            Err(_) => return self.broken(silent(BEGIN)).await,
+            Err(_) => return self.broken(timed_out(BEGIN)).await,
         };
         self.tell_listed(list)?;
         pin_mut!(body);

@@ -17,7 +17,7 @@ use sluice_controller::hook::callback::{Claim, Subject, Word, after, is_minted, 
 use sluice_controller::hook::forge::Proof;
 use sluice_controller::hook::signature::{Mismatch, verify};
 use sluice_controller::hook::store::Change;
-use sluice_controller::intake::PipelineKey;
+use sluice_controller::key::PipelineKey;
 use sluice_testkit::eventually;
 
 use crate::push::event;

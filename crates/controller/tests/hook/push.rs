@@ -11,7 +11,7 @@ use sluice_api::pipeline::{Health, Pipeline};
 use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::store::{Stands, Store};
-use sluice_controller::intake::PipelineKey;
+use sluice_controller::key::PipelineKey;
 use sluice_testkit::eventually;
 
 use crate::server::{Served, run, serve, sign};

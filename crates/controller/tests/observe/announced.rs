@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
-use sluice_controller::act::{notification, order};
+use sluice_controller::act::order;
+use sluice_controller::runtime::announcement;
 use sluice_delivery::{About, Order, Strategy, Target};
 
 fn pipeline(strategy: &Value) -> Pipeline {
@@ -114,7 +115,7 @@ fn event(status: &Value) -> Value {
     let strategy = json!({"notification": {}});
     let (order, _) = ordered(&strategy, status, true);
     let now = "2026-11-21T10:00:01.25Z".parse().unwrap();
-    let event = notification::event(&pipeline(&strategy), &promotion(status), &order, now).unwrap();
+    let event = announcement::event(&pipeline(&strategy), &promotion(status), &order, now).unwrap();
     serde_json::to_value(event).unwrap()
 }
 
@@ -172,7 +173,7 @@ fn its_name_is_the_promotions_until_that_is_begun_anew() {
     assert_ne!(first, name(&json!({"phase": "Pending", "reason": "Retried", "round": 1})));
     let (order, _) = ordered(&json!({"webhook": {"url": "https://a/"}}), &json!({}), true);
     let now = jiff::Timestamp::UNIX_EPOCH;
-    assert!(notification::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
+    assert!(announcement::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
 }
 
 /// A request that was open after the retry, and is closed when it is looked for, was refused by a

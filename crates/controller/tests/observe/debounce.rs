@@ -1,13 +1,13 @@
-//! A word that comes before what was written before it proves nothing.
+//! An event that overtakes earlier ones proves nothing.
 
 use serde_json::json;
-use sluice_controller::observe::early::{Early, Heard};
+use sluice_controller::observe::debounce::{Debounce, Debounced};
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey};
 use sluice_core::world::Health;
 
 use crate::support::{applied, by_app, deployment, fact, kustomization, local, namespace, with};
 
-fn said(object: &serde_json::Value) -> ClusterEvent {
+fn event(object: &serde_json::Value) -> ClusterEvent {
     let (key, fact) = fact(object);
     ClusterEvent::Applied(key, fact)
 }
@@ -24,34 +24,38 @@ fn web(tag: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_new_revision_is_believed_only_after_its_workloads_had_time_to_be_heard() {
+fn a_new_revision_counts_only_after_the_events_of_its_workloads_had_time_to_arrive() {
     let mut index = local(&[namespace("apps"), at("1.0.0"), web("1.0.0")]);
-    let mut early = Early::default();
+    let mut debounce = Debounce::default();
     let shown = |index: &_| by_app("Kustomization", "apps").see(index);
     assert_eq!(shown(&index).health(), Health::Ready);
-    let Heard::Later(object, number) = early.hear(&index, &ClusterKey::Local, said(&at("1.1.0"))) else {
-        panic!("it was believed at once");
+    let Debounced::Later(object, number) = debounce.observe(&index, &ClusterKey::Local, event(&at("1.1.0")))
+    else {
+        panic!("it counts immediately");
     };
-    // Meanwhile the Deployment's change is heard: it has not rolled out.
+    // Meanwhile the change of the Deployment arrives: it has not rolled out.
     applied(&mut index, &with(web("1.1.0"), "metadata/generation", 7.into()));
-    let due = early.due(&ClusterKey::Local, &object, number).unwrap();
+    let due = debounce.due(&ClusterKey::Local, &object, number).unwrap();
     index.apply(&ClusterKey::Local, due);
     assert_eq!(shown(&index).health(), Health::Progressing);
     assert_eq!(shown(&index).proves(&[]), None);
 }
 
 #[test]
-fn what_is_newer_or_needs_no_wait_is_believed_at_once() {
+fn an_event_that_cannot_be_early_counts_immediately() {
     let index = local(&[namespace("apps"), at("1.0.0"), web("1.0.0")]);
-    let mut early = Early::default();
-    let hear =
-        |early: &mut Early, object: &serde_json::Value| early.hear(&index, &ClusterKey::Local, said(object));
-    assert!(matches!(hear(&mut early, &at("1.0.0")), Heard::Now(_)));
+    let mut debounce = Debounce::default();
+    let observe = |debounce: &mut Debounce, object: &serde_json::Value| {
+        debounce.observe(&index, &ClusterKey::Local, event(object))
+    };
+    assert!(matches!(observe(&mut debounce, &at("1.0.0")), Debounced::Now(_)));
     let waits = with(at("1.1.0"), "spec/wait", true.into());
-    assert!(matches!(hear(&mut early, &waits), Heard::Now(_)));
-    let Heard::Later(object, number) = hear(&mut early, &at("1.1.0")) else { panic!("believed at once") };
-    // It says something else before the time is over: only that counts.
+    assert!(matches!(observe(&mut debounce, &waits), Debounced::Now(_)));
+    let Debounced::Later(object, number) = observe(&mut debounce, &at("1.1.0")) else {
+        panic!("counts immediately")
+    };
+    // A newer event arrives before the time is over: only that one counts.
     let failed = with(at("1.1.0"), "spec/suspend", true.into());
-    assert!(matches!(hear(&mut early, &failed), Heard::Now(_)));
-    assert!(early.due(&ClusterKey::Local, &object, number).is_none());
+    assert!(matches!(observe(&mut debounce, &failed), Debounced::Now(_)));
+    assert!(debounce.due(&ClusterKey::Local, &object, number).is_none());
 }

@@ -7,7 +7,7 @@ mod announced;
 mod captured;
 mod cause;
 mod connect;
-mod early;
+mod debounce;
 mod flux_rules;
 mod index;
 mod kstatus;

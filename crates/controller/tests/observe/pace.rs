@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sluice_api::pipeline::{EnvironmentStatus, Health, PipelineStatus, PromotionSummary, TargetStatus};
 use sluice_api::promotion::Phase;
-use sluice_controller::record::pace::{
+use sluice_controller::state::status_pace::{
     Damping, Pace, newly_failed, tells_of_delivery, tells_of_health, tells_only_of_health,
 };
 

@@ -1,5 +1,5 @@
-//! Statuses that are written late, against a real API server: over what people have edited they are
-//! written, over what another replica has written they are not.
+//! Statuses that are written late, against a real API server: an edit of the spec does not prevent them, a status of
+//! another replica does.
 
 use std::time::Duration;
 
@@ -8,59 +8,47 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
 use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
-use sluice_controller::intake::{Input, PipelineKey};
-use sluice_controller::record::writer::{Basis, Found, StatusOf, Writer, Written, spell};
+use sluice_controller::key::PipelineKey;
+use sluice_controller::state::status_queue::{
+    Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
+};
 use sluice_delivery::{Permit, Term};
 use sluice_testkit::ControlPlane;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::writer::Writer;
 
 fn status(phase: Phase, message: &str) -> PromotionStatus {
     PromotionStatus { phase, message: message.into(), ..PromotionStatus::default() }
 }
 
-/// Writes a status, and waits until that has ended.
-async fn write(
-    writer: &mut Writer,
-    ended: &mut UnboundedReceiver<Input>,
-    (version, stood): (u64, &PromotionStatus),
-    status: &PromotionStatus,
-    permit: Permit,
-) -> Result<Written> {
+fn owner() -> StatusOwner {
     let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
-    let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
-    let basis = Basis { version, stood: Some(spell(stood)?), uid: None };
-    writer.write(object.clone(), spell(status)?, basis, permit);
-    match ended.recv().await.context("it ended")? {
-        Input::Written(of, number, how) if of == object => {
-            ensure!(writer.ended(&object, number, &how));
-            Ok(how)
-        }
-        other => anyhow::bail!("{other:?}"),
-    }
+    StatusOwner::Promotion(pipeline, "podinfo-1".into())
+}
+
+/// The object at a version, with this status.
+fn basis(version: u64, status: &PromotionStatus) -> Result<Basis> {
+    Ok(Basis { version, status: Some(serialize_status(status)?), uid: None })
 }
 
 #[tokio::test]
 async fn the_end_of_a_write_that_was_forgotten_ends_no_other() -> Result<()> {
-    // Nobody listens there.
+    // No server listens there.
     let mut config = Config::new("http://127.0.0.1:9".parse()?);
     config.default_retry = false;
-    let (tell, mut ended) = unbounded_channel();
-    let mut writer = Writer::new(Client::try_from(config)?, tell);
-    let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
-    let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
+    let mut writer = Writer::new(Client::try_from(config)?);
     // A shard is lost while a status of it is written, and comes back.
     let over = Permit::within(Term::until(Duration::ZERO));
-    writer.write(object.clone(), spell(&status(Phase::Promoting, "then"))?, Basis::default(), over);
-    writer.forget(&object);
-    let now = spell(&status(Phase::Promoting, "now"))?;
-    writer.write(object.clone(), now, Basis::default(), Permit::default());
+    let then = serialize_status(&status(Phase::Promoting, "then"))?;
+    writer.push(&owner(), then, Basis::default(), over);
+    writer.queue.forget(&owner());
+    let now = serialize_status(&status(Phase::Promoting, "now"))?;
+    writer.push(&owner(), now, Basis::default(), Permit::default());
     let mut counted = Vec::new();
     for _ in 0..2 {
-        let Input::Written(_, number, how) = ended.recv().await.context("it ended")? else {
-            anyhow::bail!("something else ended")
-        };
-        counted.push((matches!(how, Written::Withheld), writer.ended(&object, number, &how)));
-        ensure!(writer.is_writing(&object), "{how:?} has ended what is written now");
+        let (outcome, counts) = writer.ended(&owner()).await?;
+        counted.push((matches!(outcome, WriteOutcome::Withheld), counts));
+        ensure!(writer.queue.is_writing(&owner()), "{outcome:?} has ended what is written now");
     }
     counted.sort_unstable();
     ensure!(counted == [(false, true), (true, false)], "{counted:?}");
@@ -78,45 +66,48 @@ async fn promotion(client: &Client) -> Result<Api<Promotion>> {
 }
 
 #[tokio::test]
-async fn a_late_status_is_written_over_an_edit_and_not_over_anothers() -> Result<()> {
+async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let cluster = plane.cluster("late").await?;
     cluster.install_sluice_crds().await?;
     let client = cluster.client().await?;
     let api = promotion(&client).await?;
-    let (tell, mut ended) = unbounded_channel();
-    let (mut one, mut two) = (Writer::new(client.clone(), tell.clone()), Writer::new(client, tell));
+    let (mut one, mut two) = (Writer::new(client.clone()), Writer::new(client));
     let begun = status(Phase::Promoting, "begun");
     let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
 
-    // A person approves in between: what the status was composed for stands as it did.
+    // A person approves in between: the status is as it was.
     let approved = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;
     let none = PromotionStatus::default();
-    let how = write(&mut one, &mut ended, (made, &none), &begun, Permit::default()).await?;
-    let Written::Stands(first) = how else { anyhow::bail!("{how:?}") };
+    let outcome =
+        one.write(&owner(), serialize_status(&begun)?, basis(made, &none)?, Permit::default()).await?;
+    let WriteOutcome::Stored(first) = outcome else { anyhow::bail!("{outcome:?}") };
     ensure!(first > made && api.get("podinfo-1").await?.spec.approval.is_some());
 
     // Another replica takes over and goes on; the write of the first one comes late.
     let proposed = status(Phase::Proposed, "by the second");
-    let how = write(&mut two, &mut ended, (first, &begun), &proposed, Permit::default()).await?;
-    ensure!(matches!(how, Written::Stands(_)), "{how:?}");
+    let outcome =
+        two.write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, Permit::default()).await?;
+    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
     let failed = status(Phase::Failed, "by the first");
-    let how = write(&mut one, &mut ended, (first, &begun), &failed, Permit::default()).await?;
-    let Written::Overtaken(found) = how else { anyhow::bail!("{how:?}") };
-    let Found::Promotion(found) = *found else { anyhow::bail!("{found:?}") };
+    let outcome =
+        one.write(&owner(), serialize_status(&failed)?, basis(first, &begun)?, Permit::default()).await?;
+    let WriteOutcome::Conflict(found) = outcome else { anyhow::bail!("{outcome:?}") };
+    let StoredObject::Promotion(found) = *found else { anyhow::bail!("{found:?}") };
     ensure!(found.status.as_ref() == Some(&proposed), "{found:?}");
     ensure!(api.get("podinfo-1").await?.status == Some(proposed.clone()));
 
-    // An answer that was lost: it stands already, and is no other's.
-    let how = write(&mut two, &mut ended, (first, &begun), &proposed, Permit::default()).await?;
-    ensure!(matches!(how, Written::Stands(_)), "{how:?}");
+    // The answer was lost: the status is stored already, and is this replica's own.
+    let outcome =
+        two.write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, Permit::default()).await?;
+    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
 
-    // Whose term is over writes nothing.
+    // Without a valid term nothing is written.
     let over = Permit::within(Term::until(sluice_delivery::since_boot()));
     let version: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
-    let how = write(&mut two, &mut ended, (version, &proposed), &failed, over).await?;
-    ensure!(matches!(how, Written::Withheld), "{how:?}");
+    let outcome = two.write(&owner(), serialize_status(&failed)?, basis(version, &proposed)?, over).await?;
+    ensure!(matches!(outcome, WriteOutcome::Withheld), "{outcome:?}");
     Ok(())
 }
 
@@ -132,29 +123,20 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
     let api = promotion(&client).await?;
     let new = api.get("podinfo-1").await?;
     ensure!(old.uid() != new.uid());
-    let (tell, mut ended) = unbounded_channel();
-    let mut writer = Writer::new(client, tell);
-    let pipeline = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
-    let object = StatusOf::Promotion(pipeline, "podinfo-1".into());
+    let mut writer = Writer::new(client);
     // Whether or not the version of the old one is known.
     for version in [0, old.resource_version().context("a version")?.parse()?] {
-        let basis = Basis { version, stood: None, uid: old.uid() };
-        let delivered = spell(&status(Phase::Delivered, "of the old one"))?;
-        writer.write(object.clone(), delivered, basis, Permit::default());
-        let Some(Input::Written(_, number, how)) = ended.recv().await else { anyhow::bail!("it ended") };
-        ensure!(matches!(how, Written::Gone), "at version {version}: {how:?}");
-        ensure!(writer.ended(&object, number, &how) && !writer.is_writing(&object));
+        let basis = Basis { version, status: None, uid: old.uid() };
+        let delivered = serialize_status(&status(Phase::Delivered, "of the old one"))?;
+        let outcome = writer.write(&owner(), delivered, basis, Permit::default()).await?;
+        ensure!(matches!(outcome, WriteOutcome::Gone), "at version {version}: {outcome:?}");
+        ensure!(!writer.queue.is_writing(&owner()));
     }
     ensure!(api.get("podinfo-1").await?.status.is_none());
-    // The new one is written as ever.
-    let basis = Basis { version: 0, stood: None, uid: new.uid() };
-    writer.write(
-        object.clone(),
-        spell(&status(Phase::Promoting, "of the new one"))?,
-        basis,
-        Permit::default(),
-    );
-    let Some(Input::Written(_, _, how)) = ended.recv().await else { anyhow::bail!("it ended") };
-    ensure!(matches!(how, Written::Stands(_)), "{how:?}");
+    // The new one is written as usual.
+    let basis = Basis { version: 0, status: None, uid: new.uid() };
+    let promoting = serialize_status(&status(Phase::Promoting, "of the new one"))?;
+    let outcome = writer.write(&owner(), promoting, basis, Permit::default()).await?;
+    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
     Ok(())
 }

@@ -8,3 +8,4 @@ mod network;
 mod properties;
 mod status_size;
 mod steps;
+mod writer;

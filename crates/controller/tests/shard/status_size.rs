@@ -10,10 +10,10 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Health as Shown, PipelineStatus};
-use sluice_controller::intake::{Input, PipelineKey};
+use sluice_controller::key::PipelineKey;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::record::status::{Facts, compose};
-use sluice_controller::record::writer::{Basis, StatusOf, Writer, Written, spell};
+use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
 use sluice_controller::translate;
 use sluice_core::Revision;
 use sluice_core::decide::Decision;
@@ -22,7 +22,8 @@ use sluice_core::revision::Facet;
 use sluice_core::world::{Health, Made, Member, Natural, Target, World};
 use sluice_delivery::Permit;
 use sluice_testkit::ControlPlane;
-use tokio::sync::mpsc::unbounded_channel;
+
+use crate::writer::Writer;
 
 const MEMBERS: usize = 9;
 const FAILING: (&str, &str) = ("e7", "target-99");
@@ -113,15 +114,10 @@ fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<Pipe
 }
 
 /// Writes a status as the controller does.
-async fn write(client: &Client, status: &PipelineStatus) -> Result<Written> {
-    let (tell, mut ended) = unbounded_channel();
-    let mut writer = Writer::new(client.clone(), tell);
+async fn write(client: &Client, status: &PipelineStatus) -> Result<WriteOutcome> {
     let key = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
-    writer.write(StatusOf::Pipeline(key), spell(status)?, Basis::default(), Permit::default());
-    match ended.recv().await.context("it ended")? {
-        Input::Written(_, _, how) => Ok(how),
-        other => anyhow::bail!("{other:?}"),
-    }
+    let (owner, status) = (StatusOwner::Pipeline(key), serialize_status(status)?);
+    Writer::new(client.clone()).write(&owner, status, Basis::default(), Permit::default()).await
 }
 
 #[tokio::test]
@@ -137,13 +133,13 @@ async fn the_status_of_the_largest_fleet_is_written_and_keeps_what_was_proven() 
     for health in [Health::Ready, Health::Failed] {
         let composed = status(&object, &evidence, health)?;
         let begun = std::time::Instant::now();
-        let how = write(&client, &composed).await?;
+        let outcome = write(&client, &composed).await?;
         println!(
             "{health:?}: {} bytes, written in {:?}",
             serde_json::to_vec(&composed)?.len(),
             begun.elapsed()
         );
-        ensure!(matches!(how, Written::Stands(_)), "{health:?}: {how:?}");
+        ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{health:?}: {outcome:?}");
         let stored = api.get(&object.name_any()).await?.status.context("a status")?;
         ensure!(translate::evidence(Some(&stored)) == evidence, "{health:?}: something proven is lost");
         let summarized = stored.conditions.iter().find(|c| c.type_ == "Summarized").context("a condition")?;

@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::json;
-use sluice_controller::intake::PipelineKey;
+use sluice_controller::key::PipelineKey;
 use sluice_controller::shard::shard_of;
 use sluice_testkit::fire::{Blow, Clash};
 use sluice_testkit::{Cluster, GitServer, Repo, eventually, shared_gitea};

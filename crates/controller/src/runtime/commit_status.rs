@@ -1,0 +1,123 @@
+//! Sends commit statuses to forges.
+
+use std::sync::Arc;
+
+use kube::Client;
+use sluice_delivery::{Delivery, DeliveryError, Order, Retry};
+
+use super::credentials;
+use crate::act::ActError;
+use crate::metrics::Metrics;
+use crate::record::queue::NewsQueue;
+use crate::state::effect::CommitStatus;
+
+/// Sends commit statuses, each in a task of its own, with a few tries.
+pub(super) struct CommitStatuses {
+    client: Client,
+    delivery: Delivery,
+    metrics: Arc<Metrics>,
+    queue: NewsQueue,
+}
+
+impl CommitStatuses {
+    pub(super) fn new(client: Client, delivery: Delivery, metrics: Arc<Metrics>) -> Self {
+        Self { client, delivery, metrics, queue: NewsQueue::default() }
+    }
+
+    /// Sends one.
+    pub(super) fn send(&self, status: CommitStatus) {
+        let sending = Arc::new(Sending {
+            status,
+            client: self.client.clone(),
+            delivery: self.delivery.clone(),
+            metrics: self.metrics.clone(),
+        });
+        let sender = sending.clone();
+        let attempt = move |is_last| {
+            let sender = sender.clone();
+            async move { sender.send(is_last).await }
+        };
+        if !self.queue.send(sending.status.pipeline.to_string(), attempt) {
+            sending.give_up("too many wait for their forge");
+        }
+    }
+}
+
+/// A commit status that is being sent.
+struct Sending {
+    status: CommitStatus,
+    client: Client,
+    delivery: Delivery,
+    metrics: Arc<Metrics>,
+}
+
+impl Sending {
+    /// Tries to send it. On failure returns when to try again; logs it if there is no further try.
+    async fn send(&self, is_last: bool) -> Result<(), Retry> {
+        let Err(error) = self.attempt().await else { return Ok(()) };
+        let retry = retry(&error);
+        if matches!(error, ActError::Delivery(DeliveryError::Revoked)) {
+            // There is a newer one to report, or another replica does.
+        } else if is_last || retry == Retry::OnChange {
+            self.give_up(error);
+        } else {
+            let (pipeline, promotion) = (&self.status.pipeline, &self.status.promotion);
+            tracing::warn!(%pipeline, promotion, %error, "cannot report a commit status; it will be retried");
+        }
+        Err(retry)
+    }
+
+    async fn attempt(&self) -> Result<(), ActError> {
+        let CommitStatus { pipeline, order, secret, request, progress, description, .. } = &self.status;
+        let namespace = &pipeline.namespace;
+        let credentials = credentials::read(&self.client, namespace, &order.strategy, secret.clone()).await?;
+        let order = Order { credentials, ..order.clone() };
+        Ok(self.delivery.report(&order, request, *progress, description).await?)
+    }
+
+    fn give_up(&self, why: impl std::fmt::Display) {
+        self.metrics.failed("CommitStatusFailed");
+        let (pipeline, promotion) = (&self.status.pipeline, &self.status.promotion);
+        tracing::error!(%pipeline, promotion, error = %why, "a commit status is given up; the promotion goes on");
+    }
+}
+
+/// When another try makes sense: when the forge may answer then. What it has refused it would refuse again.
+fn retry(error: &ActError) -> Retry {
+    match error {
+        ActError::Secret(_) => Retry::Soon,
+        ActError::Delivery(error) => match (error.retry(), error.reason()) {
+            (at @ Retry::At(_), _) => at,
+            (_, "Unreachable" | "Timeout") => Retry::Soon,
+            _ => Retry::OnChange,
+        },
+        ActError::NoSecret(_) | ActError::Locked(_) | ActError::Died(_) | ActError::Event(_) => {
+            Retry::OnChange
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_delivery::clock;
+
+    use super::*;
+
+    #[test]
+    fn what_a_forge_has_refused_is_not_tried_again() {
+        let forge = "git.example.com".to_string();
+        let limited = sluice_delivery::ForgeError::RateLimited { forge: forge.clone(), until: clock::now() };
+        let at = Retry::At(clock::now());
+        let refused = |status| {
+            let (forge, says) = (forge.clone(), String::new());
+            sluice_delivery::ForgeError::Refused { forge, status, says }
+        };
+        let (forge, says) = (forge.clone(), String::new());
+        let unreachable = sluice_delivery::ForgeError::Unreachable { forge, says };
+        for (error, expected) in [(limited, at), (refused(422), Retry::OnChange), (unreachable, Retry::Soon)]
+        {
+            let found = retry(&ActError::Delivery(DeliveryError::Forge(error)));
+            assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&expected));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Carries out side effects on git, forges and receivers.
+
+use std::sync::Arc;
+
+use kube::Client;
+use sluice_delivery::{Delivery, DeliveryError, Line, Order, Place, Strategy as By, clock};
+use tokio::sync::mpsc;
+
+use super::announcement;
+use super::callback_offer::Offer;
+use super::credentials;
+use crate::act::{ActError, Done, Ended};
+use crate::metrics::Metrics;
+use crate::state::Input;
+use crate::state::effect::{Job, Work};
+
+/// How many webhooks are called at the same time. A name that is resolved takes one of the 512 threads that Tokio has
+/// for blocking work (docs.rs/tokio, `Builder::max_blocking_threads`), and longer than the call if its DNS server is
+/// slow.
+const MAX_WEBHOOKS: usize = 32;
+
+/// Carries out side effects, each in a task of its own.
+#[derive(Clone)]
+pub(super) struct Jobs {
+    client: Client,
+    delivery: Delivery,
+    metrics: Arc<Metrics>,
+    /// Where receivers may call back, if the hook server can be reached.
+    hook_url: Option<String>,
+    /// Calls of webhooks wait here, fair by namespace.
+    webhooks: Arc<Line>,
+    tx: mpsc::UnboundedSender<Input>,
+}
+
+impl Jobs {
+    pub(super) fn new(
+        client: Client,
+        delivery: Delivery,
+        metrics: Arc<Metrics>,
+        hook_url: Option<String>,
+        tx: mpsc::UnboundedSender<Input>,
+    ) -> Self {
+        Self { client, delivery, metrics, hook_url, webhooks: Line::new(MAX_WEBHOOKS), tx }
+    }
+
+    /// Carries out a side effect, and reports its end.
+    pub(super) fn start(&self, job: Job) {
+        let jobs = self.clone();
+        tokio::spawn(async move {
+            let (permit, failed) = (job.order.permit.clone(), failed_by(&job.work));
+            let (pipeline, place) = (job.pipeline.clone(), job.place.clone());
+            let (promotion, strategy) = (kube::ResourceExt::name_any(&*job.promotion), job.strategy.clone());
+            // A task of its own again: a panic in it is reported like any failure.
+            let delivery = jobs.delivery.clone();
+            let tx = jobs.tx.clone();
+            let mut effect = tokio::spawn(async move { jobs.run(delivery, job).await });
+            let what = tokio::select! {
+                ended = &mut effect => ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string()))),
+                // What is on its way then is on its own; the next holder of the shard looks for it.
+                () = permit.term().over() => {
+                    effect.abort();
+                    failed(DeliveryError::Revoked.into())
+                }
+            };
+            // Others may have gone on since: they find what came of it.
+            let what = if permit.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
+            let done = Done { pipeline, place, promotion, strategy, what };
+            let _ = tx.send(Input::Done(Box::new(done)));
+        });
+    }
+
+    async fn run(self, delivery: Delivery, job: Job) -> Ended {
+        let failed = failed_by(&job.work);
+        let order = match self.with_credentials(&job).await {
+            Ok(order) => order,
+            Err(error) => return failed(error),
+        };
+        let _slot = self.slot(&job).await;
+        match job.work {
+            Work::Deliver(pipeline) => {
+                let event = announcement::event(&pipeline, &job.promotion, &order, clock::now());
+                Ended::Delivery(
+                    match announcement::announce(self.client, &self.metrics, &order, event).await {
+                        Ok(()) => delivery.deliver(&order).await.map_err(ActError::from),
+                        Err(error) => Err(error),
+                    },
+                )
+            }
+            Work::Follow { request, may_merge } => {
+                let followed = match may_merge {
+                    true => delivery.tend(&order, &request).await,
+                    false => delivery.follow(&order, &request).await,
+                };
+                Ended::Follow(followed.map_err(ActError::from))
+            }
+            Work::Withdraw { request, comment } => {
+                let withdrawn = delivery.withdraw(&order, &request, &comment).await;
+                Ended::Withdrawal(withdrawn.map_err(ActError::from))
+            }
+            Work::CheckCommit(commit) => {
+                let lost = delivery.is_lost(&order, &commit).await;
+                Ended::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
+            }
+        }
+    }
+
+    /// Completes the order of a job with its credentials.
+    async fn with_credentials(&self, job: &Job) -> Result<Order, ActError> {
+        let (client, key) = (&self.client, &job.pipeline);
+        let strategy = &job.order.strategy;
+        let mut credentials = credentials::read(client, &key.namespace, strategy, job.secret.clone()).await?;
+        if let Some(offer) = Offer::of(self.hook_url.as_deref(), &job.strategy) {
+            credentials.callback = offer.made(client, key, &job.promotion).await?;
+        }
+        Ok(Order { credentials, ..job.order.clone() })
+    }
+
+    /// Waits for a slot, if the job calls a webhook.
+    async fn slot(&self, job: &Job) -> Option<Place> {
+        let is_webhook = matches!(job.order.strategy, By::Webhook { .. });
+        if is_webhook { Some(self.webhooks.place(&job.pipeline.to_string()).await) } else { None }
+    }
+}
+
+/// How a failure of this work is reported.
+fn failed_by(work: &Work) -> fn(ActError) -> Ended {
+    match work {
+        Work::Deliver(_) => |error| Ended::Delivery(Err(error)),
+        Work::Follow { .. } => |error| Ended::Follow(Err(error)),
+        Work::Withdraw { .. } => |error| Ended::Withdrawal(Err(error)),
+        Work::CheckCommit(_) => |error| Ended::Check(Err(error)),
+    }
+}

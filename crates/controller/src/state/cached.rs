@@ -1,0 +1,248 @@
+//! An object of the hub in memory. Three parts of it change independently and are known as of different versions: the
+//! spec and what hook calls stored in its status are as new as the newest object that was read; the rest of its status
+//! is as new as the last acknowledged write, which may be ahead of the watch.
+
+use std::sync::Arc;
+
+use kube::Resource;
+use sluice_api::pipeline::{Pipeline, PipelineStatus};
+use sluice_api::promotion::{Callback, KeyApproval, Promotion};
+
+use crate::key::version_of;
+use crate::observe::reported::Reports;
+use crate::state::status_queue::{SerializedStatus, serialize_status};
+
+/// How objects of a kind are kept in memory.
+pub(crate) trait Kept: Sized {
+    /// The kind.
+    type Object: Resource<DynamicType = ()>;
+    /// What hook calls store in the status, whichever replica takes them. The loop never writes it.
+    type Hook: PartialEq;
+
+    /// Splits an object that was read.
+    fn split(object: Self::Object) -> (Self, Self::Hook);
+
+    /// Returns the object, for its metadata and spec.
+    fn object(&self) -> &Self::Object;
+
+    /// Takes metadata and spec of a newer object. Returns whether its owner has changed the spec.
+    fn take_spec(&mut self, newer: &Self) -> bool;
+
+    /// Whether both have the same status.
+    fn has_status_of(&self, other: &Self) -> bool;
+
+    /// Takes the status of a newer object.
+    fn take_status(&mut self, newer: &Self);
+}
+
+/// An object of the hub in memory.
+#[derive(Debug)]
+pub(crate) struct Cached<K: Kept> {
+    /// Spec and status.
+    pub kept: K,
+    /// What hook calls have stored.
+    pub hook: K::Hook,
+    /// The version of the newest object that was read, by watch, list or get.
+    read_at: u64,
+    /// The version of the object at which its status was as it is here. 0 if that is not known.
+    status_at: u64,
+}
+
+/// What was new in an object that was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// No newer object was read before: its spec and hook fields count.
+    pub is_latest: bool,
+    /// Its owner has edited the spec.
+    pub spec: bool,
+    /// Another writer has changed the status, and it was taken.
+    pub status: bool,
+    /// The status is a newer one than is known, and differs.
+    pub foreign_status: bool,
+}
+
+impl<K: Kept> Cached<K> {
+    /// An object that is read for the first time.
+    pub fn new(object: K::Object) -> Self {
+        let version = version_of(object.meta());
+        let (kept, hook) = K::split(object);
+        Self { kept, hook, read_at: version, status_at: version }
+    }
+
+    /// An object that is being created: it has no version yet.
+    pub fn being_created(object: K::Object) -> Self {
+        Self { read_at: 0, status_at: 0, ..Self::new(object) }
+    }
+
+    /// The version of the newest object that was read.
+    pub fn read_at(&self) -> u64 {
+        self.read_at
+    }
+
+    /// The version of the object at which its status was as it is here, 0 if that is not known.
+    pub fn status_at(&self) -> u64 {
+        self.status_at
+    }
+
+    /// The newest version at which both spec and status are known.
+    pub fn known_at(&self) -> u64 {
+        self.read_at.min(self.status_at)
+    }
+
+    /// Whether an object that was read is another one, which was deleted or created under the same name.
+    pub fn is_other(&self, read: &K::Object) -> bool {
+        self.kept.object().meta().uid != read.meta().uid
+    }
+
+    /// Takes in an object that was read, except its hook fields, which are returned. While this replica is `writing`
+    /// its status, a differing status is a late copy of an earlier write: the writer notices conflicts.
+    pub fn take_in(&mut self, read: K::Object, writing: bool) -> (Changes, K::Hook) {
+        let version = version_of(read.meta());
+        let (read, hook) = K::split(read);
+        let is_latest = version >= self.read_at;
+        let is_news = version > self.status_at;
+        let differs = !self.kept.has_status_of(&read);
+        let spec = is_latest && self.kept.take_spec(&read);
+        let takes_status = is_news && !(differs && writing);
+        if takes_status {
+            self.status_at = version;
+            self.kept.take_status(&read);
+        }
+        self.read_at = self.read_at.max(version);
+        let status = takes_status && differs;
+        (Changes { is_latest, spec, status, foreign_status: is_news && differs }, hook)
+    }
+
+    /// Replaces everything by the object as the API server returned it when it was created.
+    pub fn created(&mut self, object: K::Object) {
+        *self = Self::new(object);
+    }
+
+    /// A status write was acknowledged with this version.
+    pub fn written(&mut self, version: u64) {
+        self.status_at = self.status_at.max(version);
+    }
+
+    /// Whether a status write took effect is not known: the next object that is read says.
+    pub fn unsure(&mut self) {
+        self.status_at = 0;
+    }
+
+    /// Versions start again from an earlier one: the API server was restored from a backup.
+    pub fn restored(&mut self) {
+        (self.read_at, self.status_at) = (0, 0);
+    }
+}
+
+/// What hook calls store in a pipeline's status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PipelineHook {
+    /// What the members of targets that Sluice cannot read have reported.
+    pub reports: Reports,
+    /// When a forge last reported a change of a change request.
+    pub forge_called: Option<String>,
+}
+
+impl PipelineHook {
+    /// Takes it out of a status.
+    pub(crate) fn take(status: &mut PipelineStatus) -> Self {
+        Self { reports: std::mem::take(&mut status.reports), forge_called: status.forge_called.take() }
+    }
+}
+
+/// A Pipeline in memory. Thousands are kept, and the status as a tree takes ten times the memory of its JSON.
+#[derive(Debug)]
+pub(crate) struct KeptPipeline {
+    /// Metadata and spec, as its owner wrote them.
+    pub object: Arc<Pipeline>,
+    /// The status that is stored, or is being written.
+    pub status: Option<SerializedStatus>,
+}
+
+impl KeptPipeline {
+    /// The status that is stored, or is being written.
+    pub fn status(&self) -> PipelineStatus {
+        self.status.as_ref().and_then(|s| serde_json::from_str(s.get()).ok()).unwrap_or_default()
+    }
+}
+
+impl Kept for KeptPipeline {
+    type Object = Pipeline;
+    type Hook = PipelineHook;
+
+    fn split(mut object: Pipeline) -> (Self, PipelineHook) {
+        let mut status = object.status.take().unwrap_or_default();
+        let hook = PipelineHook::take(&mut status);
+        let status = serialize_status(&status).ok();
+        (Self { object: Arc::new(object), status }, hook)
+    }
+
+    fn object(&self) -> &Pipeline {
+        &self.object
+    }
+
+    fn take_spec(&mut self, newer: &Self) -> bool {
+        let is_edited = self.object.metadata.generation != newer.object.metadata.generation;
+        if is_edited {
+            self.object = newer.object.clone();
+        }
+        is_edited
+    }
+
+    fn has_status_of(&self, other: &Self) -> bool {
+        self.status.as_ref().map(|s| s.get()) == other.status.as_ref().map(|s| s.get())
+    }
+
+    fn take_status(&mut self, newer: &Self) {
+        self.status.clone_from(&newer.status);
+    }
+}
+
+/// What hook calls store in a promotion's status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PromotionHook {
+    /// What the receiver of a webhook has reported.
+    pub report: Option<Callback>,
+    /// The approval by key.
+    pub key_approval: Option<Box<KeyApproval>>,
+}
+
+/// A Promotion in memory, with its status.
+#[derive(Debug)]
+pub(crate) struct KeptPromotion(pub Arc<Promotion>);
+
+impl Kept for KeptPromotion {
+    type Object = Promotion;
+    type Hook = PromotionHook;
+
+    fn split(mut object: Promotion) -> (Self, PromotionHook) {
+        let status = object.status.as_mut();
+        let hook = status.map(|status| PromotionHook {
+            report: status.callback.take(),
+            key_approval: status.key_approval.take(),
+        });
+        (Self(Arc::new(object)), hook.unwrap_or_default())
+    }
+
+    fn object(&self) -> &Promotion {
+        &self.0
+    }
+
+    fn take_spec(&mut self, newer: &Self) -> bool {
+        let is_edited = self.0.spec != newer.0.spec;
+        let status = self.0.status.clone();
+        self.0 = Arc::new(Promotion { status, ..newer.0.as_ref().clone() });
+        is_edited
+    }
+
+    fn has_status_of(&self, other: &Self) -> bool {
+        self.0.status == other.0.status
+    }
+
+    fn take_status(&mut self, newer: &Self) {
+        if !self.has_status_of(newer) {
+            let status = newer.0.status.clone();
+            self.0 = Arc::new(Promotion { status, ..self.0.as_ref().clone() });
+        }
+    }
+}

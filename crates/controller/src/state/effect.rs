@@ -1,0 +1,162 @@
+//! What the state asks the runtime to do.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use sluice_api::pipeline::{Pipeline, Strategy};
+use sluice_api::promotion::{Promotion, PromotionSpec};
+use sluice_delivery::{ChangeRequest, Order, Permit, Progress, Term};
+
+use crate::key::PipelineKey;
+use crate::metrics::Step;
+use crate::observe::facts::ClusterKey;
+use crate::record::events::Announcement;
+use crate::state::Input;
+use crate::state::status_queue::StatusWrite;
+use crate::watch::session::Access;
+
+/// The time at which a step is taken, by three clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The monotonic clock, for pauses.
+    pub instant: Instant,
+    /// The wall clock, for times that objects store.
+    pub wall: Timestamp,
+    /// The time since boot, for leases.
+    pub boot: Duration,
+}
+
+/// A side effect.
+#[allow(clippy::large_enum_variant, reason = "they are moved once and not kept")]
+#[derive(Debug)]
+pub enum Effect {
+    /// Write a status; the end comes back as [`Input::StatusWritten`].
+    WriteStatus(StatusWrite),
+    /// Create a promotion's record; the end comes back as [`Input::PromotionCreated`].
+    CreatePromotion(PipelineKey, Box<Promotion>, Permit),
+    /// Read a promotion's record that exists; the answer comes back as [`Input::PromotionCreated`].
+    ReadPromotion(PipelineKey, String),
+    /// Delete a promotion's record of this name and uid.
+    DeletePromotion(PipelineKey, String, Option<String>, Permit),
+    /// Deliver, or look after a delivery; the end comes back as [`Input::Done`].
+    Start(Box<Job>),
+    /// Revoke the permit of an in-flight side effect.
+    Revoke(Permit),
+    /// End the term of a shard, and with it all permits within.
+    EndTerm(Term),
+    /// Report a commit status on a forge.
+    ReportCommitStatus(Box<CommitStatus>),
+    /// Write an event, and send it to the listener of events.
+    Announce(Announcement),
+    /// Keep a session with a cluster, for targets in these namespaces.
+    Connect(ClusterKey, Access, BTreeSet<String>),
+    /// End the session with a cluster.
+    Disconnect(ClusterKey),
+    /// Publish a pipeline to the hook server.
+    Publish(PipelineKey, Arc<Pipeline>),
+    /// Remove a pipeline from the hook server.
+    Unpublish(PipelineKey),
+    /// All pipelines are published.
+    PublishedAll,
+    /// Feed an input back after a while.
+    Later(Duration, Box<Input>),
+    /// Read again all Pipelines and Promotions whose versions differ; the answer comes back as [`Input::Resynced`].
+    Resync(Resync),
+    /// Hand back the Lease of a shard.
+    ReleaseShard(u32),
+    /// Count something in the metrics.
+    Count(Count),
+}
+
+/// What is to be read again for new shards.
+#[derive(Clone, Debug)]
+pub struct Resync {
+    /// The new shards, each with the term for which this replica has it.
+    pub shards: Vec<(u32, Term)>,
+    /// The known version of each Pipeline.
+    pub pipelines: HashMap<PipelineKey, u64>,
+    /// The known version of each Promotion, by namespace and name.
+    pub promotions: HashMap<PipelineKey, u64>,
+}
+
+/// Something that the metrics count.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Count {
+    /// A pipeline was reconciled.
+    Reconciled,
+    /// A pipeline waited so long from an event to its reconciliation.
+    Waited(Duration),
+    /// Something failed, with this reason.
+    Failed(String),
+    /// A promotion entered this phase.
+    Entered(String),
+    /// A Promotion was created.
+    PromotionCreated,
+    /// A promotion completed steps: its namespace, its spec, and the seconds of each step.
+    Steps(String, Box<PromotionSpec>, Vec<(Step, f64)>),
+    /// Whether the API server checks who approves.
+    ApprovalsChecked(bool),
+}
+
+/// A side effect on git, a forge or a receiver.
+#[derive(Debug)]
+pub struct Job {
+    /// The pipeline.
+    pub pipeline: PipelineKey,
+    /// The environment, or the target that is promoted on its own.
+    pub place: String,
+    /// What delivery is asked to do, without credentials.
+    pub order: Order,
+    /// The name of the Secret that has the credentials.
+    pub secret: Option<String>,
+    /// The strategy as the API has it.
+    pub strategy: Strategy,
+    /// The promotion's record.
+    pub promotion: Arc<Promotion>,
+    /// What is to be done.
+    pub work: Work,
+}
+
+/// What is to be done in a [`Job`].
+#[derive(Debug)]
+pub enum Work {
+    /// Deliver the promotion of this pipeline.
+    Deliver(Arc<Pipeline>),
+    /// Look at the change request, and merge it if `may_merge`.
+    Follow {
+        /// The change request.
+        request: ChangeRequest,
+        /// Every gate is open.
+        may_merge: bool,
+    },
+    /// Close the change request with a comment.
+    Withdraw {
+        /// The change request.
+        request: ChangeRequest,
+        /// The comment.
+        comment: String,
+    },
+    /// Look whether this commit is still in its branch.
+    CheckCommit(String),
+}
+
+/// A commit status to be reported.
+#[derive(Debug)]
+pub struct CommitStatus {
+    /// The pipeline.
+    pub pipeline: PipelineKey,
+    /// The promotion's name.
+    pub promotion: String,
+    /// The order that delivered the promotion, without credentials.
+    pub order: Order,
+    /// The name of the Secret that has the credentials.
+    pub secret: Option<String>,
+    /// The merged change request.
+    pub request: ChangeRequest,
+    /// The state.
+    pub progress: Progress,
+    /// The description.
+    pub description: String,
+}

@@ -1,0 +1,130 @@
+//! Whatever happens in whatever order: what the state asks for keeps the promises P1 to P9, and when faults stop
+//! everything comes to rest where it should.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::simulation::{ENVIRONMENTS, Fault, Simulation};
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Happening {
+    Release(bool),
+    Health(Index, bool),
+    ApplyFiles(Index, bool),
+    Suspend(bool),
+    Approve(Index),
+    Reject(Index),
+    Delete(Index),
+    Event,
+    RepeatEvent(Index),
+    ClusterEvent,
+    CarryOut(Index, Fault),
+    Answer(Index),
+    Pass(u64),
+    SetClock(i64),
+    Relist,
+    Restart,
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![6 => Just(Fault::None), 1 => Just(Fault::Refused), 1 => Just(Fault::AnswerLost)]
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let index = any::<Index>;
+    prop_oneof![
+        3 => any::<bool>().prop_map(Happening::Release),
+        2 => (index(), any::<bool>()).prop_map(|(i, healthy)| Happening::Health(i, healthy)),
+        4 => (index(), any::<bool>()).prop_map(|(i, healthy)| Happening::ApplyFiles(i, healthy)),
+        2 => any::<bool>().prop_map(Happening::Suspend),
+        2 => index().prop_map(Happening::Approve),
+        1 => index().prop_map(Happening::Reject),
+        1 => index().prop_map(Happening::Delete),
+        12 => Just(Happening::Event),
+        2 => index().prop_map(Happening::RepeatEvent),
+        8 => Just(Happening::ClusterEvent),
+        14 => (index(), fault()).prop_map(|(i, fault)| Happening::CarryOut(i, fault)),
+        14 => index().prop_map(Happening::Answer),
+        6 => prop_oneof![1u64..5, 30u64..900].prop_map(Happening::Pass),
+        1 => prop_oneof![Just(0), Just(86_400), Just(-86_400)].prop_map(Happening::SetClock),
+        1 => Just(Happening::Relist),
+        1 => Just(Happening::Restart),
+    ]
+}
+
+fn happens(world: &mut Simulation, happening: &Happening) {
+    let environment = |index: &Index| ENVIRONMENTS[index.index(ENVIRONMENTS.len())];
+    let nth = |index: &Index| index.index(1000);
+    match happening {
+        Happening::Release(healthy) => world.release(*healthy),
+        Happening::Health(index, healthy) => world.set_healthy(environment(index), *healthy),
+        Happening::ApplyFiles(index, healthy) => world.apply_files(environment(index), *healthy),
+        Happening::Suspend(suspend) => world.suspend(*suspend),
+        Happening::Approve(index) => world.approve(nth(index)),
+        Happening::Reject(index) => world.reject(nth(index)),
+        Happening::Delete(index) => world.delete(nth(index)),
+        Happening::Event => world.deliver_event(),
+        Happening::RepeatEvent(index) => world.repeat_event(nth(index)),
+        Happening::ClusterEvent => world.deliver_cluster_event(),
+        Happening::CarryOut(index, fault) => world.carry_out(nth(index), *fault),
+        Happening::Answer(index) => world.answer(nth(index)),
+        Happening::Pass(seconds) => world.pass(*seconds),
+        Happening::SetClock(offset) => world.set_clock(*offset),
+        Happening::Relist => world.relist(),
+        Happening::Restart => world.begin(),
+    }
+}
+
+/// How many cases are tried; `PROPTEST_CASES` says how many in a longer run.
+const CASES: u32 = 400;
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_promises_hold_and_the_newest_revision_arrives(
+        manual in prop::bool::weighted(0.2),
+        happenings in prop::collection::vec(happening(), 1..120),
+    ) {
+        let mut world = Simulation::new(manual);
+        happenings.iter().for_each(|happening| happens(&mut world, happening));
+        world.suspend(false);
+        world.settle();
+        world.check_knowledge();
+        // P3 and P4: without rejections and approvals, everything runs what dev runs.
+        let newest = world.fleet["dev"].version;
+        if !manual && !world.any_rejected() {
+            for environment in ENVIRONMENTS {
+                prop_assert_eq!(world.fleet[environment].version, newest, "{}: {}", environment, world.summary());
+            }
+        }
+        // P5: at rest nothing is written or done.
+        let before = (world.creations, world.pipeline_writes, world.promotion_writes);
+        for _ in 0..20 {
+            world.pass(600);
+        }
+        prop_assert_eq!((world.creations, world.pipeline_writes, world.promotion_writes), before);
+    }
+}
+
+#[test]
+fn a_target_that_flaps_every_second_costs_few_writes() {
+    let mut world = Simulation::new(false);
+    world.settle();
+    let before = world.pipeline_writes;
+    for second in 0..600 {
+        world.set_healthy("prod", second % 2 == 0);
+        world.deliver_cluster_event();
+        world.pass(1);
+        world.carry_out(0, Fault::None);
+        world.answer(0);
+        world.deliver_event();
+    }
+    let writes = world.pipeline_writes - before;
+    assert!((3..60).contains(&writes), "{writes} writes in ten minutes");
+}

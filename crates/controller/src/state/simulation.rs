@@ -1,0 +1,577 @@
+//! A world for the state of the controller: an API server, a git repository, a cluster with Flux and people. Each effect
+//! is carried out when the test says so, its answer arrives when the test says so, and both may fail or get lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Error;
+use std::time::Instant;
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use serde_json::json;
+use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::{Approval, Promotion, Rejection};
+use sluice_delivery::{Delivered, DeliveryError, EditError, Permit};
+
+use super::effect::{Job, Work};
+use super::simulated_server::{Event, Server, loop_fields};
+use super::status_queue::{StatusWrite, WriteOutcome};
+use super::tests::{WALL, key, state_at};
+use super::*;
+use crate::act::{ActError, Done, Ended};
+use crate::observe::facts::{ClusterEvent, Fact, Kind, ObjectKey};
+use crate::observe::trim;
+use crate::timeout::{API_CALL_TIMEOUT, timed_out};
+use crate::watch::limit::Queue;
+use crate::watch::stream::Seen;
+
+/// The environments, in order. Each has one target in a namespace of its name.
+pub(super) const ENVIRONMENTS: [&str; 3] = ["dev", "staging", "prod"];
+
+/// How long it takes until everything has come to rest: longer than any pause and deadline, in seconds.
+const SETTLING_TIME: u64 = 2 * 3600;
+
+/// What becomes of an effect that is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// It does not take effect, and fails.
+    Refused,
+    /// It takes effect, and the answer is lost.
+    AnswerLost,
+}
+
+/// What an environment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    pub version: u32,
+    pub is_healthy: bool,
+}
+
+/// The world.
+pub(super) struct Simulation {
+    pub state: State,
+    start: Instant,
+    /// Seconds since the start, by the monotonic clock.
+    pub elapsed: u64,
+    /// How far the wall clock is off.
+    wall_offset: i64,
+    server: Server,
+    /// The version in the files of each environment.
+    files: BTreeMap<&'static str, u32>,
+    /// By promotion and round.
+    commits: BTreeSet<(String, u32)>,
+    pub fleet: BTreeMap<&'static str, Running>,
+    cluster_events: Vec<ClusterEvent>,
+    pending: Vec<Effect>,
+    answers: Vec<Input>,
+    later: Vec<(u64, Input)>,
+    /// What each environment has run healthily.
+    proven: BTreeMap<&'static str, BTreeSet<u32>>,
+    /// Whether the newest Pipeline that the state was given is suspended.
+    suspended_as_known: bool,
+    newest_known: u64,
+    /// Effects by kind, for bounds.
+    pub creations: usize,
+    pub pipeline_writes: usize,
+    pub promotion_writes: usize,
+    pub jobs: usize,
+}
+
+impl Simulation {
+    pub(super) fn new(manual: bool) -> Self {
+        let start = Instant::now();
+        let mut simulation = Self {
+            state: state_at(super::tests::at(start, 0)),
+            start,
+            elapsed: 0,
+            wall_offset: 0,
+            server: Server { version: 10, ..Server::default() },
+            files: ENVIRONMENTS.map(|environment| (environment, 1)).into(),
+            commits: BTreeSet::new(),
+            fleet: ENVIRONMENTS.map(|e| (e, Running { version: 1, is_healthy: true })).into(),
+            cluster_events: Vec::new(),
+            pending: Vec::new(),
+            answers: Vec::new(),
+            later: Vec::new(),
+            proven: ENVIRONMENTS.map(|environment| (environment, BTreeSet::from([1]))).into(),
+            suspended_as_known: false,
+            newest_known: 0,
+            creations: 0,
+            pipeline_writes: 0,
+            promotion_writes: 0,
+            jobs: 0,
+        };
+        simulation.create_pipeline(manual);
+        simulation.begin();
+        simulation
+    }
+
+    fn now(&self) -> Now {
+        let mut now = super::tests::at(self.start, self.elapsed);
+        now.wall = now.wall.checked_add(SignedDuration::from_secs(self.wall_offset)).unwrap();
+        now
+    }
+
+    // What people and the cluster do.
+
+    fn create_pipeline(&mut self, manual: bool) {
+        let environment = |name: &&str| json!({"name": name, "targets": [{"namespace": name, "name": name}]});
+        let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});
+        let app =
+            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
+        let spec = json!({"appRef": app, "environments": ENVIRONMENTS.iter().map(environment).collect::<Vec<_>>(),
+            "promotion": {"manual": manual, "strategy": strategy}});
+        let uid = format!("pipeline-{}", self.server.version);
+        let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "spec": spec,
+            "metadata": {"name": "podinfo", "namespace": "apps", "uid": uid, "generation": 1}});
+        self.server.store_pipeline(serde_json::from_value(object).unwrap());
+    }
+
+    pub(super) fn suspend(&mut self, suspend: bool) {
+        let Some(mut pipeline) = self.server.pipeline.clone() else { return };
+        if pipeline.spec.suspend != suspend {
+            pipeline.spec.suspend = suspend;
+            pipeline.metadata.generation = pipeline.metadata.generation.map(|generation| generation + 1);
+            self.server.store_pipeline(pipeline);
+        }
+    }
+
+    /// Changes a promotion as a person.
+    fn edit(&mut self, index: usize, edit: impl FnOnce(&mut Promotion)) {
+        let Some(name) = self.server.nth(index) else { return };
+        let mut object = self.server.promotions[&name].clone();
+        edit(&mut object);
+        self.server.store_promotion(object);
+    }
+
+    pub(super) fn approve(&mut self, index: usize) {
+        self.edit(index, |object| {
+            let revision = object.spec.revision.clone();
+            let retries = object.status.as_ref().map_or(0, |status| status.retries);
+            let approval = Approval { by: "ann".into(), revision, retries, at: None };
+            object.spec.approval.get_or_insert(approval);
+        });
+    }
+
+    pub(super) fn reject(&mut self, index: usize) {
+        self.edit(index, |object| {
+            let rejection = Rejection { by: "bob".into(), ..Rejection::default() };
+            object.spec.rejection.get_or_insert(rejection);
+        });
+    }
+
+    pub(super) fn delete(&mut self, index: usize) {
+        let Some(object) = self.server.nth(index).and_then(|name| self.server.promotions.remove(&name))
+        else {
+            return;
+        };
+        self.server.version += 1;
+        self.server.log.push(Event::Deleted(object));
+    }
+
+    /// A new version runs in dev.
+    pub(super) fn release(&mut self, is_healthy: bool) {
+        let version = self.fleet["dev"].version + 1;
+        self.run("dev", Running { version, is_healthy });
+    }
+
+    pub(super) fn set_healthy(&mut self, environment: &'static str, is_healthy: bool) {
+        let version = self.fleet[environment].version;
+        self.run(environment, Running { version, is_healthy });
+    }
+
+    /// Flux applies what the files of an environment say.
+    pub(super) fn apply_files(&mut self, environment: &'static str, is_healthy: bool) {
+        let version = self.files[environment];
+        if environment != "dev" && version != self.fleet[environment].version {
+            self.run(environment, Running { version, is_healthy });
+        }
+    }
+
+    fn run(&mut self, environment: &'static str, running: Running) {
+        self.fleet.insert(environment, running);
+        if running.is_healthy {
+            self.proven.entry(environment).or_default().insert(running.version);
+        }
+        self.cluster_events.push(reported(environment, running));
+    }
+
+    // What happens to the controller.
+
+    /// A process starts, without memory. Effects in flight are cut off.
+    pub(super) fn begin(&mut self) {
+        self.state = state_at(self.now());
+        self.pending.clear();
+        self.answers.clear();
+        self.later.clear();
+        (self.suspended_as_known, self.newest_known) = (false, 0);
+        self.relist();
+        let fleet = self.fleet.clone();
+        self.cluster_events =
+            fleet.iter().map(|(environment, running)| reported(environment, *running)).collect();
+        self.cluster(ClusterEvent::Connected);
+        for kind in Kind::ALL {
+            let namespace = |name: &str| {
+                let key = ObjectKey { kind, namespace: String::new(), name: name.into() };
+                (key, Fact::Namespace { allowed: None })
+            };
+            let namespaces = ENVIRONMENTS.iter().map(|name| namespace(name)).collect();
+            let listed = if kind == Kind::Namespace { namespaces } else { Vec::new() };
+            self.cluster(ClusterEvent::Listed(kind, None, listed));
+        }
+    }
+
+    /// The watches of the hub list everything again.
+    pub(super) fn relist(&mut self) {
+        self.server.delivered = self.server.log.len();
+        let pipelines: Vec<Pipeline> = self.server.pipeline.iter().cloned().collect();
+        let promotions: Vec<Promotion> = self.server.promotions.values().cloned().collect();
+        pipelines.iter().for_each(|pipeline| self.knows(pipeline));
+        let version = self.server.version;
+        self.step(Input::Pipelines(Seen::Listed(pipelines, version)));
+        self.step(Input::Promotions(Seen::Listed(promotions, version)));
+    }
+
+    fn knows(&mut self, pipeline: &Pipeline) {
+        let version = crate::key::version_of(&pipeline.metadata);
+        if version >= self.newest_known {
+            (self.newest_known, self.suspended_as_known) = (version, pipeline.spec.suspend);
+        }
+    }
+
+    /// Delivers the next event of the watches.
+    pub(super) fn deliver_event(&mut self) {
+        if let Some(event) = self.server.log.get(self.server.delivered).cloned() {
+            self.server.delivered += 1;
+            self.event(event);
+        }
+    }
+
+    /// Delivers again an event that was delivered before, as an object that was read before and arrives late.
+    pub(super) fn repeat_event(&mut self, index: usize) {
+        let delivered = &self.server.log[..self.server.delivered];
+        let is_deleted = |object: &Promotion| {
+            let deleted =
+                |event: &Event| matches!(event, Event::Deleted(other) if other.uid() == object.uid());
+            delivered.iter().any(deleted)
+        };
+        let event = delivered.get(index % delivered.len().max(1)).cloned();
+        // The watch that reports a deletion reports nothing older after it.
+        match event {
+            Some(Event::Promotion(object)) if is_deleted(&object) => {}
+            Some(event @ (Event::Promotion(_) | Event::Pipeline(_))) => self.event(event),
+            Some(Event::Deleted(_)) | None => {}
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Pipeline(pipeline) => {
+                self.knows(&pipeline);
+                self.step(Input::Pipelines(Seen::Applied(pipeline)));
+            }
+            Event::Promotion(promotion) => self.step(Input::Promotions(Seen::Applied(promotion))),
+            Event::Deleted(promotion) => self.step(Input::Promotions(Seen::Deleted(promotion.metadata))),
+        }
+    }
+
+    /// Delivers the next event of the cluster.
+    pub(super) fn deliver_cluster_event(&mut self) {
+        if !self.cluster_events.is_empty() {
+            let event = self.cluster_events.remove(0);
+            self.cluster(event);
+        }
+    }
+
+    fn cluster(&mut self, event: ClusterEvent) {
+        let ticket = std::sync::Arc::new(Queue::default()).ticket();
+        self.step(Input::Cluster(ClusterKey::Local, 1, event, ticket));
+    }
+
+    /// Time passes by all clocks.
+    pub(super) fn pass(&mut self, seconds: u64) {
+        self.elapsed += seconds;
+        let (due, later) =
+            std::mem::take(&mut self.later).into_iter().partition(|(at, _)| *at <= self.elapsed);
+        self.later = later;
+        let due: Vec<(u64, Input)> = due;
+        due.into_iter().for_each(|(_, input)| self.step(input));
+        self.step(Input::Tick);
+    }
+
+    /// Someone sets the wall clock.
+    pub(super) fn set_clock(&mut self, offset: i64) {
+        self.wall_offset = offset;
+    }
+
+    /// Gives the state an input, and has it reconcile what is due then.
+    fn step(&mut self, input: Input) {
+        let effects = self.state.step(input, self.now());
+        effects.into_iter().for_each(|effect| self.emitted(effect));
+        while self.state.queued() > 0 {
+            let effects = self.state.step(Input::Reconcile, self.now());
+            effects.into_iter().for_each(|effect| self.emitted(effect));
+        }
+    }
+
+    /// Checks an effect, and keeps it until it is carried out.
+    fn emitted(&mut self, effect: Effect) {
+        match effect {
+            Effect::Later(pause, input) => self.later.push((self.elapsed + pause.as_secs().max(1), *input)),
+            Effect::Revoke(permit) => permit.revoke(),
+            Effect::WriteStatus(write) => {
+                assert!(write.uid.is_some(), "a status write could change another object of the same name");
+                assert!(write.may_be_stored.len() <= 10, "statuses are remembered without a bound");
+                match write.owner {
+                    StatusOwner::Pipeline(_) => self.pipeline_writes += 1,
+                    StatusOwner::Promotion(..) => self.promotion_writes += 1,
+                }
+                self.pending.push(Effect::WriteStatus(write));
+            }
+            Effect::CreatePromotion(key, object, permit) => {
+                assert!(!self.suspended_as_known, "P7: a promotion starts while the pipeline is suspended");
+                self.check_proven(&object);
+                self.creations += 1;
+                self.pending.push(Effect::CreatePromotion(key, object, permit));
+            }
+            Effect::Start(job) => {
+                self.check_job(&job);
+                self.jobs += 1;
+                self.pending.push(Effect::Start(job));
+            }
+            Effect::ReadPromotion(..) | Effect::DeletePromotion(..) => self.pending.push(effect),
+            _ => {}
+        }
+    }
+
+    /// P2: each environment before has run the revision healthily.
+    fn check_proven(&self, promotion: &Promotion) {
+        let place = ENVIRONMENTS.iter().position(|e| *e == promotion.spec.environment).unwrap();
+        let (before, version) = (ENVIRONMENTS[place - 1], version_of(&promotion.spec.revision));
+        assert!(self.proven[before].contains(&version), "P2: {version} was never healthy in {before}");
+    }
+
+    fn check_job(&self, job: &Job) {
+        let other =
+            self.pending.iter().any(|e| matches!(e, Effect::Start(other) if other.place == job.place));
+        let unanswered =
+            self.answers.iter().any(|i| matches!(i, Input::Done(done) if done.place == job.place));
+        assert!(!other && !unanswered, "P1: two side effects are in flight for {}", job.place);
+        let name = job.promotion.name_any();
+        assert!(self.server.created.contains(&name), "{name} is delivered and was never recorded");
+        if !matches!(job.work, Work::Deliver(_)) {
+            return;
+        }
+        assert!(!self.suspended_as_known, "P7: {name} is delivered while the pipeline is suspended");
+        self.check_proven(&job.promotion);
+        let is_manual =
+            self.server.pipeline.as_ref().and_then(|p| p.spec.promotion.as_ref()).is_some_and(|p| p.manual);
+        let approved = job.promotion.spec.approval.is_some();
+        assert!(approved || !is_manual, "P7: {name} is delivered without an approval");
+    }
+
+    // What becomes of effects.
+
+    /// Carries out an effect that is pending.
+    pub(super) fn carry_out(&mut self, index: usize, fault: Fault) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let effect = self.pending.remove(index % self.pending.len());
+        let answer = match effect {
+            Effect::WriteStatus(write) => self.write(write, fault),
+            Effect::CreatePromotion(key, object, permit) => self.create(key, *object, &permit, fault),
+            Effect::ReadPromotion(key, name) => {
+                let found = self.server.promotions.get(&name).cloned().map(Box::new);
+                let found = found.ok_or_else(|| timed_out(API_CALL_TIMEOUT)).map(Some);
+                Some(Input::PromotionCreated(key, name, found))
+            }
+            Effect::DeletePromotion(_, name, uid, _) => {
+                let is_same = self.server.promotions.get(&name).is_some_and(|object| object.uid() == uid);
+                if let Some(object) = is_same.then(|| self.server.promotions.remove(&name)).flatten() {
+                    self.server.version += 1;
+                    self.server.log.push(Event::Deleted(object));
+                }
+                None
+            }
+            Effect::Start(job) => Some(self.perform(*job, fault)),
+            _ => None,
+        };
+        self.answers.extend(answer);
+    }
+
+    /// Delivers an answer.
+    pub(super) fn answer(&mut self, index: usize) {
+        if !self.answers.is_empty() {
+            let answer = self.answers.remove(index % self.answers.len());
+            self.step(answer);
+        }
+    }
+
+    fn write(&mut self, write: StatusWrite, fault: Fault) -> Option<Input> {
+        let (owner, number) = (write.owner.clone(), write.number);
+        let failed = || WriteOutcome::Failed(timed_out(API_CALL_TIMEOUT));
+        let outcome = match fault {
+            Fault::Refused => failed(),
+            _ => self.server.write(write),
+        };
+        let outcome = if fault == Fault::AnswerLost { failed() } else { outcome };
+        Some(Input::StatusWritten(owner, number, outcome))
+    }
+
+    fn create(
+        &mut self,
+        key: PipelineKey,
+        mut object: Promotion,
+        permit: &Permit,
+        fault: Fault,
+    ) -> Option<Input> {
+        let name = object.name_any();
+        permit.check().ok()?;
+        if fault == Fault::Refused {
+            return Some(Input::PromotionCreated(key, name, Err(timed_out(API_CALL_TIMEOUT))));
+        }
+        let created = if self.server.promotions.contains_key(&name) {
+            None
+        } else {
+            object.metadata.uid = Some(format!("{name}-{}", self.server.version));
+            self.server.created.insert(name.clone());
+            Some(Box::new(self.server.store_promotion(object)))
+        };
+        let answer = if fault == Fault::AnswerLost { Err(timed_out(API_CALL_TIMEOUT)) } else { Ok(created) };
+        Some(Input::PromotionCreated(key, name, answer))
+    }
+
+    fn perform(&mut self, job: Job, fault: Fault) -> Input {
+        let Job { pipeline, place, order, strategy, promotion, work, .. } = job;
+        let name = promotion.name_any();
+        let failed = || match fault {
+            Fault::Refused => DeliveryError::Edit(EditError::NoMarker {
+                repository: "fleet".into(),
+                branch: "main".into(),
+                marker: "m".into(),
+            }),
+            _ => DeliveryError::CacheFolder { path: "/".into(), source: Error::other("no answer") },
+        };
+        let what = match work {
+            Work::CheckCommit(_) => Ended::Check(Ok(None)),
+            Work::Deliver(_) if order.permit.check().is_err() => {
+                Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+            }
+            Work::Deliver(_) => {
+                let effect = (fault != Fault::Refused).then(|| self.commit(&name, order.round, &promotion));
+                let delivered = effect.filter(|_| fault == Fault::None);
+                Ended::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
+            }
+            Work::Follow { .. } | Work::Withdraw { .. } => unreachable!("the strategy commits"),
+        };
+        Input::Done(Box::new(Done { pipeline, place, promotion: name, strategy, what }))
+    }
+
+    /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
+    fn commit(&mut self, name: &str, round: u32, promotion: &Promotion) -> Delivered {
+        let commit = format!("{name}.{round}");
+        let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
+        let version = version_of(&promotion.spec.revision);
+        let is_new = self.commits.insert((name.into(), round));
+        if is_new && self.files[environment] == version {
+            return Delivered::AlreadySet { commit };
+        }
+        if is_new {
+            self.files.insert(environment, version);
+        }
+        Delivered::Committed { commit }
+    }
+
+    // How it ends.
+
+    /// Everything works and arrives, in order; targets become healthy, and hours pass.
+    pub(super) fn settle(&mut self) {
+        self.set_clock(0);
+        for environment in ENVIRONMENTS {
+            self.set_healthy(environment, true);
+        }
+        let end = self.elapsed + SETTLING_TIME;
+        for _ in 0..2000 {
+            while self.server.delivered < self.server.log.len() || !self.cluster_events.is_empty() {
+                self.deliver_event();
+                self.deliver_cluster_event();
+            }
+            if !self.pending.is_empty() {
+                self.carry_out(0, Fault::None);
+            }
+            self.answer(0);
+            ENVIRONMENTS.iter().for_each(|environment| self.apply_files(environment, true));
+            let is_quiet =
+                self.pending.is_empty() && self.answers.is_empty() && self.cluster_events.is_empty();
+            if !is_quiet || self.server.delivered < self.server.log.len() {
+                continue;
+            }
+            let tick = self
+                .state
+                .next_tick()
+                .map(|at| at.saturating_duration_since(self.now().instant).as_secs() + 1);
+            let later = self.later.iter().map(|(at, _)| at.saturating_sub(self.elapsed)).min();
+            match tick.into_iter().chain(later).min() {
+                Some(pause) if self.elapsed < end => self.pass(pause),
+                _ => return,
+            }
+        }
+        panic!("it does not come to rest: {:?}", self.pending.last());
+    }
+
+    /// The state knows what the server has stored.
+    pub(super) fn check_knowledge(&self) {
+        let stored = self.server.pipeline.as_ref().unwrap();
+        let entry = &self.state.pipelines[&key()];
+        assert_eq!(entry.object().spec, stored.spec, "an edit is lost");
+        assert_eq!(entry.cached.kept.status(), loop_fields(stored.status.clone()), "a status is lost");
+        let records = self.state.promotions.get(&key());
+        let known: BTreeMap<_, _> =
+            records.into_iter().flatten().map(|(name, r)| (name.clone(), r.object().as_ref())).collect();
+        assert_eq!(known.keys().collect::<Vec<_>>(), self.server.promotions.keys().collect::<Vec<_>>());
+        for (name, object) in known {
+            assert_eq!(object.spec, self.server.promotions[&name].spec, "an edit of {name} is lost");
+            assert_eq!(object.status, self.server.promotions[&name].status, "a status of {name} is lost");
+        }
+    }
+
+    /// Whether a person has rejected a promotion.
+    pub(super) fn any_rejected(&self) -> bool {
+        self.server.promotions.values().any(|object| object.spec.rejection.is_some())
+    }
+
+    /// Why nothing more happens, for messages.
+    pub(super) fn summary(&self) -> String {
+        let phase = |object: &Promotion| {
+            let status = object.status.clone().unwrap_or_default();
+            format!("{}: {:?} {} {}", object.name_any(), status.phase, status.reason, status.message)
+        };
+        let promotions: Vec<String> = self.server.promotions.values().map(phase).collect();
+        let status =
+            self.server.pipeline.as_ref().and_then(|pipeline| pipeline.status.clone()).unwrap_or_default();
+        let conditions: Vec<String> = status.conditions.iter().map(|c| c.message.clone()).collect();
+        format!("{:?} {promotions:#?} {conditions:?}", self.fleet)
+    }
+}
+
+/// A chart version as a number.
+fn version_of(revision: &str) -> u32 {
+    revision.split('.').next_back().unwrap().parse().unwrap()
+}
+
+/// The event of a HelmRelease that runs a version.
+fn reported(environment: &str, running: Running) -> ClusterEvent {
+    let status = if running.is_healthy { "True" } else { "False" };
+    let chart = format!("1.0.{}", running.version);
+    let object = json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": {"namespace": environment, "name": "podinfo", "generation": 2},
+        "spec": {"chart": {"spec": {"chart": "podinfo", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}},
+        "status": {"observedGeneration": 2,
+            "conditions": [{"type": "Ready", "status": status, "reason": "Upgrade", "message": "Helm",
+                "observedGeneration": 2, "lastTransitionTime": WALL}],
+            "history": [{"version": 4, "status": "deployed", "chartVersion": chart}]}});
+    let object = serde_json::from_value(object).unwrap();
+    ClusterEvent::Applied(trim::key(Kind::HelmRelease, &object), trim::helm_release(&object))
+}

@@ -1,0 +1,347 @@
+//! Status writes: one at a time for each object, the newest status last. A status that is replaced while another one
+//! is being written is never sent. A failed write is repeated until it is stored or its object is gone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sluice_api::{Pipeline, Promotion};
+use sluice_delivery::Permit;
+
+use crate::key::PipelineKey;
+
+/// The object whose status is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StatusOwner {
+    /// A pipeline.
+    Pipeline(PipelineKey),
+    /// A promotion of a pipeline, by its name.
+    Promotion(PipelineKey, String),
+}
+
+impl StatusOwner {
+    /// The kind, for metrics and logs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            StatusOwner::Pipeline(_) => "Pipeline",
+            StatusOwner::Promotion(..) => "Promotion",
+        }
+    }
+
+    /// The pipeline.
+    pub fn pipeline(&self) -> &PipelineKey {
+        match self {
+            StatusOwner::Pipeline(key) | StatusOwner::Promotion(key, _) => key,
+        }
+    }
+
+    /// The promotion's name, for logs.
+    pub fn promotion(&self) -> Option<&str> {
+        match self {
+            StatusOwner::Pipeline(_) => None,
+            StatusOwner::Promotion(_, name) => Some(name),
+        }
+    }
+}
+
+/// A status as it is sent.
+pub type SerializedStatus = Arc<RawValue>;
+
+/// Serializes a status.
+///
+/// # Errors
+/// When a value has no form in JSON.
+pub fn serialize_status(status: &impl Serialize) -> serde_json::Result<SerializedStatus> {
+    serde_json::value::to_raw_value(status).map(SerializedStatus::from)
+}
+
+/// The stored object that a status was composed for.
+#[derive(Clone, Debug, Default)]
+pub struct Basis {
+    /// The version of the object. 0 if it is not known: then the status replaces any other.
+    pub version: u64,
+    /// The status that was stored at that version.
+    pub status: Option<SerializedStatus>,
+    /// The object's uid. The write never changes another object that was created under the same name.
+    pub uid: Option<String>,
+}
+
+/// A status write to be sent.
+#[derive(Clone, Debug)]
+pub struct StatusWrite {
+    /// The object.
+    pub owner: StatusOwner,
+    /// Identifies the write in its [`WriteOutcome`].
+    pub number: u64,
+    /// How long to wait before it is sent.
+    pub pause: Duration,
+    /// The status.
+    pub status: SerializedStatus,
+    /// The version of the object that the status was composed for; 0 if it is not known.
+    pub version: u64,
+    /// The object's uid.
+    pub uid: Option<String>,
+    /// Statuses that may be stored. Any other one was written by someone else.
+    pub may_be_stored: Vec<SerializedStatus>,
+    /// The write is sent only while this permit holds.
+    pub permit: Permit,
+}
+
+/// An object as it is stored.
+#[allow(clippy::large_enum_variant, reason = "most of them are Promotions, and they are moved, not kept")]
+#[derive(Clone, Debug)]
+pub enum StoredObject {
+    /// A pipeline.
+    Pipeline(Pipeline),
+    /// A promotion.
+    Promotion(Promotion),
+}
+
+/// How a status write ended.
+#[derive(Debug)]
+pub enum WriteOutcome {
+    /// It is stored, with this version.
+    Stored(u64),
+    /// The object does not exist any more.
+    Gone,
+    /// Someone else has written the status since the version that it was composed for.
+    Conflict(Box<StoredObject>),
+    /// It was not sent: its permit was revoked.
+    Withheld,
+    /// It failed and is to be repeated.
+    Failed(kube::Error),
+}
+
+/// How many statuses of unknown fate are remembered for an object. When a forgotten one turns out to be stored, it
+/// counts as written by someone else: the stored status is then loaded, as after a restart.
+const MAX_UNKNOWN: usize = 8;
+/// The pause after the first failed write; it doubles with each further failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause after a failed write.
+const MAX_PAUSE: Duration = Duration::from_secs(15);
+
+/// The status writes that are pending, one for each object.
+#[derive(Debug, Default)]
+pub struct StatusQueue {
+    pending: HashMap<StatusOwner, Pending>,
+    rates: WriteRates,
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    /// Distinguishes it from an earlier one of the same object that was forgotten.
+    number: u64,
+    next: Option<SerializedStatus>,
+    writing: SerializedStatus,
+    failures: u32,
+    version: u64,
+    uid: Option<String>,
+    /// The statuses that may be stored: the last one that is known to be, and at most [`MAX_UNKNOWN`] later ones
+    /// whose write failed without a definite answer.
+    may_be_stored: Vec<SerializedStatus>,
+    permit: Permit,
+}
+
+impl StatusQueue {
+    /// Adds a status, in place of an earlier one of the object that has not been sent yet. Returns the write to be
+    /// sent now; `None` while an earlier write of the object has not ended.
+    pub fn push(
+        &mut self,
+        owner: StatusOwner,
+        status: SerializedStatus,
+        basis: Basis,
+        permit: Permit,
+        now: Instant,
+    ) -> Option<StatusWrite> {
+        if let Some(pending) = self.pending.get_mut(&owner) {
+            pending.next = Some(status);
+            return None;
+        }
+        self.begun += 1;
+        let pending = Pending {
+            number: self.begun,
+            next: None,
+            writing: status,
+            failures: 0,
+            version: basis.version,
+            uid: basis.uid,
+            may_be_stored: basis.status.into_iter().collect(),
+            permit,
+        };
+        let write = pending.write(&owner, self.rates.pause(&owner, now));
+        self.pending.insert(owner, pending);
+        Some(write)
+    }
+
+    /// The objects whose status is being written.
+    pub fn owners(&self) -> impl Iterator<Item = &StatusOwner> {
+        self.pending.keys()
+    }
+
+    /// Drops what is still to be written of an object.
+    pub fn forget(&mut self, owner: &StatusOwner) {
+        self.pending.remove(owner);
+    }
+
+    /// Whether the status of an object is being written.
+    pub fn is_writing(&self, owner: &StatusOwner) -> bool {
+        self.pending.contains_key(owner)
+    }
+
+    /// Handles the end of a write. Returns `None` if the write does not count, because its object was forgotten since;
+    /// else the next write of the object, if there is one.
+    pub fn ended(
+        &mut self,
+        owner: &StatusOwner,
+        number: u64,
+        outcome: &WriteOutcome,
+        now: Instant,
+    ) -> Option<Option<StatusWrite>> {
+        self.pending.get(owner).filter(|pending| pending.number == number)?;
+        let mut pending = self.pending.remove(owner)?;
+        let pause = match outcome {
+            WriteOutcome::Gone | WriteOutcome::Conflict(_) | WriteOutcome::Withheld => return Some(None),
+            WriteOutcome::Stored(version) => {
+                let Some(next) = pending.next.take() else { return Some(None) };
+                (pending.version, pending.failures) = (*version, 0);
+                pending.may_be_stored = vec![std::mem::replace(&mut pending.writing, next)];
+                self.rates.pause(owner, now)
+            }
+            WriteOutcome::Failed(error) => {
+                let pause = (FIRST_PAUSE * 2u32.pow(pending.failures.min(8))).min(MAX_PAUSE);
+                pending.failures += 1;
+                if let Some(next) = pending.next.take() {
+                    let sent = std::mem::replace(&mut pending.writing, next);
+                    if may_be_stored(error) {
+                        pending.remember(sent);
+                    }
+                }
+                pause
+            }
+        };
+        let write = pending.write(owner, pause);
+        self.pending.insert(owner.clone(), pending);
+        Some(Some(write))
+    }
+}
+
+impl Pending {
+    fn write(&self, owner: &StatusOwner, pause: Duration) -> StatusWrite {
+        StatusWrite {
+            owner: owner.clone(),
+            number: self.number,
+            pause,
+            status: self.writing.clone(),
+            version: self.version,
+            uid: self.uid.clone(),
+            may_be_stored: self.may_be_stored.clone(),
+            permit: self.permit.clone(),
+        }
+    }
+
+    /// Remembers a status whose write has no known outcome, and forgets the oldest such one when there are too many.
+    /// The first is the one that is known to have been stored, and is kept.
+    fn remember(&mut self, sent: SerializedStatus) {
+        if self.may_be_stored.len() > MAX_UNKNOWN {
+            self.may_be_stored.remove(1);
+        }
+        self.may_be_stored.push(sent);
+    }
+}
+
+/// Whether a failed write may have been stored all the same: a 4xx answer says that it was not.
+fn may_be_stored(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
+}
+
+/// A bound on the writes of one status, whatever causes them: another writer of the same status, for example, that
+/// answers each write with its own. A generic cell rate: [`WriteRates::BURST`] writes without a pause, then one for
+/// each [`WriteRates::PERIOD`].
+#[derive(Debug, Default)]
+struct WriteRates {
+    /// When each object may again write a whole burst. An object without an entry may now.
+    full_at: HashMap<StatusOwner, Instant>,
+    purge_at: usize,
+}
+
+impl WriteRates {
+    /// How many writes are sent without a pause: more than a rollout over many targets takes, each target a write.
+    const BURST: u32 = 100;
+    /// The time between two writes in the long run.
+    const PERIOD: Duration = Duration::from_secs(3);
+    /// The number of entries from which on those that have no effect are removed.
+    const MANY: usize = 256;
+
+    /// Counts a write of an object and returns the pause before it.
+    fn pause(&mut self, owner: &StatusOwner, now: Instant) -> Duration {
+        if self.full_at.len() >= self.purge_at.max(Self::MANY) {
+            self.full_at.retain(|_, at| *at > now);
+            self.purge_at = 2 * self.full_at.len();
+        }
+        let full_at = self.full_at.entry(owner.clone()).or_insert(now);
+        let pause = full_at.saturating_duration_since(now).saturating_sub(Self::PERIOD * Self::BURST);
+        *full_at = (*full_at).max(now) + Self::PERIOD;
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeout::{API_CALL_TIMEOUT, timed_out};
+
+    fn owner(name: &str) -> StatusOwner {
+        let key = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
+        StatusOwner::Promotion(key, name.into())
+    }
+
+    #[test]
+    fn few_statuses_are_remembered_however_long_writes_fail() {
+        let (mut queue, now) = (StatusQueue::default(), Instant::now());
+        let owner = owner("podinfo-1");
+        let status = |n: usize| serialize_status(&serde_json::json!({"message": n.to_string()})).unwrap();
+        let basis = Basis { version: 1, status: Some(status(0)), uid: None };
+        assert!(queue.push(owner.clone(), status(1), basis, Permit::default(), now).is_some());
+        let mut last = None;
+        let mut fail = |n: usize, error: kube::Error| {
+            let pushed = queue.push(owner.clone(), status(n), Basis::default(), Permit::default(), now);
+            assert!(pushed.is_none(), "one write at a time");
+            last = queue.ended(&owner, 1, &WriteOutcome::Failed(error), now).unwrap();
+            last.clone().unwrap()
+        };
+        for n in 2..200 {
+            fail(n, timed_out(API_CALL_TIMEOUT));
+        }
+        let write = fail(200, timed_out(API_CALL_TIMEOUT));
+        assert_eq!(write.may_be_stored.len(), MAX_UNKNOWN + 1);
+        assert_eq!(write.may_be_stored[0].get(), status(0).get(), "the one that was stored");
+        assert_eq!((write.status.get(), write.pause), (status(200).get(), MAX_PAUSE));
+        // What the server has refused is not stored.
+        let refused = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        let after = fail(500, kube::Error::Api(refused.boxed()));
+        assert_eq!(after.may_be_stored.last().unwrap().get(), write.may_be_stored.last().unwrap().get());
+    }
+
+    #[test]
+    fn two_writers_of_one_status_do_not_answer_each_other_without_end() {
+        let (mut rates, begun) = (WriteRates::default(), Instant::now());
+        let (mut now, mut writes) = (begun, 0u32);
+        // Each write is answered immediately by the other writer, and is due again.
+        while now < begun + Duration::from_secs(600) {
+            now += rates.pause(&owner("podinfo-1"), now) + Duration::from_millis(5);
+            writes += 1;
+        }
+        assert!((200..=WriteRates::BURST + 202).contains(&writes), "{writes} writes in ten minutes");
+        assert_eq!(rates.pause(&owner("podinfo-2"), now), Duration::ZERO, "another object is not slowed");
+        // After a pause the burst is available again, and entries without effect are removed.
+        let later = now + WriteRates::PERIOD * (WriteRates::BURST + 2);
+        assert_eq!(rates.pause(&owner("podinfo-1"), later), Duration::ZERO);
+        for n in 0..5000u32 {
+            rates.pause(&owner(&n.to_string()), later + WriteRates::PERIOD * n);
+        }
+        assert!(rates.full_at.len() <= 2 * WriteRates::MANY, "{}", rates.full_at.len());
+    }
+}

@@ -1,0 +1,63 @@
+//! What the tests of the state share.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+
+/// The wall clock at the start of a test.
+pub(super) const WALL: &str = "2026-11-22T10:00:00Z";
+
+/// A point in time, in seconds after the start of a test.
+pub(super) fn at(start: Instant, seconds: u64) -> Now {
+    let passed = Duration::from_secs(seconds);
+    let wall: Timestamp = WALL.parse().unwrap();
+    Now { instant: start + passed, wall: wall.checked_add(passed).unwrap(), boot: passed }
+}
+
+/// A state that acts for all pipelines, and has listed no object.
+pub(super) fn state() -> State {
+    state_at(at(Instant::now(), 0))
+}
+
+/// The same, at a point in time.
+pub(super) fn state_at(now: Now) -> State {
+    let settings = Settings {
+        no_cross_namespace_refs: false,
+        serves_hooks: false,
+        history_limit: 20,
+        poll_interval: Duration::from_secs(30),
+    };
+    State::new(settings, Shards::all(), now)
+}
+
+/// The pipeline of most tests.
+pub(super) fn key() -> PipelineKey {
+    PipelineKey { namespace: "apps".into(), name: "podinfo".into() }
+}
+
+/// A record as it is read.
+pub(super) fn record(object: sluice_api::Promotion) -> Record {
+    let cached = cached::Cached::new(object);
+    Record { cached, is_stored: true, is_first_try: false, reported: None }
+}
+
+/// Makes a record known.
+pub(super) fn insert(state: &mut State, record: Record) {
+    let name = kube::ResourceExt::name_any(record.object().as_ref());
+    state.promotions.entry(key()).or_default().insert(name, record);
+}
+
+/// A pipeline of dev and prod that commits.
+pub(super) fn pipeline() -> sluice_api::Pipeline {
+    let target = |name: &str| json!([{"namespace": format!("podinfo-{name}"), "name": name}]);
+    let strategy = json!({"commit": {"url": "https://git.example.com/acme/fleet.git", "branch": "main"}});
+    let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": "apps", "uid": "u", "resourceVersion": "4"},
+        "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "environments": [{"name": "dev", "targets": target("d")}, {"name": "prod", "targets": target("p")}],
+            "promotion": {"strategy": strategy}}});
+    serde_json::from_value(object).unwrap()
+}

@@ -1,0 +1,58 @@
+//! Writes statuses as the loop does.
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use sluice_controller::runtime::status_writer::StatusWriter;
+use sluice_controller::state::Input;
+use sluice_controller::state::status_queue::{
+    Basis, SerializedStatus, StatusOwner, StatusQueue, WriteOutcome,
+};
+use sluice_delivery::Permit;
+use std::time::Instant;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// A queue of writes and what sends them.
+pub struct Writer {
+    pub queue: StatusQueue,
+    sender: StatusWriter,
+    ended: UnboundedReceiver<Input>,
+}
+
+impl Writer {
+    pub fn new(client: Client) -> Self {
+        let (tx, ended) = unbounded_channel();
+        Self { queue: StatusQueue::default(), sender: StatusWriter::new(client, tx), ended }
+    }
+
+    /// Has a status written.
+    pub fn push(&mut self, owner: &StatusOwner, status: SerializedStatus, basis: Basis, permit: Permit) {
+        let write = self.queue.push(owner.clone(), status, basis, permit, Instant::now());
+        write.into_iter().for_each(|write| self.sender.send(write));
+    }
+
+    /// Waits until a write has ended. Returns its outcome, and whether it counts.
+    pub async fn ended(&mut self, owner: &StatusOwner) -> Result<(WriteOutcome, bool)> {
+        let Input::StatusWritten(of, number, outcome) = self.ended.recv().await.context("it ended")? else {
+            anyhow::bail!("something else ended")
+        };
+        ensure!(of == *owner);
+        let next = self.queue.ended(owner, number, &outcome, Instant::now());
+        let counts = next.is_some();
+        next.flatten().into_iter().for_each(|write| self.sender.send(write));
+        Ok((outcome, counts))
+    }
+
+    /// Writes a status, and waits until that has ended.
+    pub async fn write(
+        &mut self,
+        owner: &StatusOwner,
+        status: SerializedStatus,
+        basis: Basis,
+        permit: Permit,
+    ) -> Result<WriteOutcome> {
+        self.push(owner, status, basis, permit);
+        let (outcome, counts) = self.ended(owner).await?;
+        ensure!(counts, "{outcome:?}");
+        Ok(outcome)
+    }
+}
