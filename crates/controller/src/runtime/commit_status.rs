@@ -99,9 +99,44 @@ fn retry(error: &ActError) -> Retry {
 
 #[cfg(test)]
 mod tests {
-    use sluice_delivery::clock;
+    use std::time::Duration;
 
+    use serde_json::json;
+    use sluice_delivery::{ChangeRequest, Progress, clock};
+    use sluice_testkit::Scratch;
+
+    use super::super::jobs::tests::{job, unreachable};
     use super::*;
+    use crate::key::PipelineKey;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_cannot_be_sent_is_given_up_and_counted() {
+        let scratch = Scratch::new("reports").unwrap();
+        let (client, delivery, metrics) = unreachable(&scratch);
+        let pipeline = PipelineKey { namespace: "apps".into(), name: "podinfo".into() };
+        let strategy = json!({"pull-request": {"type": "github", "url": "https://git.example.com/acme/fleet.git",
+            "secretRef": {"name": "s"}}});
+        let job = job(&pipeline, &strategy);
+        let request = ChangeRequest {
+            number: 1,
+            url: "https://git.example.com/1".into(),
+            branch: "b".into(),
+            head_commit: "c".into(),
+            notes: Vec::new(),
+            queued: false,
+        };
+        let (progress, description) = (Progress::Pending, "waits".into());
+        let (promotion, order, secret) = ("p".into(), job.order, job.secret);
+        let status = CommitStatus { pipeline, promotion, order, secret, request, progress, description };
+        CommitStatuses::new(client, delivery, metrics.clone()).send(status);
+        let failures = "sluice_promotion_failures_total{reason=\"CommitStatusFailed\"} 1";
+        let given_up = async {
+            while !metrics.render().contains(failures) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(600), given_up).await.unwrap();
+    }
 
     #[test]
     fn what_a_forge_has_refused_is_not_tried_again() {

@@ -131,3 +131,63 @@ fn failed_by(work: &Work) -> fn(ActError) -> Ended {
         Work::CheckCommit(_) => |error| Ended::Check(Err(error)),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+    use sluice_api::pipeline::Strategy;
+    use sluice_api::promotion::Promotion;
+    use sluice_testkit::Scratch;
+
+    use super::*;
+    use crate::act::order;
+    use crate::key::PipelineKey;
+
+    /// A client whose hub does not answer, and a delivery with its metrics.
+    pub(in crate::runtime) fn unreachable(scratch: &Scratch) -> (Client, Delivery, Arc<Metrics>) {
+        let hub = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let cache = scratch.folder("cache").unwrap();
+        let delivery = Delivery::new(sluice_delivery::Options::new(&cache)).unwrap();
+        (Client::try_from(hub).unwrap(), delivery.clone(), Arc::new(Metrics::new(delivery)))
+    }
+
+    /// The delivery of a promotion by this strategy.
+    pub(in crate::runtime) fn job(key: &PipelineKey, strategy: &serde_json::Value) -> Job {
+        let pipeline =
+            json!({"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {"environments": []}});
+        let promotion = json!({"metadata": {"name": "p", "namespace": key.namespace}, "spec": {"pipeline": key.name,
+            "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}}});
+        let strategy: Strategy = serde_json::from_value(strategy.clone()).unwrap();
+        let promotion: Arc<Promotion> = Arc::new(serde_json::from_value(promotion).unwrap());
+        let pipeline = Arc::new(serde_json::from_value(pipeline).unwrap());
+        let (order, secret) = order::order(&pipeline, &promotion, &strategy, true).unwrap();
+        let (key, place) = (key.clone(), "prod".into());
+        Job { pipeline: key, place, order, secret, strategy, promotion, work: Work::Deliver(pipeline) }
+    }
+
+    #[tokio::test]
+    async fn slow_webhooks_of_a_namespace_leave_slots_for_another() {
+        let scratch = Scratch::new("webhooks").unwrap();
+        let (client, delivery, metrics) = unreachable(&scratch);
+        let jobs = Jobs::new(client, delivery, metrics, None, mpsc::unbounded_channel().0);
+        let (began, mut calls) = mpsc::unbounded_channel();
+        let busy = (0..200).map(|n| ("busy", format!("p{n}")));
+        for (namespace, name) in busy.chain([("quiet", "p".to_string())]) {
+            let key = PipelineKey { namespace: namespace.into(), name };
+            let job = job(&key, &json!({"webhook": {"url": "https://ci.example.com/x"}}));
+            let (jobs, began) = (jobs.clone(), began.clone());
+            tokio::spawn(async move {
+                let _slot = jobs.slot(&job).await.unwrap();
+                let _ = began.send(namespace);
+                std::future::pending::<()>().await
+            });
+        }
+        // All tasks run in this thread: whatever can begin has begun after this many turns.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let begun: Vec<&str> = std::iter::from_fn(|| calls.try_recv().ok()).collect();
+        assert!(!begun.is_empty() && begun.len() < MAX_WEBHOOKS, "{}", begun.len());
+        assert!(begun.contains(&"quiet"), "{begun:?}");
+    }
+}

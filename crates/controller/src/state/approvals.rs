@@ -28,3 +28,33 @@ impl State {
         keys.iter().for_each(|key| self.enqueue(key));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::effect::Effect;
+    use super::super::tests::{insert, key, pipeline, record, state};
+    use super::*;
+
+    #[test]
+    fn a_missing_policy_is_counted_and_shown_by_promotions_that_wait() {
+        let mut state = state();
+        state.put_pipeline(pipeline());
+        let waits = json!({"metadata": {"name": "p", "namespace": "apps"}, "status": {"phase": "Pending"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}}});
+        insert(&mut state, record(serde_json::from_value(waits).unwrap()));
+        let missing = Some("not installed".to_string());
+        for (gap, checked, is_news) in
+            [(None, true, false), (missing.clone(), false, true), (missing, false, false), (None, true, true)]
+        {
+            state.queue.remove(&key());
+            state.effects.clear();
+            state.approvals_checked(gap);
+            assert!(
+                matches!(&state.effects[..], [Effect::Count(Count::ApprovalsChecked(c))] if *c == checked)
+            );
+            assert_eq!(state.queue.len() == 1, is_news);
+        }
+    }
+}
