@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion};
-use sluice_core::model::GATES;
+use sluice_core::promotion::GateKind;
 
 use crate::connect::{Connect, Connection};
 use crate::exit::{Exit, Failure, Outcome};
@@ -200,7 +200,7 @@ fn judge(promotion: &Promotion) -> Verdict {
             Verdict::Already(format!("{what} is approved already, by {}{at}", approval.by))
         }
         (Phase::Pending, None)
-            if gates.is_empty() || gates.iter().any(|g| GATES.contains(&g.name.as_str())) =>
+            if gates.is_empty() || gates.iter().any(|g| GateKind::named(&g.name).is_some()) =>
         {
             Verdict::Go
         }

@@ -6,7 +6,9 @@ use kube::ResourceExt;
 use serde::Serialize;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{self as api, Environment, Per};
-use sluice_core::setters::{self, Choice, Edited, Place, Plan, SetError, Update, UpdateError, Wanted};
+use sluice_core::setters::{
+    self, Choice, EditedFile, MarkerRequest, Plan, SetError, Update, UpdateError, UpdateTarget,
+};
 use sluice_core::{Facet, FacetKey, Revision};
 
 use super::read::File;
@@ -199,7 +201,7 @@ impl Destination<'_> {
         let message = format!(
             "no file has the marker {{\"{}\": \"{namespace}:{name}:{}\"{target}}}: add # and that behind the value \
              to set, in a .yaml or .yml file, or name the value in the strategy's update",
-            setters::NEEDLE,
+            setters::MARKER_KEY,
             self.environment.name
         );
         Why { reason: "NoMarker", message }
@@ -207,7 +209,7 @@ impl Destination<'_> {
 
     fn marked(&self, files: &[File], revision: &Revision) -> Result<Vec<Set>, UpdateError> {
         let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
-        let wanted = Wanted {
+        let request = MarkerRequest {
             namespace: &namespace,
             pipeline: &name,
             environment: &self.environment.name,
@@ -216,7 +218,7 @@ impl Destination<'_> {
         };
         let mut values = Vec::new();
         for file in files {
-            let edited = setters::set(&file.path, &file.bytes, &wanted)?;
+            let edited = setters::set(&file.path, &file.bytes, &request)?;
             values.extend(edited.into_iter().flat_map(|edited| sets(file, edited)));
         }
         Ok(values)
@@ -237,14 +239,14 @@ impl Destination<'_> {
             workload: u.workload.clone(),
         };
         let targets = self.environment.targets.iter().zip(self.environment.target_names());
-        let place = |(target, name): (&api::Target, String)| Place {
+        let place = |(target, name): (&api::Target, String)| UpdateTarget {
             environment: self.environment.name.clone(),
             target: name,
             cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
             namespace: target.namespace.clone(),
         };
         let updates: Vec<Update> = updates.iter().map(update).collect();
-        let places: Vec<Place> = targets.map(place).collect();
+        let places: Vec<UpdateTarget> = targets.map(place).collect();
         let plan = Plan::new(&updates, &places, self.target)?;
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let selected: Vec<&File> = plan.select(&paths)?.into_iter().map(|at| &files[at]).collect();
@@ -264,7 +266,7 @@ fn wanted(pipeline: &Pipeline, choice: Choice) -> FacetKey {
     key
 }
 
-fn sets(file: &File, edited: Edited) -> Vec<Set> {
+fn sets(file: &File, edited: EditedFile) -> Vec<Set> {
     let set = |value: setters::SetValue| Set {
         path: file.path.clone(),
         line: value.line,

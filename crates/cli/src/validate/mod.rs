@@ -76,7 +76,8 @@ enum Shown {
 fn asked(text: &str) -> Result<(Option<Facet>, String), String> {
     match text.rsplit_once('=') {
         Some((facet, value)) if !value.is_empty() => {
-            let facet = facet.parse().map_err(|wrong: sluice_core::revision::NotAFacet| wrong.to_string())?;
+            let facet =
+                facet.parse().map_err(|wrong: sluice_core::revision::InvalidFacet| wrong.to_string())?;
             Ok((Some(facet), value.into()))
         }
         None if !text.is_empty() => Ok((None, text.into())),

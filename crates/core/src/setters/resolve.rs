@@ -1,39 +1,39 @@
-//! A page as documents: their objects, and the value that a field leads to. Walks over the parser's
-//! events; nothing recursive, for a file may be nested as deep as it is long.
+//! The objects of a YAML file, and the scalar that a field leads to. The functions walk over the parser's events without
+//! recursion, because a file may be nested as deep as it is long.
 
 use granit_parser::{Event, ScalarStyle, StructureStyle};
 
 use super::field::{Field, Step};
-use super::page::Page;
+use super::parsed_document::ParsedDocument;
 
 /// A scalar that a field leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundScalar {
     pub event: usize,
     /// Within `[...]` or `{...}`.
     pub flow: bool,
 }
 
-/// Why a field leads to no scalar; each with the event at which that shows.
+/// Why a field leads to no scalar, with the event at which the search ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// Nothing is there; what is there instead.
+pub(super) enum ResolveError {
+    /// Nothing is there: what is there instead.
     Missing(usize, String),
-    /// Several are.
+    /// Several scalars are there.
     Several(Vec<usize>),
-    /// What is there belongs to an anchor elsewhere.
+    /// An alias is there, whose value belongs to an anchor elsewhere.
     Alias(usize),
-    /// A block scalar.
+    /// A block scalar is there.
     Block(usize),
-    /// No scalar, or one without any text.
+    /// A collection is there, or a scalar without text.
     NotAValue(usize, &'static str),
 }
 
-/// So many keys are named where the wanted one is missing.
-const NAMED: usize = 12;
+/// The most keys that an error names if the wanted one is missing.
+const MAX_NAMED: usize = 12;
 
-impl Page<'_> {
-    /// The outermost node of each document.
+impl ParsedDocument<'_> {
+    /// Returns the outermost node of each document of the file.
     pub(super) fn documents(&self) -> Vec<usize> {
         let mut open = false;
         let mut roots = Vec::new();
@@ -54,7 +54,7 @@ impl Page<'_> {
         roots
     }
 
-    /// Kind and name of the object that a document is.
+    /// Returns the kind and name of the object in a document.
     pub(super) fn object(&self, root: usize) -> (Option<&str>, Option<&str>) {
         let kind = self.get(root, "kind").first().and_then(|at| self.scalar(*at));
         let metadata = self.get(root, "metadata");
@@ -62,9 +62,9 @@ impl Page<'_> {
         (kind, name)
     }
 
-    /// The scalar that a field leads to, from the outermost node of a document.
-    pub(super) fn resolve(&self, root: usize, field: &Field) -> Result<Found, Stop> {
-        let mut found = Found { event: root, flow: false };
+    /// Returns the scalar that a field leads to, from the outermost node of a document.
+    pub(super) fn resolve(&self, root: usize, field: &Field) -> Result<FoundScalar, ResolveError> {
+        let mut found = FoundScalar { event: root, flow: false };
         let so_far = |steps: usize| Field(field.0[..steps].to_vec()).to_string();
         for (depth, step) in field.0.iter().enumerate() {
             let node = found.event;
@@ -80,35 +80,38 @@ impl Page<'_> {
             };
             found.event = match all[..] {
                 [one] => one,
-                [] if self.is_merged(node, step) => return Err(Stop::Alias(node)),
-                [] => return Err(Stop::Missing(node, self.instead(node, step, &so_far(depth)))),
-                _ => return Err(Stop::Several(all)),
+                [] if self.is_merged(node, step) => return Err(ResolveError::Alias(node)),
+                [] => return Err(ResolveError::Missing(node, self.instead(node, step, &so_far(depth)))),
+                _ => return Err(ResolveError::Several(all)),
             };
             if self.aliased(found.event).is_some() {
-                return Err(Stop::Alias(found.event));
+                return Err(ResolveError::Alias(found.event));
             }
         }
         self.value(found)
     }
 
-    fn value(&self, found: Found) -> Result<Found, Stop> {
+    fn value(&self, found: FoundScalar) -> Result<FoundScalar, ResolveError> {
         let at = found.event;
         match self.events.get(at) {
             Some((Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..), _)) => {
-                Err(Stop::Block(at))
+                Err(ResolveError::Block(at))
             }
             Some((Event::Scalar(..), span)) if span.byte_range().is_some_and(|range| range.is_empty()) => {
-                Err(Stop::NotAValue(at, "has no value yet: write one there, such as 0.0.0"))
+                Err(ResolveError::NotAValue(at, "has no value yet: write one there, such as 0.0.0"))
             }
             Some((Event::Scalar(..), _)) => Ok(found),
             Some((Event::MappingStart(..), _)) => {
-                Err(Stop::NotAValue(at, "is a mapping: name the field in it that holds the value"))
+                Err(ResolveError::NotAValue(at, "is a mapping: name the field in it that holds the value"))
             }
-            _ => Err(Stop::NotAValue(at, "is a list: name the entry of it that holds the value, as [0]")),
+            _ => Err(ResolveError::NotAValue(
+                at,
+                "is a list: name the entry of it that holds the value, as [0]",
+            )),
         }
     }
 
-    /// What there is where a step leads nowhere.
+    /// Returns what there is if a step leads nowhere.
     fn instead(&self, node: usize, step: &Step, parent: &str) -> String {
         let place = if parent.is_empty() { "the document" } else { parent };
         let is_list = matches!(self.events.get(node), Some((Event::SequenceStart(..), _)));
@@ -116,7 +119,7 @@ impl Page<'_> {
         match step {
             Step::Key(key) if is_mapping => {
                 let keys = self.pairs(node).filter_map(|(key, _)| self.scalar(key)).map(String::from);
-                format!("{place} has no {key}; it has {}", listed(keys.collect(), NAMED))
+                format!("{place} has no {key}; it has {}", listed(keys.collect(), MAX_NAMED))
             }
             Step::Key(_) if is_list => {
                 format!("{place} is a list: say which entry of it, as {parent}[0] or {parent}[name=...]")
@@ -127,7 +130,7 @@ impl Page<'_> {
             Step::Match(key, value) if is_list => {
                 let values =
                     self.entries(node).filter_map(|entry| self.scalar(*self.get(entry, key).first()?));
-                let values = listed(values.map(String::from).collect(), NAMED);
+                let values = listed(values.map(String::from).collect(), MAX_NAMED);
                 format!("no entry of {place} has {value} as its {key}; these are there: {values}")
             }
             _ if is_mapping => format!("{place} is a mapping, not a list"),
@@ -135,8 +138,8 @@ impl Page<'_> {
         }
     }
 
-    /// Whether a key is in a mapping only because `<<` merges an anchor's into it, or whether an entry
-    /// of a list that fits is an alias.
+    /// Returns true if a mapping has a key only because `<<` merges an anchor into it, or if the matching entry of a list
+    /// is an alias.
     fn is_merged(&self, node: usize, step: &Step) -> bool {
         match step {
             Step::Key(key) => {
@@ -153,7 +156,7 @@ impl Page<'_> {
         }
     }
 
-    /// The node that an alias stands for.
+    /// Returns the node of an alias's anchor.
     fn aliased(&self, node: usize) -> Option<usize> {
         let Some((Event::Alias(id), _)) = self.events.get(node) else { return None };
         self.events[..node].iter().rposition(|(event, _)| match event {
@@ -172,7 +175,7 @@ impl Page<'_> {
         self.get(node, key).iter().any(|at| self.scalar(*at) == Some(value))
     }
 
-    /// The values under a key: more than one where the key is there twice.
+    /// Returns the values of a key: several if the mapping has the key twice.
     fn get(&self, node: usize, key: &str) -> Vec<usize> {
         self.pairs(node).filter(|(at, _)| self.scalar(*at) == Some(key)).map(|(_, value)| value).collect()
     }
@@ -184,14 +187,14 @@ impl Page<'_> {
         }
     }
 
-    /// Keys and values of a mapping; nothing for what is none.
+    /// Returns the keys and values of a mapping; nothing for any other node.
     fn pairs(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
         let is_mapping = matches!(self.events.get(node), Some((Event::MappingStart(..), _)));
         let mut children = self.children(is_mapping.then_some(node));
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
 
-    /// The entries of a list; nothing for what is none.
+    /// Returns the entries of a list; nothing for any other node.
     fn entries(&self, node: usize) -> impl Iterator<Item = usize> {
         let is_list = matches!(self.events.get(node), Some((Event::SequenceStart(..), _)));
         self.children(is_list.then_some(node))
@@ -229,7 +232,7 @@ impl Page<'_> {
         self.events.len()
     }
 
-    /// The first byte of a node.
+    /// Returns the first byte of a node.
     pub(super) fn start(&self, node: usize) -> usize {
         self.events.get(node).and_then(|(_, span)| span.byte_range()).map_or(0, |range| range.start)
     }
@@ -239,7 +242,7 @@ fn is_node(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(..) | Event::Alias(_) | Event::SequenceStart(..) | Event::MappingStart(..))
 }
 
-/// Things one after another, as far as there is room.
+/// Returns the things with commas between them: at most `most`, and the number of the others.
 pub(super) fn listed(mut things: Vec<String>, most: usize) -> String {
     let more = things.len().saturating_sub(most);
     things.truncate(most);
@@ -252,26 +255,26 @@ pub(super) fn listed(mut things: Vec<String>, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::MAX_EVENTS;
+    use super::super::limits::MAX_FILE_EVENTS;
     use super::*;
 
     fn resolved(text: &str, field: &str) -> String {
-        let page = Page::parse(text, MAX_EVENTS).unwrap();
-        let root = page.documents()[0];
-        match page.resolve(root, &field.parse().unwrap()) {
+        let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
+        let root = document.documents()[0];
+        match document.resolve(root, &field.parse().unwrap()) {
             Ok(found) => {
-                page.scalar(found.event).unwrap().to_string() + if found.flow { " in flow" } else { "" }
+                document.scalar(found.event).unwrap().to_string() + if found.flow { " in flow" } else { "" }
             }
-            Err(Stop::Missing(_, instead)) => instead,
-            Err(Stop::Several(all)) => format!("{} of them", all.len()),
-            Err(Stop::Alias(_)) => "alias".into(),
-            Err(Stop::Block(_)) => "block".into(),
-            Err(Stop::NotAValue(_, is)) => is.split(':').next().unwrap().into(),
+            Err(ResolveError::Missing(_, instead)) => instead,
+            Err(ResolveError::Several(all)) => format!("{} of them", all.len()),
+            Err(ResolveError::Alias(_)) => "alias".into(),
+            Err(ResolveError::Block(_)) => "block".into(),
+            Err(ResolveError::NotAValue(_, is)) => is.split(':').next().unwrap().into(),
         }
     }
 
     #[test]
-    fn a_field_leads_to_a_scalar_or_says_what_is_there() {
+    fn a_field_leads_to_a_scalar_or_to_an_error_that_says_what_is_there() {
         let list = "l:\n- {name: a, v: 1}\n- name: b\n  v: 2\n# x\n- &c\n  name: b\n  v: 3\n- *c\n";
         for (text, field, expected) in [
             ("a: {b: [1, 2]}", "a.b[1]", "2 in flow"),
@@ -311,8 +314,8 @@ mod tests {
     #[test]
     fn documents_have_a_kind_and_a_name() {
         let text = "# x\n---\nkind: A\nmetadata: {name: a}\n---\n# nothing\n---\n- 1\n---\nmetadata: x\nkind: B\n...\n";
-        let page = Page::parse(text, MAX_EVENTS).unwrap();
-        let objects: Vec<_> = page.documents().into_iter().map(|root| page.object(root)).collect();
+        let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
+        let objects: Vec<_> = document.documents().into_iter().map(|root| document.object(root)).collect();
         assert_eq!(objects, [(Some("A"), Some("a")), (None, None), (None, None), (Some("B"), None)]);
     }
 }

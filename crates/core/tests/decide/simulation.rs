@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Revision;
-use sluice_core::decide::{Action, Decision, Facts, Intent, Move, decide};
+use sluice_core::decide::{Action, Decision, Facts, NewPromotion, Transition, decide};
 use sluice_core::evidence::Evidence;
-use sluice_core::model::{Environment, MinReady, Phase, Pipeline, Policy, Promotion, Request};
+use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
+use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
+use sluice_core::promotion::{Phase, Promotion, RecordedRequest};
 use sluice_core::revision::{Facet, FacetKey};
-use sluice_core::world::{Health, Member, Natural, Target, World};
+use sluice_core::tracks::DefaultFacet;
 
 /// A revision of the one HelmRelease that these pipelines deliver.
 pub fn revision(version: &str) -> Revision {
@@ -18,7 +20,7 @@ pub fn revision(version: &str) -> Revision {
 }
 
 /// What a target shows.
-pub fn shows(version: &str, health: Health) -> Target {
+pub fn shows(version: &str, health: Health) -> ObservedTarget {
     let member = Member {
         kind: "HelmRelease".into(),
         name: "app".into(),
@@ -28,16 +30,16 @@ pub fn shows(version: &str, health: Health) -> Target {
         version: version.into(),
         gave_up: BTreeMap::new(),
         facets: BTreeMap::from([(Facet::Chart, version.to_string())]),
-        natural: Natural::Chart,
+        natural: DefaultFacet::Chart,
         source: None,
         made: Vec::new(),
     };
-    Target { error: None, members: vec![member] }
+    ObservedTarget { error: None, members: vec![member] }
 }
 
 /// A change request on the forge.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OnForge {
+pub struct ForgeRequest {
     pub environment: String,
     /// The one target that it is for.
     pub target: Option<String>,
@@ -57,12 +59,12 @@ pub enum Effect {
 }
 
 #[derive(Clone, Debug)]
-pub struct Sim {
+pub struct Simulation {
     pub pipeline: Pipeline,
-    pub world: World,
+    pub world: ObservedTargets,
     pub evidence: Evidence,
     pub promotions: Vec<Promotion>,
-    pub requests: Vec<OnForge>,
+    pub requests: Vec<ForgeRequest>,
     pub effects: Vec<Effect>,
     pub now: Timestamp,
     pub last: Decision,
@@ -90,12 +92,12 @@ pub fn policy() -> Policy {
     }
 }
 
-impl Sim {
+impl Simulation {
     /// Environments in a line, each with its targets; all run version A, healthily, and have been
     /// seen so.
     pub fn new(environments: &[(&str, &[&str])]) -> Self {
         let mut before: Option<String> = None;
-        let mut world = World::default();
+        let mut world = ObservedTargets::default();
         let mut list = Vec::new();
         for (name, targets) in environments {
             let after = before.iter().cloned().collect();
@@ -148,13 +150,13 @@ impl Sim {
     }
 
     pub fn cannot_be_read(&mut self, environment: &str, target: &str) {
-        self.world.insert(environment, target, Target::unreadable("the cluster is gone"));
+        self.world.insert(environment, target, ObservedTarget::unreadable("the cluster is gone"));
     }
 
     /// One decision, carried out.
     pub fn step(&mut self) -> usize {
         let counted = self.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
-        self.evidence = self.evidence.after(&self.pipeline, &self.world, counted, self.now);
+        self.evidence = self.evidence.updated(&self.pipeline, &self.world, counted, self.now);
         for promotion in &mut self.promotions {
             let now = self.places.get(&promotion.environment).copied().unwrap_or_default();
             if let Some(request) = promotion.request.as_mut() {
@@ -178,7 +180,7 @@ impl Sim {
             _ => false,
         };
         let done = actions.iter().filter(|a| !is_look(a)).count();
-        actions.into_iter().for_each(|action| self.carry_out(action));
+        actions.into_iter().for_each(|action| self.apply(action));
         done
     }
 
@@ -196,7 +198,7 @@ impl Sim {
         self.promotions.iter_mut().find(|p| p.name == name).unwrap()
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn apply(&mut self, action: Action) {
         match action {
             Action::Start(intent) => {
                 assert!(!self.promotions.iter().any(|p| p.name == intent.name), "recorded twice: {intent:?}");
@@ -233,7 +235,7 @@ impl Sim {
                     self.effects.push(Effect::Closed(environment));
                 }
             }
-            Action::Move(to) => self.carry_out_move(to),
+            Action::Move(to) => self.apply_transition(to),
             Action::Pass { promotion, gates } => self.promotion(&promotion).gates = gates,
             Action::Wait { promotion, gates, message } => {
                 let promotion = self.promotion(&promotion);
@@ -244,13 +246,13 @@ impl Sim {
             Action::CheckDelivered { promotion } => {
                 if let Some(at) = self.lost.iter().position(|lost| *lost == promotion) {
                     self.lost.remove(at);
-                    self.carry_out(Action::Move(Move::of_lost(promotion, "abc")));
+                    self.apply(Action::Move(Transition::of_lost(promotion, "abc")));
                 }
             }
         }
     }
 
-    fn carry_out_move(&mut self, to: Move) {
+    fn apply_transition(&mut self, to: Transition) {
         let promotion = self.promotion(&to.promotion);
         let version = promotion.revision.to_string();
         promotion.phase = to.to;
@@ -287,14 +289,14 @@ impl Sim {
         let (environment, target) = (promotion.environment.clone(), promotion.target.clone());
         let version = promotion.revision.to_string();
         let here = self.places.get(&environment).copied().unwrap_or_default();
-        let takes = |r: &OnForge| {
+        let takes = |r: &ForgeRequest| {
             r.environment == environment && r.target == target && r.state == "open" && r.place == here
         };
         let place = self.requests.iter().position(takes);
         let number = place.unwrap_or(self.requests.len()) as u64;
         let promotion = self.promotion(name);
         (promotion.phase, promotion.request) =
-            (Phase::Proposed, Some(Request { number, open: true, stray: false }));
+            (Phase::Proposed, Some(RecordedRequest { number, open: true, stray: false }));
         let open = place.map(|i| &mut self.requests[i]);
         match open {
             Some(request) => {
@@ -304,7 +306,7 @@ impl Sim {
             None => {
                 let promotion = name.into();
                 let state = "open";
-                self.requests.push(OnForge {
+                self.requests.push(ForgeRequest {
                     environment: environment.clone(),
                     target,
                     promotion,
@@ -324,7 +326,7 @@ impl Sim {
             let sequence = self.promotions.iter().filter(|p| lane.is_of(p)).map(|p| p.sequence).max();
             let alone = lane.alone.iter().map(|target| format!("{target}-")).collect::<String>();
             let name = format!("{environment}-{alone}{key}");
-            self.carry_out(Action::Start(Intent {
+            self.apply(Action::Start(NewPromotion {
                 name: name.clone(),
                 environment: environment.into(),
                 target: lane.alone,
@@ -367,7 +369,7 @@ impl Sim {
     }
 
     /// The promotions into an environment, oldest first, as `version phase`.
-    pub fn story(&self, environment: &str) -> Vec<String> {
+    pub fn phases(&self, environment: &str) -> Vec<String> {
         let mut of: Vec<_> = self.promotions.iter().filter(|p| p.environment == environment).collect();
         let all = self.pipeline.environments.iter().find(|e| e.name == environment).map(|e| &e.targets);
         of.sort_by_key(|p| {

@@ -1,15 +1,16 @@
 //! Helm gives up on a release: the promotion of exactly that revision fails with Helm's cause at once, and
 //! succeeds all the same when the targets run it after that.
 
-use sluice_core::model::{Phase, Track};
+use sluice_core::observed::{Health, ObservedTarget};
+use sluice_core::promotion::Phase;
 use sluice_core::revision::Facet;
-use sluice_core::world::{Health, Target};
+use sluice_core::tracks::Track;
 
-use crate::sim::{Sim, shows};
+use crate::simulation::{Simulation, shows};
 use crate::table::{A, B, proposed};
 
 /// Helm has tried a chart for the last time, and the one before it runs.
-fn gave_up_on(tried: &str) -> Target {
+fn gave_up_on(tried: &str) -> ObservedTarget {
     let mut shown = shows(A, Health::Failed);
     shown.members[0].gave_up = [(Facet::Chart, tried.to_string())].into();
     shown.members[0].message = "Helm upgrade failed: timed out".into();
@@ -17,7 +18,7 @@ fn gave_up_on(tried: &str) -> Target {
 }
 
 /// B is merged into staging, which shows this.
-fn delivered(shown: Target) -> Sim {
+fn delivered(shown: ObservedTarget) -> Simulation {
     let mut sim = proposed();
     sim.world.insert("staging", "s", shown);
     sim.merge("staging");
@@ -28,17 +29,17 @@ fn delivered(shown: Target) -> Sim {
 #[test]
 fn a_promotion_fails_at_once_with_the_cause_of_helm() {
     let mut sim = delivered(gave_up_on(B));
-    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     let promotion = sim.promotions.iter().find(|p| p.environment == "staging").unwrap();
     assert!(promotion.message.contains("Helm upgrade failed: timed out"), "{}", promotion.message);
     assert_eq!(sim.step(), 0, "and nothing more");
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
 }
 
 #[test]
-fn giving_up_on_another_revision_means_nothing() {
+fn giving_up_on_another_revision_does_not_count() {
     for shown in [gave_up_on(A), shows(A, Health::Failed)] {
         let sim = delivered(shown);
         let phases: Vec<Phase> =
@@ -48,7 +49,7 @@ fn giving_up_on_another_revision_means_nothing() {
 }
 
 /// Chart 1.0.0 with an image.
-fn with_image(tag: &str, health: Health) -> Target {
+fn with_image(tag: &str, health: Health) -> ObservedTarget {
     let mut shown = shows(A, health);
     shown.members[0].facets.insert(image(), tag.into());
     shown
@@ -61,7 +62,7 @@ fn image() -> Facet {
 /// A pipeline that tracks an image, the chart too or not, delivers image 2. The state that Helm gave up on in staging
 /// has these facets, and image 1 was healthy there before.
 fn image_delivered(tracks: &[Facet], gave_up: &[(Facet, &str)]) -> Phase {
-    let mut sim = Sim::three();
+    let mut sim = Simulation::three();
     sim.pipeline.tracks = tracks.iter().cloned().map(Track::Facet).collect();
     for (environment, target) in [("dev", "d"), ("staging", "s"), ("prod", "p")] {
         sim.world.insert(environment, target, with_image("1", Health::Ready));

@@ -2,15 +2,15 @@
 //! before prod, and perf takes its time.
 
 use proptest::prelude::*;
-use sluice_core::evidence::{Evidence, KEPT, LIMIT};
-use sluice_core::model::MinReady;
-use sluice_core::world::{Health, World};
+use sluice_core::evidence::{Evidence, MAX_PROOFS, MIN_PROOFS};
+use sluice_core::observed::{Health, ObservedTargets};
+use sluice_core::pipeline::MinReady;
 
-use crate::sim::{Sim, revision, shows};
+use crate::simulation::{Simulation, revision, shows};
 
 /// dev → perf, and prod after both.
-fn diamond() -> Sim {
-    let mut sim = Sim::three();
+fn diamond() -> Simulation {
+    let mut sim = Simulation::three();
     sim.pipeline.environments[1].name = "perf".into();
     sim.pipeline.environments[2].after = vec!["dev".into(), "perf".into()];
     sim.world.insert("perf", "s", shows("1.0.0", Health::Ready));
@@ -23,12 +23,12 @@ fn version(n: usize) -> String {
 }
 
 /// One more look at the targets.
-fn look(sim: &mut Sim) {
-    sim.evidence = sim.evidence.after(&sim.pipeline, &sim.world, 0, sim.now);
+fn look(sim: &mut Simulation) {
+    sim.evidence = sim.evidence.updated(&sim.pipeline, &sim.world, 0, sim.now);
 }
 
 /// The newest revision that both have proven.
-fn candidate(sim: &Sim) -> Option<String> {
+fn candidate(sim: &Simulation) -> Option<String> {
     let prod = &sim.pipeline.environments[2];
     sim.evidence.candidate(&sim.pipeline, prod, MinReady::Count(1)).map(|c| c.revision.to_string())
 }
@@ -38,7 +38,7 @@ proptest! {
 
     /// P3: however many revisions dev goes through while perf proves one, prod gets the one that perf proves.
     #[test]
-    fn a_fast_dev_takes_nothing_from_a_slow_perf(
+    fn proofs_of_a_fast_dev_are_kept_for_a_slow_perf(
         rounds in prop::collection::vec((0..90usize, any::<bool>()), 1..5)
     ) {
         let mut sim = diamond();
@@ -53,7 +53,7 @@ proptest! {
                 newest += 1;
                 sim.runs("dev", "d", &version(newest), Health::Ready);
                 look(&mut sim);
-                prop_assert!(sim.evidence.of("dev", "d").len() <= LIMIT);
+                prop_assert!(sim.evidence.of("dev", "d").len() <= MAX_PROOFS);
             }
             let before = candidate(&sim);
             let health = if fails { Health::Failed } else { Health::Ready };
@@ -68,13 +68,13 @@ proptest! {
         // What perf has caught up with is not kept.
         sim.runs("perf", "s", &version(newest), Health::Ready);
         look(&mut sim);
-        prop_assert!(sim.evidence.of("dev", "d").len() <= KEPT);
+        prop_assert!(sim.evidence.of("dev", "d").len() <= MIN_PROOFS);
     }
 
     /// P2 and P3: a perf that is hundreds of revisions behind and proves each in its turn still feeds prod,
     /// never with a revision that dev has not proven.
     #[test]
-    fn a_perf_that_is_far_behind_still_feeds_prod(ahead in 1..250usize, every in 1..5usize) {
+    fn a_perf_that_is_far_behind_still_proves_revisions_for_prod(ahead in 1..250usize, every in 1..5usize) {
         let mut sim = diamond();
         for n in 1..=ahead {
             // dev fails at some of them.
@@ -90,28 +90,28 @@ proptest! {
         }
         let proven = |v: &String| (1..=ahead).any(|n| n % 7 != 3 && n % every.max(1) == 0 && version(n) == *v);
         prop_assert!(fed.iter().all(|v| v == "1.0.0" || v == &version(ahead) || proven(v)), "{fed:?}");
-        let due = (ahead / every).min(LIMIT / (2 * every)) / 2;
+        let due = (ahead / every).min(MAX_PROOFS / (2 * every)) / 2;
         prop_assert!(fed.len() >= due, "{} of {due}: {fed:?}", fed.len());
     }
 }
 
 #[test]
-fn where_one_proof_is_enough_no_more_are_kept_than_before() {
-    let mut sim = Sim::three();
+fn if_one_proof_is_enough_only_the_newest_are_kept() {
+    let mut sim = Simulation::three();
     for n in 1..200 {
         sim.runs("dev", "d", &version(n), Health::Ready);
         look(&mut sim);
     }
-    assert_eq!(sim.evidence.of("dev", "d").len(), KEPT);
+    assert_eq!(sim.evidence.of("dev", "d").len(), MIN_PROOFS);
 }
 
 #[test]
-fn many_targets_share_what_a_status_has_room_for() {
+fn many_targets_share_the_limit_of_a_pipeline() {
     let names: Vec<String> = (0..128).map(|n| format!("t{n}")).collect();
     let targets: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut sim = Sim::new(&[("dev", &targets), ("prod", &["p"])]);
+    let mut sim = Simulation::new(&[("dev", &targets), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Percent(100);
-    let mut world = World::default();
+    let mut world = ObservedTargets::default();
     for n in 1..100 {
         // The last target is stuck.
         for (i, target) in targets.iter().enumerate() {

@@ -1,48 +1,54 @@
-//! What was observed: for each target its members, what they made, and how they do. A target that
-//! could not be read is a fact too, and never a healthy one.
+//! The observed state of targets: the members of each, the workloads that they made, and their health. A target that
+//! could not be read is recorded with the error, and is never healthy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::model::{Pipeline, Repository, Track};
+use crate::pipeline::Pipeline;
+use crate::repository::Repository;
 use crate::revision::{Facet, FacetKey, Revision};
+use crate::tracks::{DefaultFacet, Track};
 
-/// Flux's own words for how a workload does, from best to worst.
+// until all crates use the new name
+pub use self::{MadeWorkload as Made, ObservedTarget as Target, ObservedTargets as World};
+pub use crate::tracks::DefaultFacet as Natural;
+
+/// The health of a workload, in the words of Flux, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Health {
-    /// Runs what it should, healthily.
+    /// The workload runs the wanted state and is healthy.
     Ready,
-    /// On its way.
+    /// The workload is being updated.
     Progressing,
-    /// Flux leaves it alone.
+    /// Flux does not reconcile the workload, because a person suspended it.
     Suspended,
-    /// Not looked at by Flux yet.
+    /// Flux has not reconciled the workload yet.
     Pending,
-    /// Went wrong.
+    /// The last reconciliation failed.
     Failed,
-    /// Could not be read.
+    /// The workload could not be read.
     Unknown,
 }
 
 impl fmt::Display for Health {
-    /// Writes Flux's word.
+    /// Writes the word as Flux does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// All targets of a pipeline, by environment and target name.
+/// The observed targets of a pipeline, by environment and target name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct World {
-    targets: BTreeMap<(String, String), Target>,
+pub struct ObservedTargets {
+    targets: BTreeMap<(String, String), ObservedTarget>,
 }
 
-/// What one target showed.
+/// The observed state of one target.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Target {
-    /// Why it could not be read, and what to do. What else is known of it then proves nothing.
+pub struct ObservedTarget {
+    /// Why the target could not be read, and what to do. The members of such a target prove nothing.
     pub error: Option<String>,
-    /// Its members.
+    /// The Kustomizations and HelmReleases that belong to the target.
     pub members: Vec<Member>,
 }
 
@@ -51,69 +57,58 @@ pub struct Target {
 pub struct Member {
     /// Kustomization or HelmRelease.
     pub kind: String,
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// How it does, what it made included where its own word does not cover that.
+    /// The health of the member. It includes the workloads that the member made, if its own condition does not.
     pub health: Health,
-    /// What it says when it is not Ready.
+    /// The message of its condition if it is not Ready.
     pub message: String,
-    /// When its health last changed, as Flux wrote it.
+    /// When its health last changed, as Flux wrote the time.
     pub since: Option<String>,
-    /// The version to show for it.
+    /// The version to show for the member.
     pub version: String,
-    /// The facets of the state that Flux will not try again, since Helm has given up on it; only those that are
-    /// certain. Empty if Helm has not given up.
+    /// The facets of the state that Flux will not retry, because Helm has given up on it; only those that are certain.
+    /// Empty if Helm has not given up.
     pub gave_up: BTreeMap<Facet, String>,
-    /// Every facet that can be read of it now.
+    /// The facets that the member runs now.
     pub facets: BTreeMap<Facet, String>,
-    /// Which facet stands for it where the pipeline does not say.
-    pub natural: Natural,
-    /// The git branch its manifests come from.
+    /// The facet that makes its revision if the pipeline has no `tracks`.
+    pub natural: DefaultFacet,
+    /// The repository and branch that its manifests come from.
     pub source: Option<Repository>,
-    /// What it made: Deployments and their kin.
-    pub made: Vec<Made>,
-}
-
-/// What makes a member's revision by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Natural {
-    /// A HelmRelease: its chart's version.
-    Chart,
-    /// A Kustomization from an OCI artifact: the tag, else the digest.
-    Artifact,
-    /// A Kustomization from git: the images, else the source's revision.
-    Images,
+    /// The workloads that the member made.
+    pub made: Vec<MadeWorkload>,
 }
 
 /// A workload that a member made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct MadeWorkload {
     /// Deployment, StatefulSet, DaemonSet or CronJob.
     pub kind: String,
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// How it does.
+    /// The health of the workload.
     pub health: Health,
-    /// What it says when it is not Ready.
+    /// The message of its condition if it is not Ready.
     pub message: String,
-    /// The images it runs.
+    /// The images of its containers.
     pub images: Vec<String>,
 }
 
-impl World {
-    /// Adds what a target showed.
-    pub fn insert(&mut self, environment: &str, target: &str, shown: Target) {
+impl ObservedTargets {
+    /// Adds the observed state of a target, in place of an earlier one.
+    pub fn insert(&mut self, environment: &str, target: &str, shown: ObservedTarget) {
         self.targets.insert((environment.into(), target.into()), shown);
     }
 
-    /// What a target showed; nothing for one that was not looked at.
-    pub fn target(&self, environment: &str, target: &str) -> Option<&Target> {
+    /// Returns the observed state of a target, if it was observed.
+    pub fn target(&self, environment: &str, target: &str) -> Option<&ObservedTarget> {
         self.targets.get(&(environment.into(), target.into()))
     }
 }
 
 impl Member {
-    /// The facets that make its revision: those that the pipeline tracks, or its natural one.
+    /// Returns the facets that make the member's revision: those that the pipeline tracks, or the default one.
     fn tracked(&self, tracks: &[Track]) -> BTreeMap<Facet, String> {
         let pick = |wanted: &dyn Fn(&Facet) -> bool| -> BTreeMap<Facet, String> {
             self.facets.iter().filter(|(f, _)| wanted(f)).map(|(f, v)| (f.clone(), v.clone())).collect()
@@ -122,21 +117,21 @@ impl Member {
             return pick(&|f| tracks.iter().any(|t| t.admits(f)));
         }
         let order: [&dyn Fn(&Facet) -> bool; 2] = match self.natural {
-            Natural::Chart => [&|f| *f == Facet::Chart, &|_| false],
-            Natural::Artifact => [&|f| *f == Facet::Tag, &|f| *f == Facet::Digest],
-            Natural::Images => [&|f| matches!(f, Facet::Image(_)), &|f| *f == Facet::Source],
+            DefaultFacet::Chart => [&|f| *f == Facet::Chart, &|_| false],
+            DefaultFacet::Artifact => [&|f| *f == Facet::Tag, &|f| *f == Facet::Digest],
+            DefaultFacet::Images => [&|f| matches!(f, Facet::Image(_)), &|f| *f == Facet::Source],
         };
         order.iter().map(|wanted| pick(wanted)).find(|found| !found.is_empty()).unwrap_or_default()
     }
 }
 
-impl Target {
-    /// A target that could not be read.
+impl ObservedTarget {
+    /// Returns a target that could not be read, with the error.
     pub fn unreadable(error: impl Into<String>) -> Self {
         Self { error: Some(error.into()), members: Vec::new() }
     }
 
-    /// The worst health of its members; Unknown where it could not be read or has none.
+    /// Returns the worst health of its members, or Unknown if the target could not be read or has no members.
     pub fn health(&self) -> Health {
         if self.error.is_some() {
             return Health::Unknown;
@@ -144,8 +139,8 @@ impl Target {
         self.members.iter().map(|m| m.health).max().unwrap_or(Health::Unknown)
     }
 
-    /// What it runs, healthily or not. `None` where that is not known whole: it could not be read,
-    /// has no members, or a facet that the pipeline tracks is nowhere to be seen.
+    /// Returns the revision that the target runs, healthily or not. `None` if it is not completely known: the target
+    /// could not be read, has no members, or no member has a facet that the pipeline tracks.
     pub fn revision(&self, tracks: &[Track]) -> Option<Revision> {
         if self.error.is_some() {
             return None;
@@ -165,12 +160,12 @@ impl Target {
         complete.then(|| Revision::new(facets)).flatten()
     }
 
-    /// The revision that it proves now: it could be read, and every member is Ready.
+    /// Returns the revision that the target runs now, if the target could be read and every member is Ready.
     pub fn proves(&self, tracks: &[Track]) -> Option<Revision> {
         (self.health() == Health::Ready).then(|| self.revision(tracks)).flatten()
     }
 
-    /// Why it is not Ready, in one sentence; empty when it is.
+    /// Returns why the target is not Ready, as a sentence; empty if it is Ready.
     pub fn complaint(&self) -> String {
         if let Some(error) = &self.error {
             return error.clone();
@@ -182,20 +177,20 @@ impl Target {
         }
     }
 
-    /// Whether nobody knows what one of its members runs, where that is for it to say.
+    /// Returns true if the state of a member is unknown, because no report about it has arrived.
     pub fn has_said_nothing(&self) -> bool {
         self.error.is_none()
             && self.members.iter().any(|m| m.health == Health::Unknown && m.facets.is_empty())
     }
 
-    /// The kinds and names of its members.
+    /// Returns the kinds and names of its members.
     pub fn workloads(&self) -> BTreeSet<(&str, &str)> {
         self.members.iter().map(|m| (m.kind.as_str(), m.name.as_str())).collect()
     }
 }
 
-/// Whether a revision is of the kind that a pipeline tracks now; one that was proven before the
-/// owner changed `tracks` is not.
+/// Returns true if a revision has the facets that the pipeline tracks now. A revision that was proven before the owner
+/// changed `tracks` may not.
 pub fn is_tracked(pipeline: &Pipeline, revision: &Revision) -> bool {
     revision.facets().all(|(key, _)| {
         if pipeline.tracks.is_empty() {

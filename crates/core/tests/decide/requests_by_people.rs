@@ -2,24 +2,24 @@
 //! A is 1.0.0, B is 1.1.0, C is 1.2.0.
 
 use sluice_core::decide::Action;
-use sluice_core::model::{Phase, Promotion};
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
+use sluice_core::promotion::{Phase, Promotion};
 
-use crate::sim::{Effect, Sim, revision};
+use crate::simulation::{Effect, Simulation, revision};
 use crate::table::{A, B, C};
 
 /// B waits for an approval before staging.
-fn waiting() -> Sim {
-    let mut sim = Sim::three();
+fn waiting() -> Simulation {
+    let mut sim = Simulation::three();
     sim.policy_of("staging").manual = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
     sim
 }
 
 /// A record that somebody wrote by hand, as far ahead as numbers go.
-fn forged(sim: &Sim, version: &str, phase: Phase) -> Promotion {
+fn forged(sim: &Simulation, version: &str, phase: Phase) -> Promotion {
     Promotion {
         name: format!("staging-{version}"),
         revision: revision(version),
@@ -32,7 +32,7 @@ fn forged(sim: &Sim, version: &str, phase: Phase) -> Promotion {
 }
 
 #[test]
-fn a_revision_that_nothing_proves_is_not_delivered_whatever_its_record_says() {
+fn unproven_revisions_are_not_delivered_whatever_the_record_says() {
     for phase in [Phase::Pending, Phase::Promoting, Phase::Proposed] {
         for trigger in [None, Some("build-1".to_string())] {
             let mut sim = waiting();
@@ -48,10 +48,10 @@ fn a_revision_that_nothing_proves_is_not_delivered_whatever_its_record_says() {
                 sim.note("staging")
             );
             // It is no evidence for what comes after, and a newer revision takes its place.
-            assert_eq!(sim.story("prod"), Vec::<String>::new());
+            assert_eq!(sim.phases("prod"), Vec::<String>::new());
             sim.runs("dev", "d", C, Health::Ready);
             sim.settle();
-            assert_eq!(sim.story("staging"), ["6.6.6 Superseded", "1.2.0 Pending"]);
+            assert_eq!(sim.phases("staging"), ["6.6.6 Superseded", "1.2.0 Pending"]);
         }
     }
 }
@@ -69,11 +69,11 @@ fn an_approval_is_recorded_with_its_open_gate_before_the_delivery() {
     });
     assert!(passed.is_some_and(|gates| gates.iter().all(|gate| gate.open && gate.message.is_empty())));
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn a_rejection_ends_what_is_not_delivered_and_closes_its_change_request() {
+fn a_rejection_ends_an_undelivered_promotion_and_closes_its_change_request() {
     let why = "rejected by jane: not before Monday";
     let mut pending = waiting();
     let mut proposed = waiting();
@@ -83,7 +83,7 @@ fn a_rejection_ends_what_is_not_delivered_and_closes_its_change_request() {
         sim.promotions[0].rejected = Some(why.into());
         sim.promotions[0].retry = Some("before".into());
         sim.settle();
-        assert_eq!(sim.story("staging"), ["1.1.0 Rejected"]);
+        assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"]);
         assert_eq!((&sim.promotions[0].message, &sim.promotions[0].retry), (&why.into(), &None));
         assert!(sim.note("staging").contains(why), "{}", sim.note("staging"));
         assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
@@ -94,10 +94,10 @@ fn a_rejection_ends_what_is_not_delivered_and_closes_its_change_request() {
     // Neither an approval brings it back, given before or after, nor a retry that was asked for before it; a newer revision comes all the same.
     pending.promotions[0].approved = true;
     pending.settle();
-    assert_eq!(pending.story("staging"), ["1.1.0 Rejected"]);
+    assert_eq!(pending.phases("staging"), ["1.1.0 Rejected"]);
     pending.runs("dev", "d", C, Health::Ready);
     pending.settle();
-    assert_eq!(pending.story("staging"), ["1.1.0 Rejected", "1.2.0 Pending"]);
+    assert_eq!(pending.phases("staging"), ["1.1.0 Rejected", "1.2.0 Pending"]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_failed_promotion_can_be_rejected_and_a_suspended_one_closes_nothing() {
     (failed.promotions[0].phase, failed.promotions[0].rejected) =
         (Phase::Failed, Some("rejected by jane".into()));
     failed.settle();
-    assert_eq!(failed.story("staging"), ["1.1.0 Rejected"]);
+    assert_eq!(failed.phases("staging"), ["1.1.0 Rejected"]);
 
     let mut sim = waiting();
     sim.promotions[0].approved = true;
@@ -115,7 +115,7 @@ fn a_failed_promotion_can_be_rejected_and_a_suspended_one_closes_nothing() {
     sim.promotions[0].rejected = Some("rejected by jane: no".into());
     sim.settle();
     assert_eq!(
-        (sim.story("staging"), sim.open_requests("staging")),
+        (sim.phases("staging"), sim.open_requests("staging")),
         (vec!["1.1.0 Rejected".into()], vec![B])
     );
     sim.pipeline.suspended = false;
@@ -136,7 +136,7 @@ fn a_retried_manual_promotion_says_that_it_needs_a_new_approval() {
     sim.close("staging");
     sim.promotions[0].retry = Some("again".into());
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
     let says = "waits for a new approval, since it was retried: sluice approve";
     assert!(sim.promotions[0].message.contains(says), "{}", sim.promotions[0].message);
     assert!(sim.promotions[0].gates.iter().any(|gate| !gate.open && gate.message.contains(says)));
@@ -151,17 +151,17 @@ fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
     for version in [A, B] {
         sim.runs("dev", "d", version, Health::Ready);
         sim.settle();
-        assert_eq!(sim.story("staging"), ["1.1.0 Rejected"], "dev runs {version}");
+        assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"], "dev runs {version}");
     }
     assert!(sim.note("staging").contains("not promoted again by itself"), "{}", sim.note("staging"));
     sim.promotions[0].rejected = None;
     sim.promotions[0].retry = Some("again".into());
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn a_retry_of_what_has_not_failed_is_answered_and_counts_for_nothing_later() {
+fn a_retry_of_a_promotion_that_has_not_failed_is_declined_and_does_not_count_later() {
     for (phase, why) in
         [(Phase::Proposed, "its change request is open"), (Phase::Delivered, "waits for its targets")]
     {

@@ -1,6 +1,7 @@
 //! Whole files in, whole files out; in the tables `M` is the marker `# {"$promotion": "ns:app:prod"}`.
 
 use super::*;
+use crate::revision::Revision;
 
 const MARKER: &str = r#"# {"$promotion": "ns:app:prod"}"#;
 
@@ -8,8 +9,8 @@ fn revision(facets: &[(&str, &str)]) -> Revision {
     Revision::new(facets.iter().map(|(k, v)| (k.parse().unwrap(), v.to_string())).collect()).unwrap()
 }
 
-fn set_to(text: &str, revision: &Revision, target: Option<&str>) -> Result<Option<Edited>, SetError> {
-    let wanted = Wanted { namespace: "ns", pipeline: "app", environment: "prod", target, revision };
+fn set_to(text: &str, revision: &Revision, target: Option<&str>) -> Result<Option<EditedFile>, SetError> {
+    let wanted = MarkerRequest { namespace: "ns", pipeline: "app", environment: "prod", target, revision };
     set("apps/prod.yaml", text.replace("#M", MARKER).as_bytes(), &wanted)
 }
 
@@ -265,8 +266,13 @@ fn messages_name_file_and_line_and_what_to_write() {
 #[test]
 fn bytes_that_are_not_utf8_matter_only_with_our_marker() {
     let revision = revision(&[("HelmRelease/a:chart", "1.4.0")]);
-    let wanted =
-        Wanted { namespace: "ns", pipeline: "app", environment: "prod", target: None, revision: &revision };
+    let wanted = MarkerRequest {
+        namespace: "ns",
+        pipeline: "app",
+        environment: "prod",
+        target: None,
+        revision: &revision,
+    };
     let ours = [b"v: \xff 1 ".as_slice(), MARKER.as_bytes()].concat();
     assert_eq!(set("a", &ours, &wanted).unwrap_err().reason(), "UnparsableFile");
     assert_eq!(set("a", b"v: \xff # \"$promotion\" ns:app:production", &wanted), Ok(None));

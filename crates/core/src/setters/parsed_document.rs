@@ -1,24 +1,23 @@
-//! A YAML file as its parser's events, and what a comment in it is next to: the value before the comment on
-//! its line, or the value on the line below.
+//! A YAML file as the events of its parser, and the value beside a comment: before it on the same line, or on the line
+//! below.
 
 use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
-use super::{At, NEEDLE, SetError};
-
-/// The most parser events that are read of one file. Each takes about 250 bytes of memory.
-pub(super) const MAX_EVENTS: usize = 200_000;
+use super::error::{Location, SetError};
+use super::limits::MAX_FILE_EVENTS;
+use super::marker::MARKER_KEY;
 
 /// A parsed file.
-pub(super) struct Page<'t> {
+pub(super) struct ParsedDocument<'t> {
     pub text: &'t str,
     pub events: Vec<(Event<'t>, Span)>,
     tokens: Vec<Token>,
     line_starts: Vec<usize>,
 }
 
-/// Something that has bytes, in the order of the file.
+/// A token of the file with its bytes.
 struct Token {
     range: Range<usize>,
     event: usize,
@@ -40,12 +39,12 @@ enum Kind {
     Document,
 }
 
-/// What stands before a comment on its line.
+/// The token before a comment on its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Before {
-    /// The value that this event is.
+    /// The value of this event.
     Value { event: usize, flow: bool },
-    /// Nothing: the comment has the line for itself.
+    /// No token: the comment is alone on its line.
     Nothing,
     /// The `|` or `>` of a block scalar.
     BlockScalar,
@@ -59,10 +58,10 @@ pub(super) enum Before {
     Syntax,
 }
 
-/// What stands on the line below a comment that has a line of its own.
+/// The value on the line below a comment that is alone on its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Below {
-    /// The value that this event is.
+    /// The value of this event.
     Value(usize),
     /// The `|` or `>` of a block scalar.
     BlockScalar,
@@ -70,13 +69,13 @@ pub(super) enum Below {
     Alias,
     /// A bracket or brace, or a value in a collection of these.
     Flow,
-    /// No single value: what the comment is above.
+    /// No single value: the place of the comment, such as `above an empty line`.
     Other(&'static str),
 }
 
-/// Why a file is no page.
+/// A file that cannot be parsed.
 #[derive(Debug)]
-pub(super) enum Unreadable {
+pub(super) enum ParseError {
     NotYaml {
         line: u32,
         column: u32,
@@ -86,50 +85,50 @@ pub(super) enum Unreadable {
     TooLarge,
 }
 
-impl Unreadable {
+impl ParseError {
     fn new(bytes: &[u8], at: usize, message: &str) -> Self {
         let line_starts = line_starts(bytes);
         let line_start = line_starts.iter().rfind(|start| **start <= at).copied().unwrap_or_default();
         let before = bytes.get(line_start..at).unwrap_or_default();
         let column = String::from_utf8_lossy(before).chars().count() + 1;
         let column = u32::try_from(column).unwrap_or(u32::MAX);
-        Unreadable::NotYaml { line: line(&line_starts, at), column, message: message.into() }
+        ParseError::NotYaml { line: line(&line_starts, at), column, message: message.into() }
     }
 
-    /// The error for a file that matters; `why` it does.
-    pub(super) fn of(self, path: &str, why: &'static str) -> SetError {
-        let at = |line| At { path: path.into(), line };
+    /// Returns the error for a file that must be readable. `why` says what refers to it.
+    pub(super) fn into_set_error(self, path: &str, why: &'static str) -> SetError {
+        let at = |line| Location { path: path.into(), line };
         match self {
-            Unreadable::NotYaml { line, column, message } => {
+            ParseError::NotYaml { line, column, message } => {
                 SetError::UnparsableFile { at: at(line), why, column, message }
             }
-            Unreadable::TooLarge => SetError::FileTooLarge { at: at(1), why },
+            ParseError::TooLarge => SetError::FileTooLarge { at: at(1), why },
         }
     }
 }
 
-impl<'t> Page<'t> {
-    /// Reads a file that has at most `max_events` events.
-    pub(super) fn read(bytes: &'t [u8], max_events: usize) -> Result<Self, Unreadable> {
+impl<'t> ParsedDocument<'t> {
+    /// Parses a file that has at most `max_events` events.
+    pub(super) fn read(bytes: &'t [u8], max_events: usize) -> Result<Self, ParseError> {
         let text = std::str::from_utf8(bytes)
-            .map_err(|error| Unreadable::new(bytes, error.valid_up_to(), "it is not UTF-8"))?;
-        Page::parse(text, max_events)
+            .map_err(|error| ParseError::new(bytes, error.valid_up_to(), "it is not UTF-8"))?;
+        ParsedDocument::parse(text, max_events)
     }
 
-    pub(super) fn parse(text: &'t str, max_events: usize) -> Result<Self, Unreadable> {
+    pub(super) fn parse(text: &'t str, max_events: usize) -> Result<Self, ParseError> {
         let options = granit_parser::options! {
             emit_anchor_events: true,
             // Values files have hundreds of commented lines under one key.
-            max_buffered_comment_events: MAX_EVENTS,
+            max_buffered_comment_events: MAX_FILE_EVENTS,
         };
         let mut events = Vec::new();
         for event in Parser::new_from_str_with_options(text, options) {
             if events.len() == max_events {
-                return Err(Unreadable::TooLarge);
+                return Err(ParseError::TooLarge);
             }
             events.push(event.map_err(|error| {
                 let at = error.marker().byte_offset().unwrap_or_default();
-                Unreadable::new(text.as_bytes(), at, &error.info())
+                ParseError::new(text.as_bytes(), at, &error.info())
             })?);
         }
         let mut tokens = tokens(&events);
@@ -137,7 +136,7 @@ impl<'t> Page<'t> {
         Ok(Self { text, events, tokens, line_starts: line_starts(text.as_bytes()) })
     }
 
-    /// The comments: what follows the `#`, and where.
+    /// Returns the comments: the text after the `#`, and its bytes.
     pub(super) fn comments(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
         self.events.iter().filter_map(|(event, span)| match event {
             Event::Comment(text, _) => Some((text.as_ref(), span.byte_range()?)),
@@ -145,8 +144,8 @@ impl<'t> Page<'t> {
         })
     }
 
-    /// What would be comments with a marker if plain and block scalars had comments: what follows the
-    /// `#`, where that is, and whether the scalar is a block.
+    /// Returns the texts in plain and block scalars that look like comments with a marker: the text after the `#`, the
+    /// byte of the `#`, and whether the scalar is a block.
     pub(super) fn comments_in_scalars(&self) -> impl Iterator<Item = (&str, usize, bool)> {
         let scalars = self.events.iter().filter_map(|(event, span)| match event {
             Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) => {
@@ -161,13 +160,13 @@ impl<'t> Page<'t> {
             text.split_inclusive(['\n', '\r']).filter_map(move |line| {
                 let start = next;
                 next += line.len();
-                let comment = line[..line.find(NEEDLE)?].rfind('#')?;
+                let comment = line[..line.find(MARKER_KEY)?].rfind('#')?;
                 Some((&line[comment + 1..], start + comment, block))
             })
         })
     }
 
-    /// What stands before the comment that begins at this byte.
+    /// Returns the token before the comment that begins at this byte.
     pub(super) fn before(&self, comment: usize) -> Before {
         let line = self.line_starts.partition_point(|start| *start <= comment).saturating_sub(1);
         let line_start = self.line_starts.get(line).copied().unwrap_or_default();
@@ -196,8 +195,8 @@ impl<'t> Page<'t> {
         }
     }
 
-    /// Returns what stands on the line below the comment at these bytes, which has its line for itself. Lines
-    /// with further markers may be between them.
+    /// Returns the value on the line below the comment at these bytes, which is alone on its line. Lines with further
+    /// markers may be between them.
     pub(super) fn below(&self, comment: Range<usize>) -> Below {
         let line = self.line_starts.partition_point(|start| *start <= comment.start);
         let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
@@ -221,7 +220,7 @@ impl<'t> Page<'t> {
         Below::Other("above the end of the file")
     }
 
-    /// Returns the value that a line means by itself: of its key, or of its entry of a list.
+    /// Returns the only value of a line: of its key, or of its entry of a list.
     fn value_of(&self, line: Range<usize>) -> Below {
         let first = self.tokens.partition_point(|token| token.range.start < line.start);
         let mut tokens = self.tokens.get(first..).unwrap_or_default().iter().peekable();
@@ -261,18 +260,18 @@ impl<'t> Page<'t> {
         }
     }
 
-    /// The line of a byte, in a file of this path.
-    pub(super) fn at(&self, path: &str, byte: usize) -> At {
-        At { path: path.into(), line: self.line(byte) }
+    /// Returns the location of a byte, in a file of this path.
+    pub(super) fn at(&self, path: &str, byte: usize) -> Location {
+        Location { path: path.into(), line: self.line(byte) }
     }
 
-    /// The line of a byte, from 1.
+    /// Returns the line of a byte, from 1.
     pub(super) fn line(&self, byte: usize) -> u32 {
         line(&self.line_starts, byte)
     }
 }
 
-/// Where the lines begin. They end with LF, CR or both.
+/// Returns the first byte of each line. Lines end with LF, CR or both.
 fn line_starts(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(at, b)| match b {
         b'\n' => true,
@@ -282,16 +281,16 @@ fn line_starts(bytes: &[u8]) -> Vec<usize> {
     std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
 }
 
-/// The line of a byte, from 1.
+/// Returns the line of a byte, from 1.
 fn line(line_starts: &[usize], byte: usize) -> u32 {
     u32::try_from(line_starts.partition_point(|start| *start <= byte)).unwrap_or(u32::MAX)
 }
 
-/// A collection that is open while the events go by.
+/// A collection whose end event has not come yet.
 struct Open {
     flow: bool,
     mapping: bool,
-    /// In a mapping: the next node is a key.
+    /// In a mapping: true if the next node is a key.
     key_next: bool,
 }
 
@@ -328,7 +327,7 @@ fn tokens(events: &[(Event<'_>, Span)]) -> Vec<Token> {
     tokens
 }
 
-/// A node begins: whether it is a key, and whether it is within a flow collection.
+/// Records the begin of a node. Returns whether the node is a key, and whether it is within a flow collection.
 fn enter(open: &mut [Open]) -> (bool, bool) {
     let flow = open.iter().any(|collection| collection.flow);
     let Some(parent) = open.last_mut().filter(|collection| collection.mapping) else { return (false, flow) };
@@ -342,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_what_stands_before_a_comment() {
+    fn the_token_before_a_comment_is_found() {
         for (text, expected) in [
             ("a: 1 #", "value"),
             ("a: 1\t#", "value"),
@@ -390,8 +389,8 @@ mod tests {
             ("a: 1\n... #\n", "syntax"),
             ("[a\n, #\n b]", "syntax"),
         ] {
-            let page = Page::parse(text, MAX_EVENTS).unwrap();
-            let found = page.before(page.comments().next().unwrap().1.start);
+            let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
+            let found = document.before(document.comments().next().unwrap().1.start);
             let found = match found {
                 Before::Value { .. } => "value",
                 Before::Nothing => "nothing",
@@ -406,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_stands_below_a_comment() {
+    fn the_value_below_a_comment_is_found() {
         for (text, expected) in [
             ("#\na: 1", "value 1"),
             ("#\n'a' : 'x'", "value x"),
@@ -441,9 +440,9 @@ mod tests {
             ("#\n-\n  a: 1", "above a line without a value"),
             ("#\n? a\n: 1", "above an explicit key"),
         ] {
-            let page = Page::parse(text, MAX_EVENTS).unwrap();
-            let found = match page.below(page.comments().next().unwrap().1) {
-                Below::Value(event) => format!("value {}", page.event_text(event)),
+            let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
+            let found = match document.below(document.comments().next().unwrap().1) {
+                Below::Value(event) => format!("value {}", document.event_text(event)),
                 Below::BlockScalar => "block".into(),
                 Below::Alias => "alias".into(),
                 Below::Flow => "flow".into(),
@@ -453,7 +452,7 @@ mod tests {
         }
     }
 
-    impl Page<'_> {
+    impl ParsedDocument<'_> {
         fn event_text(&self, event: usize) -> &str {
             match &self.events[event].0 {
                 Event::Scalar(text, ..) => text,
@@ -463,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_lines_as_yaml_does() {
+    fn lines_are_counted_as_in_yaml() {
         for (text, expected) in [("", 1), ("a\nb", 2), ("a\r\nb", 2), ("a\rb", 2), ("\n\r\n\r", 4)] {
             assert_eq!(line(&line_starts(text.as_bytes()), text.len()), expected, "{text:?}");
         }

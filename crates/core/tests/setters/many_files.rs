@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 use sluice_core::Revision;
-use sluice_core::setters::{Edited, Place, Plan, Update, UpdateError};
+use sluice_core::setters::{EditedFile, Plan, Update, UpdateError, UpdateTarget};
 
-use super::draw::{self, Drawn, Kind, Slot};
+use super::generated_file::{self, Drawn, Kind, Slot};
 use crate::{revision, set_all, slots_of};
 
 fn cases() -> std::ops::Range<u64> {
@@ -80,8 +80,12 @@ fn update(field: String, kind: Kind) -> Update {
     Update { path: "file.yaml".into(), field, value: Some(value.into()), ..Update::default() }
 }
 
-fn set_listed(bytes: &[u8], updates: &[Update], revision: &Revision) -> Result<Option<Edited>, UpdateError> {
-    let plan = Plan::new(updates, &[Place::default()], None)?;
+fn set_listed(
+    bytes: &[u8],
+    updates: &[Update],
+    revision: &Revision,
+) -> Result<Option<EditedFile>, UpdateError> {
+    let plan = Plan::new(updates, &[UpdateTarget::default()], None)?;
     plan.set(&[("file.yaml", bytes)], revision).map(|mut edited| edited.remove(0))
 }
 
@@ -93,7 +97,7 @@ fn wanted(slot: &Slot, source: &str) -> String {
 }
 
 /// P10: only the slots differ, and another reader finds the new values there.
-fn assert_set(case: u64, drawn: &Drawn, listed: &[&Slot], edited: &Edited, source: &str) {
+fn assert_set(case: u64, drawn: &Drawn, listed: &[&Slot], edited: &EditedFile, source: &str) {
     let raw = slots_of(drawn, &edited.text);
     let documents: Vec<Value> = serde_saphyr::from_multiple(&edited.text)
         .unwrap_or_else(|error| panic!("case {case}: {error}\n{}", edited.text));
@@ -121,7 +125,7 @@ fn markers_in_many_files() {
     let mut set = 0;
     for case in cases() {
         let mut chance = Chance::of(case);
-        let drawn = draw::file(&chance.bytes(32));
+        let drawn = generated_file::file(&chance.bytes(32));
         let source = chance.one(VALUES);
         let edited = set_all(drawn.text().as_bytes(), &revision(source, "2.0"));
         let edited = edited.unwrap_or_else(|error| panic!("case {case}: {error}\n{}", drawn.text()));
@@ -140,7 +144,7 @@ fn fields_in_many_files() {
     let (mut set, mut aliases) = (0, 0);
     for case in cases() {
         let mut chance = Chance::of(case ^ 0x5eed);
-        let drawn = draw::file(&chance.bytes(32));
+        let drawn = generated_file::file(&chance.bytes(32));
         let source = chance.one(VALUES);
         let (text, revision) = (drawn.text(), revision(source, "2.0"));
         // Some of the values, each by the field that leads to it.
@@ -190,7 +194,7 @@ fn many_damaged_files_cause_no_panic() {
     let mut set = 0;
     for case in cases() {
         let mut chance = Chance::of(case ^ 0xdead);
-        let drawn = draw::file(&chance.bytes(24));
+        let drawn = generated_file::file(&chance.bytes(24));
         let whole = if chance.below(8) == 0 { chance.bytes(100) } else { drawn.text().into_bytes() };
         let file = damaged(&mut chance, whole);
         let revision = revision(chance.one(VALUES), "2.0");
