@@ -8,7 +8,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
+use crate::pipeline::PullRequestStrategy;
+use crate::schema::{date_time, is_zero};
 
 /// One revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -82,10 +83,16 @@ pub struct PromotionSpec {
 }
 
 impl Promotion {
-    /// Its place in the line of its environment (or target), which no other has: of two that were asked for
-    /// in one moment the name decides.
-    pub fn line(&self) -> (u64, &str) {
+    /// Returns the order of promotions into one environment (or target). No two promotions are equal in it: the name
+    /// decides between two that were requested at the same time.
+    pub fn order(&self) -> (u64, &str) {
         (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    // until all crates use the new name
+    #[doc(hidden)]
+    pub fn line(&self) -> (u64, &str) {
+        self.order()
     }
 }
 

@@ -7,9 +7,11 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod references;
 mod status;
 mod strategy;
 
+pub use references::*;
 pub use status::*;
 pub use strategy::*;
 
@@ -102,19 +104,6 @@ impl PipelineSpec {
         let before = at.checked_sub(1).filter(|_| named.is_empty()).and_then(|at| self.environments.get(at));
         named.iter().map(|name| name.0.as_str()).chain(before.map(|e| e.name.as_str())).collect()
     }
-}
-
-/// Names a Flux object by kind and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AppRef {
-    /// API group and version, for example `helm.toolkit.fluxcd.io/v2`. Only the group counts.
-    pub api_version: String,
-    /// `HelmRelease` or `Kustomization`.
-    pub kind: String,
-    /// The object's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
 }
 
 /// One step on the way of a revision, for example dev or prod.
@@ -218,43 +207,6 @@ impl Observe {
     fn is_watch(&self) -> bool {
         *self == Self::Watch
     }
-}
-
-/// Names a GitopsCluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterRef {
-    /// Accepted and not compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// `GitopsCluster`.
-    #[schemars(extend("enum" = ["GitopsCluster"]))]
-    pub kind: String,
-    /// The GitopsCluster's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Its namespace; default is the Pipeline's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-}
-
-impl ClusterRef {
-    /// Its namespace, where `home` is the pipeline's.
-    pub fn namespace_or<'a>(&'a self, home: &'a str) -> &'a str {
-        self.namespace.as_deref().unwrap_or(home)
-    }
-}
-
-/// Names a member of a target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkloadRef {
-    /// `Kustomization` or `HelmRelease`.
-    #[schemars(extend("enum" = ["Kustomization", "HelmRelease"]))]
-    pub kind: String,
-    /// The object's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
 }
 
 /// How revisions are promoted into an environment.

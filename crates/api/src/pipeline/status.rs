@@ -7,8 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::ClusterRef;
+use super::references::ClusterRef;
 use crate::promotion::Phase;
+use crate::schema::{date_time, is_zero};
 
 /// What runs where, and what is on its way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -190,13 +191,6 @@ pub struct TargetStatus {
     pub proofs: String,
 }
 
-/// A pattern and no format: where a text has a format, the API server lets lists in as well.
-pub(crate) fn date_time(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let pattern =
-        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$";
-    schemars::json_schema!({ "type": "string", "pattern": pattern })
-}
-
 /// Conditions as far as they can be read: what the API server takes for a time is not always one.
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
     let all = Vec::<serde_json::Value>::deserialize(deserializer)?;
@@ -257,10 +251,6 @@ pub struct Verified {
     /// When it was first seen healthy.
     #[schemars(schema_with = "date_time")]
     pub at: String,
-}
-
-pub(crate) fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 /// The revision that waits for a person.

@@ -4,6 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::references::SecretRef;
+
 /// Exactly one way of delivering a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -254,12 +256,4 @@ pub struct WebhookStrategy {
     /// also `username` and `password`, and `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-}
-
-/// Names a Secret in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SecretRef {
-    /// The Secret's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
 }
