@@ -1,28 +1,28 @@
-//! What the API server's errors mean for the person at the terminal: a sentence, and what to do.
+//! Messages for the errors of an API server, with what to do about each.
 
 use kube::core::Status;
+use sluice_api::lenient::is_missing_object;
 
 use crate::exit::{Exit, Failure};
 
-/// The definitions of Sluice's kinds are not installed.
-const NO_CRDS: &str =
-    "the cluster does not know pipelines: Sluice's custom resource definitions are not installed";
+/// The message if Sluice's custom resource definitions are not installed.
+const NO_CRDS: &str = "Sluice's custom resource definitions are not installed in the cluster";
 
-/// What Kubernetes says before the message of a ValidatingAdmissionPolicy
+/// The text that Kubernetes writes before the message of a ValidatingAdmissionPolicy
 /// ([validation.go](https://github.com/kubernetes/kubernetes/blob/v1.33.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go),
 /// `Validate`).
 const DENIED: &str = " denied request: ";
 
-/// The failure that an error of the client stands for.
-pub(crate) fn sentence(error: kube::Error, server: &str) -> Failure {
+/// Returns the failure for an error of the client.
+pub(crate) fn failure(error: kube::Error, server: &str) -> Failure {
     match error {
-        kube::Error::Api(status) => answered(&status),
+        kube::Error::Api(status) => status_failure(&status),
         kube::Error::Auth(cause) => {
             Failure::new(Exit::Cluster, format!("cannot log in to {server}: {}", innermost(&cause)))
                 .hinted("check the user of this context in your kubeconfig, or log in again")
         }
         kube::Error::SerdeError(cause) => {
-            Failure::new(Exit::Error, format!("the answer of {server} cannot be read: {cause}")).hinted(
+            Failure::new(Exit::Error, format!("cannot read the answer of {server}: {cause}")).hinted(
                 "the definitions in the cluster may be of another version: compare with `sluice crds`",
             )
         }
@@ -33,29 +33,25 @@ pub(crate) fn sentence(error: kube::Error, server: &str) -> Failure {
     }
 }
 
-/// True where one object is not there; its kind is.
-pub(crate) fn is_missing(status: &Status) -> bool {
-    status.code == 404 && status.details.as_ref().is_some_and(|d| !d.name.is_empty())
-}
-
-fn answered(status: &Status) -> Failure {
+fn status_failure(status: &Status) -> Failure {
     let said = status.message.trim();
     match status.code {
         401 => Failure::new(Exit::Cluster, "the cluster does not accept your credentials")
             .hinted("check the user of this context in your kubeconfig, or log in again"),
-        // An admission policy has its own sentence, after Kubernetes' own names for it.
+        // Only the policy's own message is shown, without the text that Kubernetes writes before it.
         403 | 422 if said.contains(DENIED) => {
             let why = said.rsplit_once(DENIED).map_or(said, |(_, why)| why);
-            Failure::new(Exit::Refused, why)
-                .hinted("kubectl auth whoami shows who you are; ask whoever runs the cluster for the right")
+            Failure::new(Exit::Refused, why).hinted(
+                "kubectl auth whoami shows who you are; ask the cluster's administrator for the permission",
+            )
         }
         403 => {
             let hint = match said.contains("at the cluster scope") {
                 true => {
-                    "name a namespace with -n in place of -A, or ask whoever runs the cluster to allow it"
+                    "name a namespace with -n in place of -A, or ask the cluster's administrator to allow it"
                 }
                 false => {
-                    "ask whoever runs the cluster to allow it; kubectl auth can-i --list shows what you may do"
+                    "ask the cluster's administrator to allow it; kubectl auth can-i --list shows what you may do"
                 }
             };
             Failure::new(Exit::Cluster, format!("not allowed: {said}")).hinted(hint)
@@ -64,7 +60,7 @@ fn answered(status: &Status) -> Failure {
             Failure::new(Exit::Usage, format!("the labels cannot be read: {said}"))
                 .hinted("write them as app=podinfo,team!=web or 'team in (web, sales)'")
         }
-        404 if is_missing(status) => Failure::new(Exit::NotFound, said),
+        404 if is_missing_object(status) => Failure::new(Exit::NotFound, said),
         404 => Failure::new(Exit::Cluster, NO_CRDS)
             .hinted("install them: sluice crds | kubectl apply --server-side -f -"),
         _ if said.is_empty() => Failure::new(Exit::Error, format!("the cluster answered {}", status.code)),
@@ -76,16 +72,16 @@ fn unreachable(error: &(dyn std::error::Error + 'static), server: &str) -> Failu
     let cause = innermost(error);
     let hint = match cause.to_ascii_lowercase() {
         c if c.contains("certificate") => {
-            "the certificate authority of this cluster in your kubeconfig does not fit: was the cluster made anew?"
+            "the certificate authority of this cluster in your kubeconfig does not fit: was the cluster re-created?"
         }
         _ => {
             "check that the cluster runs, that the address in your kubeconfig is right, and that you are in its network"
         }
     };
-    Failure::new(Exit::Cluster, format!("{server} cannot be reached: {cause}")).hinted(hint)
+    Failure::new(Exit::Cluster, format!("cannot reach {server}: {cause}")).hinted(hint)
 }
 
-/// The cause at the bottom: it alone says what happened, the layers above repeat one another.
+/// Returns the innermost cause of an error: the outer ones only repeat each other.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -109,11 +105,11 @@ mod tests {
             retry_after_seconds: 0,
         };
         let status = Status::failure(message, "").with_code(code).with_details(details);
-        sentence(kube::Error::Api(status.boxed()), "https://k")
+        failure(kube::Error::Api(status.boxed()), "https://k")
     }
 
     #[test]
-    fn each_answer_has_its_sentence_and_code() {
+    fn each_status_has_a_message_and_an_exit_code() {
         assert_eq!(said(401, "Unauthorized", "").exit, Exit::Cluster);
         assert_eq!(said(403, "User bob cannot", "").message, "not allowed: User bob cannot");
         assert_eq!(said(404, "pipelines x not found", "x").exit, Exit::NotFound);

@@ -1,62 +1,67 @@
-//! From flags and kubeconfig to a client, with kubectl's rules: `--kubeconfig`, `KUBECONFIG`,
-//! `~/.kube/config`, and in a pod without any of them the pod's own account.
+//! Opens connections to clusters by the rules of kubectl: `--kubeconfig`, `KUBECONFIG`, `~/.kube/config`, and in a pod
+//! without any of them the pod's service account.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use clap_complete::ArgValueCompleter;
 use kube::config::{Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-use crate::complete::namespaces;
+use crate::api_errors::failure;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::proxy::direct_by_environment;
-use crate::server::sentence;
 
-/// Which cluster, as whom, and where in it.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Cluster")]
-pub struct Connect {
-    /// Kubeconfig file; default is KUBECONFIG, then ~/.kube/config
-    #[arg(long, value_name = "FILE", global = true)]
+/// How long an API server may take to answer, unless the command watches.
+pub(crate) const API_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the connection to an API server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The choice of a cluster, a user and a namespace. Without a value, that of the kubeconfig counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectionOptions {
+    /// The kubeconfig file; default is KUBECONFIG, then ~/.kube/config.
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; default is its current one
-    #[arg(long, value_name = "NAME", global = true)]
+    /// The context of the kubeconfig; default is its current one.
     pub context: Option<String>,
-    /// Namespace; default is that of the context
-    #[arg(short, long, value_name = "NAME", global = true, value_parser = namespace, add = ArgValueCompleter::new(namespaces))]
+    /// The namespace; default is that of the context.
     pub namespace: Option<String>,
-    /// Act as this user
-    #[arg(long = "as", value_name = "USER", global = true)]
+    /// The user to act as.
     pub impersonate: Option<String>,
 }
 
-/// A way to a cluster; nothing was sent yet.
+/// A connection to a cluster. Opening it sends no request.
 pub(crate) struct Connection {
-    /// The client.
+    /// The client of the API server.
     pub client: Client,
-    /// The namespace to look in unless all of them are meant.
+    /// The namespace of the command, unless it works on all namespaces.
     pub namespace: String,
-    /// The API server's address.
+    /// The API server's address, for messages.
     server: String,
 }
 
-impl Connect {
-    /// The way to the cluster. `patience` is how long an answer may be silent; none for watches.
-    pub(crate) fn open(&self, patience: Option<Duration>) -> Outcome<Connection> {
-        let mut config = self.config()?;
-        config.connect_timeout = Some(Duration::from_secs(10));
-        config.read_timeout = patience;
-        if let Some(other) = &self.impersonate {
-            config.auth_info.impersonate = Some(other.clone());
+impl Connection {
+    /// Opens a connection. `read_timeout` limits the time between two parts of an answer; watches have no limit.
+    pub(crate) fn open(options: ConnectionOptions, read_timeout: Option<Duration>) -> Outcome<Connection> {
+        let mut config = options.config()?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = read_timeout;
+        if options.impersonate.is_some() {
+            config.auth_info.impersonate = options.impersonate;
         }
-        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = options.namespace.unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
-        let client = Client::try_from(config).map_err(|e| sentence(e, &server))?;
+        let client = Client::try_from(config).map_err(|e| failure(e, &server))?;
         Ok(Connection { client, namespace, server })
     }
 
+    /// Returns the failure for an error of this connection, with what to do about it.
+    pub(crate) fn explain(&self, error: kube::Error) -> Failure {
+        failure(error, &self.server)
+    }
+}
+
+impl ConnectionOptions {
     fn config(&self) -> Outcome<Config> {
         let read = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
@@ -67,16 +72,16 @@ impl Connect {
             Err(error) if self.kubeconfig.is_none() && absent(&error) => {
                 return match Config::incluster() {
                     Ok(config) => Ok(config),
-                    Err(_) => Err(explain(&error, None)),
+                    Err(_) => Err(kubeconfig_failure(&error, None)),
                 };
             }
-            Err(error) => return Err(explain(&error, None)),
+            Err(error) => return Err(kubeconfig_failure(&error, None)),
         };
         let own_proxy = has_proxy(&kubeconfig, self.context.as_deref());
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let mut config = now(Config::from_custom_kubeconfig(kubeconfig.clone(), &options))
-            .map_err(|e| explain(&e, Some(&kubeconfig)))?;
-        // The library asks NO_PROXY about the proxy's own address instead of the cluster's.
+            .map_err(|e| kubeconfig_failure(&e, Some(&kubeconfig)))?;
+        // kube compares NO_PROXY with the address of the proxy instead of the cluster's.
         if !own_proxy && config.cluster_url.host().is_some_and(direct_by_environment) {
             config.proxy_url = None;
         }
@@ -84,23 +89,7 @@ impl Connect {
     }
 }
 
-impl Connection {
-    /// What an error of this connection means for the person, and what to do about it.
-    pub(crate) fn explain(&self, error: kube::Error) -> Failure {
-        sentence(error, &self.server)
-    }
-}
-
-/// A name that would be no namespace's would make another address of the request.
-fn namespace(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    match !text.is_empty() && text.chars().all(fits) {
-        true => Ok(text.into()),
-        false => Err("a namespace's name is made of lower-case letters, digits and '-'".into()),
-    }
-}
-
-/// The library reads kubeconfigs by a future that never waits.
+/// Runs kube's future that reads a kubeconfig. It never waits.
 fn now<T>(future: impl Future<Output = Result<T, KubeconfigError>>) -> Result<T, KubeconfigError> {
     futures::FutureExt::now_or_never(future).unwrap_or(Err(KubeconfigError::FindPath))
 }
@@ -110,7 +99,7 @@ fn chosen<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a C
     kubeconfig.contexts.iter().find(|c| Some(c.name.as_str()) == context)?.context.as_ref()
 }
 
-/// Whether the kubeconfig itself says by which proxy to reach the cluster.
+/// Returns true if the kubeconfig names the proxy of the cluster.
 fn has_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
     let Some(context) = chosen(kubeconfig, context) else { return false };
     let cluster = kubeconfig.clusters.iter().find(|c| c.name == context.cluster);
@@ -125,19 +114,19 @@ fn absent(error: &KubeconfigError) -> bool {
     }
 }
 
-fn explain(error: &KubeconfigError, kubeconfig: Option<&Kubeconfig>) -> Failure {
+fn kubeconfig_failure(error: &KubeconfigError, kubeconfig: Option<&Kubeconfig>) -> Failure {
     let contexts = kubeconfig
         .map(|k| k.contexts.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", "))
         .filter(|names| !names.is_empty());
     let (message, hint) = match error {
         KubeconfigError::FindPath => {
-            ("there is no kubeconfig: the home directory is not known".into(), Some(NAME_ONE.into()))
+            ("no kubeconfig: the home directory is not known".into(), Some(NAME_ONE.into()))
         }
         KubeconfigError::ReadConfig(_, path) if absent(error) => {
-            (format!("there is no kubeconfig: {} does not exist", path.display()), Some(NAME_ONE.into()))
+            (format!("no kubeconfig: {} does not exist", path.display()), Some(NAME_ONE.into()))
         }
         KubeconfigError::ReadConfig(cause, path) => {
-            (format!("the kubeconfig {} cannot be read: {cause}", path.display()), None)
+            (format!("cannot read the kubeconfig {}: {cause}", path.display()), None)
         }
         KubeconfigError::CurrentContextNotSet => (
             "the kubeconfig has no current context".into(),
@@ -165,7 +154,7 @@ fn explain(error: &KubeconfigError, kubeconfig: Option<&Kubeconfig>) -> Failure 
 }
 
 const NAME_ANOTHER: &str =
-    "mend the file that --kubeconfig or KUBECONFIG names (else ~/.kube/config), or name another one";
+    "fix the file that --kubeconfig or KUBECONFIG names (else ~/.kube/config), or name another one";
 const NAME_ONE: &str = "name one with --kubeconfig, or in the environment variable KUBECONFIG";
 
 #[cfg(test)]
@@ -190,11 +179,12 @@ contexts:
         let context = context.map(str::to_owned);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        Connect { kubeconfig: Some(path), context, ..Connect::default() }.open(None)
+        let options = ConnectionOptions { kubeconfig: Some(path), context, ..ConnectionOptions::default() };
+        Connection::open(options, None)
     }
 
     #[test]
-    fn the_context_says_where() {
+    fn the_context_names_the_namespace() {
         let east = with_kubeconfig(KUBECONFIG, None).unwrap();
         assert_eq!(east.namespace, "apps");
         let west = with_kubeconfig(KUBECONFIG, Some("west")).unwrap();
@@ -202,7 +192,7 @@ contexts:
     }
 
     #[test]
-    fn what_is_wrong_with_a_kubeconfig_is_a_sentence() {
+    fn each_kubeconfig_error_has_a_message_and_a_remedy() {
         let wrong = |text: &str, context| {
             let failure = with_kubeconfig(text, context).err().unwrap();
             assert_eq!(failure.exit, Exit::Cluster);
@@ -216,9 +206,10 @@ contexts:
         the kubeconfig has no current context
           choose one with --context; there are: east, west
         ");
-        let missing = Connect { kubeconfig: Some("/nowhere/config".into()), ..Connect::default() };
-        let failure = missing.open(None).err().unwrap();
-        assert_eq!(failure.message, "there is no kubeconfig: /nowhere/config does not exist");
+        let kubeconfig = Some("/nowhere/config".into());
+        let options = ConnectionOptions { kubeconfig, ..ConnectionOptions::default() };
+        let failure = Connection::open(options, None).err().unwrap();
+        assert_eq!(failure.message, "no kubeconfig: /nowhere/config does not exist");
         assert_eq!(failure.hint.as_deref(), Some(NAME_ONE));
     }
 }

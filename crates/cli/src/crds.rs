@@ -10,7 +10,7 @@ use sluice_api::policy;
 
 use crate::exit::Outcome;
 use crate::output;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice crds`.
 #[derive(Args, Clone, Debug)]

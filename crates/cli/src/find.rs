@@ -15,16 +15,16 @@ use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
 
 use crate::complete::{environments, promotions_and_pipelines};
-use crate::connect::Connection;
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects;
 use crate::reference;
-use crate::sign::Io;
 use crate::suggest::instead;
+use crate::terminal::Io;
 
 /// Which promotion.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Which {
+pub(crate) struct PromotionArgs {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
     pub name: String,
@@ -39,7 +39,7 @@ pub(crate) struct Which {
 /// the one that is meant, none is.
 pub(crate) async fn promotion(
     connection: &Connection,
-    which: &Which,
+    which: &PromotionArgs,
     revision: Option<&str>,
     fits: &dyn Fn(&Promotion) -> bool,
     io: &mut Io<'_>,
@@ -147,7 +147,7 @@ fn may_be_meant(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> 
 }
 
 fn not_certain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Failure {
-    let failure = objects::failure(&objects::said::<Promotion, _>(bad));
+    let failure = objects::failure(&objects::describe::<Promotion, _>(bad));
     let Some(chosen) = chosen else { return failure };
     let hint = failure.hint.clone().unwrap_or_default();
     failure.hinted(format!(

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::plain;
+use crate::safe_text;
 
 /// What `-o` takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -39,7 +39,7 @@ pub enum DataFormat {
 /// When the reader is gone.
 pub fn data(format: DataFormat, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        DataFormat::Json => writeln!(out, "{}", plain::json(&serde_json::to_string_pretty(value)?)),
+        DataFormat::Json => writeln!(out, "{}", safe_text::json(&serde_json::to_string_pretty(value)?)),
         DataFormat::Yaml => out.write_all(yaml(value)?.as_bytes()),
     }
 }
@@ -62,7 +62,7 @@ pub fn list(mut objects: Vec<Value>, named: bool) -> Value {
 /// When the value cannot be written as YAML.
 pub fn yaml(value: &impl Serialize) -> io::Result<String> {
     let text = raw_yaml(value)?;
-    if !text.chars().any(|c| c != '\n' && plain::is_unsafe(c)) {
+    if !text.chars().any(|c| c != '\n' && safe_text::is_unsafe(c)) {
         return Ok(text);
     }
     // The serializer leaves some characters as they are. A placeholder that the text does not contain
@@ -115,7 +115,7 @@ impl Quoted {
     }
 
     fn replace_text(&mut self, text: &mut String) {
-        if text.chars().any(plain::is_unsafe) {
+        if text.chars().any(safe_text::is_unsafe) {
             let placeholder = self.placeholder(self.strings.len());
             self.strings.push(double_quoted(text));
             *text = placeholder;
@@ -133,7 +133,7 @@ fn double_quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             // YAML has no surrogate pairs.
-            c if plain::is_unsafe(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+            c if safe_text::is_unsafe(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
             c => quoted.push(c),
         }
     }
@@ -169,7 +169,7 @@ mod tests {
             let mut out = Vec::new();
             data(format, &value, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
-            assert!(!text.chars().any(|c| c != '\n' && plain::is_unsafe(c)), "{text:?}");
+            assert!(!text.chars().any(|c| c != '\n' && safe_text::is_unsafe(c)), "{text:?}");
             assert!(text.contains("fine ✔ שלום"), "{text}");
             let back: Value = match format {
                 DataFormat::Json => serde_json::from_str(&text).unwrap(),

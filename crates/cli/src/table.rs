@@ -1,9 +1,9 @@
 //! Tables as kubectl prints them: left-aligned, three spaces between columns, no borders. A cell holds
-//! only text that is safe to print ([`plain::line`]).
+//! only text that is safe to print ([`safe_text::line`]).
 
 use std::io::{self, Write};
 
-use crate::plain;
+use crate::safe_text;
 
 /// What a cell says about the state of things; shown as a colour where there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Cell {
     /// a cluster neither breaks the table nor controls the terminal.
     pub fn new(text: impl AsRef<str>) -> Cell {
         let words = text.as_ref().split_whitespace().collect::<Vec<_>>().join(" ");
-        Cell { text: plain::line(&words).into_owned(), ..Cell::default() }
+        Cell { text: safe_text::line(&words).into_owned(), ..Cell::default() }
     }
 
     /// A cell that only grows older: it alone does not make a row a changed one.

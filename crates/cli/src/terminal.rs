@@ -1,79 +1,79 @@
-//! Where a command writes, and the signs that Flux's users know. Data goes to stdout, what is told
-//! about the way there goes to stderr, so that output can be piped while progress stays visible.
+//! The output of a command. Data goes to stdout; progress and errors go to stderr, with the symbols of Flux's command
+//! line, so that they stay visible when the data is piped.
 
 use std::io::{self, Write};
 
 use crate::exit::Failure;
-use crate::plain;
+use crate::safe_text;
 
-/// What a line of progress is about.
+/// The kind of a progress line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// Something is being done.
+pub enum Symbol {
+    /// An action starts.
     Action,
-    /// Something was done.
+    /// An action succeeded.
     Done,
-    /// Something went wrong.
+    /// An action failed.
     Failed,
-    /// Something is waited for.
+    /// The command, or an object, waits.
     Waiting,
 }
 
-impl Sign {
-    /// As Flux prints it.
+impl Symbol {
+    /// Returns the character that Flux prints.
     pub fn glyph(self) -> &'static str {
         match self {
-            Sign::Action => "►",
-            Sign::Done => "✔",
-            Sign::Failed => "✗",
-            Sign::Waiting => "◎",
+            Symbol::Action => "►",
+            Symbol::Done => "✔",
+            Symbol::Failed => "✗",
+            Symbol::Waiting => "◎",
         }
     }
 }
 
-/// The two ends that a command writes to.
+/// The two outputs of a command.
 pub struct Io<'a> {
-    /// Data.
+    /// The output for data.
     pub out: &'a mut dyn Write,
-    /// Progress and errors.
+    /// The output for progress and errors.
     pub err: &'a mut dyn Write,
-    /// Whether `out` shows colours.
+    /// True if `out` shows colours.
     pub color: bool,
 }
 
 impl Io<'_> {
-    /// Tells the person at the terminal something. That nobody listens is no error.
-    pub fn tell(&mut self, sign: Sign, text: &str) {
+    /// Writes a progress line to stderr. Errors of the write are ignored.
+    pub fn progress(&mut self, sign: Symbol, text: &str) {
         self.note(&format!("{} {text}", sign.glyph()));
     }
 
     /// Writes a line without a sign to stderr, as kubectl's `No resources found`; the text is made safe to print.
     pub fn note(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{}", plain::line(text));
+        let _ = writeln!(self.err, "{}", safe_text::line(text));
     }
 
     /// Writes a line to stdout; the text is made safe to print.
     ///
     /// # Errors
-    /// When the reader is gone or the disk is full.
+    /// When the reader has closed the pipe or the disk is full.
     pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
-        writeln!(self.out, "{}", plain::line(text.as_ref()))
+        writeln!(self.out, "{}", safe_text::line(text.as_ref()))
     }
 
-    /// Tells how a command failed; says nothing when it did not.
+    /// Writes the message and the hint of a failure to stderr, unless the message is empty.
     pub fn fail(&mut self, failure: &Failure) {
         if !failure.message.is_empty() {
-            self.tell(Sign::Failed, &failure.message);
+            self.progress(Symbol::Failed, &failure.message);
         }
         if let Some(hint) = &failure.hint {
             self.note(&format!("  {hint}"));
         }
     }
 
-    /// Hands everything written so far to the reader.
+    /// Flushes stdout.
     ///
     /// # Errors
-    /// When the reader is gone or the disk is full.
+    /// When the reader has closed the pipe or the disk is full.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -84,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_one_safe_line() {
+    fn every_text_becomes_one_safe_line() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut io = Io { out: &mut out, err: &mut err, color: true };
-        io.tell(Sign::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
+        io.progress(Symbol::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
         io.fail(&Failure::new(crate::exit::Exit::Error, "a\rb").hinted("c\u{202e}d"));
         io.line("e\nf\u{7}").unwrap();
         assert_eq!(
@@ -97,9 +97,9 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), "e f\\u{7}\n");
     }
 
-    /// A new command cannot print text past [`plain::line`] by mistake.
+    /// A new command cannot print text past [`safe_text::line`] by mistake.
     #[test]
-    fn every_line_is_written_here() {
+    fn only_this_file_writes_lines() {
         let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
         let mut read = 0;
         while let Some(folder) = folders.pop() {
@@ -107,7 +107,7 @@ mod tests {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     folders.push(path);
-                } else if !path.ends_with("sign.rs") {
+                } else if !path.ends_with("terminal.rs") {
                     read += 1;
                     let text = std::fs::read_to_string(&path).unwrap();
                     for (n, line) in (1..).zip(text.lines()) {
@@ -115,7 +115,7 @@ mod tests {
                         let document = line.trim() == "writeln!(io.out, \"---\")?;";
                         assert!(
                             document || !prints.iter().any(|print| line.contains(print)),
-                            "{}:{n}: write this line with Io::line, tell or note",
+                            "{}:{n}: write this line with Io::line, progress or note",
                             path.display()
                         );
                     }

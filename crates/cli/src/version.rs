@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::exit::Outcome;
 use crate::output::{self, DataFormat};
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice version`.
 #[derive(Args, Clone, Debug)]

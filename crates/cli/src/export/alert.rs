@@ -11,13 +11,14 @@ use serde_json::json;
 use sluice_api::pipeline::{Environment, Observe, PromotionPolicy, Target};
 use sluice_api::{MEMBER_LABELS, Pipeline, hook_key};
 
-use super::place::{cluster_of, pipeline, wanted};
-use super::{address, line, named};
+use super::names::{address, comment_text, object_name};
+use super::scope::{cluster_of, pipeline, wanted};
+use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
-use crate::connect::{Connect, Connection};
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::reference;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice export alert`.
 #[derive(Args, Clone, Debug)]
@@ -44,7 +45,7 @@ pub struct Alert {
     #[arg(long)]
     show_key: bool,
     #[command(flatten)]
-    connect: Connect,
+    cluster: ClusterFlags,
 }
 
 /// What says nothing of a revision that runs: dropped where it arises.
@@ -56,7 +57,7 @@ const NOISE: [&str; 4] = [
 ];
 
 pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
-    let (connection, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
+    let (connection, pipeline) = pipeline(&args.cluster, &args.pipeline).await?;
     let environments = wanted(&pipeline, args.environment.as_deref())?;
     let home = pipeline.namespace().unwrap_or_default();
     // All of it or nothing: half a file would be committed.
@@ -68,7 +69,7 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
             places.entry((cluster_of(target, &home), &target.namespace)).or_default().push(target);
         }
         for ((place, _), targets) in places {
-            let wanted = line(&key_name(&targets, &home));
+            let wanted = comment_text(&key_name(&targets, &home));
             let Some(key) = key(args, &connection, (&pipeline, environment), &wanted).await? else {
                 let (name, of) = (&environment.name, pipeline.name_any());
                 let _ = writeln!(
@@ -142,7 +143,7 @@ fn objects(
     let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
     let (cluster, there) = (targets[0].cluster_ref.as_ref(), &targets[0].namespace);
     // Neither namespaces nor environments have a dot, so that no two pipelines share a name.
-    let object = named(&format!("{}-{namespace}.{name}.{}", args.name, environment.name));
+    let object = object_name(&format!("{}-{namespace}.{name}.{}", args.name, environment.name));
     let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
     let metadata = json!({"name": object, "namespace": there});
     let mut event_metadata =

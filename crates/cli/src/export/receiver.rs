@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::Environment;
 
-use super::place::{cluster_of, pipeline, wanted};
-use super::{address, hash, hex, line, named};
+use super::names::{address, comment_text, hash, hex, object_name};
+use super::scope::{cluster_of, pipeline, wanted};
+use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
-use crate::connect::Connect;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::reference;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice export receiver`.
 #[derive(Args, Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Receiver {
     #[arg(long, value_name = "URL", value_parser = address)]
     address: Option<String>,
     #[command(flatten)]
-    connect: Connect,
+    cluster: ClusterFlags,
 }
 
 /// A GitRepository.
@@ -64,7 +64,7 @@ fn source(text: &str) -> Result<Source, String> {
 }
 
 pub(crate) async fn run(args: &Receiver, io: &mut Io<'_>) -> Outcome {
-    let (_, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
+    let (_, pipeline) = pipeline(&args.cluster, &args.pipeline).await?;
     let home = pipeline.namespace().unwrap_or_default();
     // A cluster has one Receiver for a repository, whatever else is there.
     let mut places: BTreeMap<(Repository, String), BTreeSet<&str>> = BTreeMap::new();
@@ -143,7 +143,7 @@ fn name_of(args: &Receiver, home: &str, repository: &Repository) -> String {
     let Repository { url, branch, forge } = repository;
     let of = hash(&[url, branch, forge.as_deref().unwrap_or_default()]);
     // Namespaces have no dot.
-    named(&format!("{}-{home}.{}-{of}", args.name, args.pipeline))
+    object_name(&format!("{}-{home}.{}-{of}", args.name, args.pipeline))
 }
 
 /// Receiver and Secret for one cluster, and what to register.
@@ -171,8 +171,8 @@ fn objects(
          # A random one, another each time. Encrypt it before you commit it.\n\
          apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  \
          token: {token}\n---\n",
-        url = line(&repository.url),
-        branch = line(&repository.branch),
+        url = comment_text(&repository.url),
+        branch = comment_text(&repository.branch),
         address = args.address.as_deref().unwrap_or("https://<the cluster's webhook-receiver>"),
         name = json!(object),
         token = json!(token),

@@ -5,17 +5,17 @@ use kube::ResourceExt;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, Target};
 
-use super::line;
-use crate::approve::PATIENCE;
-use crate::connect::{Connect, Connection};
+use super::names::comment_text;
+use crate::cluster_flags::ClusterFlags;
+use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
 use crate::objects;
 use crate::suggest::instead;
 
 /// The pipeline of this name, and the way to it.
-pub(super) async fn pipeline(connect: &Connect, name: &str) -> Outcome<(Connection, Pipeline)> {
-    let connection = connect.open(Some(PATIENCE))?;
+pub(super) async fn pipeline(connect: &ClusterFlags, name: &str) -> Outcome<(Connection, Pipeline)> {
+    let connection = connect.open(Some(API_CALL_TIMEOUT))?;
     match objects::get(&connection, &connection.namespace, name).await? {
         Some(pipeline) => Ok((connection, pipeline)),
         None => Err(find::missing::<Pipeline>(&connection, name, false).await),
@@ -45,7 +45,7 @@ pub(super) fn cluster_of(target: &Target, home: &str) -> String {
     match &target.cluster_ref {
         Some(cluster) => {
             let namespace = cluster.namespace.as_deref().unwrap_or(home);
-            line(&format!("cluster {namespace}/{}", cluster.name))
+            comment_text(&format!("cluster {namespace}/{}", cluster.name))
         }
         None => "the hub".into(),
     }

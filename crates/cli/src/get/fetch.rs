@@ -10,12 +10,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sluice_api::lenient::is_missing_object;
 
-use super::{Listing, View};
-use crate::connect::Connection;
+use super::listing::Listing;
+use super::view::View;
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
-use crate::server::is_missing;
 
 /// The API of a kind in the namespaces that are meant.
 pub(super) fn api<K>(connection: &Connection, view: &View, resource: &K::DynamicType) -> Api<K>
@@ -50,13 +51,13 @@ where
             api.list(&params).await.map(|list| list.items)
         }
         false => match api.get_with(name, &GetParams::any()).await {
-            Err(kube::Error::Api(status)) if is_missing(&status) => Ok(vec![]),
+            Err(kube::Error::Api(status)) if is_missing_object(&status) => Ok(vec![]),
             answer => answer.map(|object| vec![object]),
         },
     };
     let found = found.map_err(|e| connection.explain(e))?;
     if found.is_empty() {
-        return Err(find::missing::<L::Seen>(connection, name, view.all_namespaces).await);
+        return Err(find::missing::<L::Item>(connection, name, view.all_namespaces).await);
     }
     Ok(found)
 }
@@ -88,12 +89,12 @@ pub(super) fn whole(mut object: DynamicObject) -> Outcome<Value> {
 }
 
 /// An object as it is seen. One that cannot be read is seen too, with the error.
-pub(super) fn seen_in<L: Listing>(object: &Value) -> Outcome<L::Seen> {
-    let error = match L::Seen::deserialize(object) {
+pub(super) fn item_from<L: Listing>(object: &Value) -> Outcome<L::Item> {
+    let error = match L::Item::deserialize(object) {
         Ok(seen) => return Ok(seen),
         Err(error) => error,
     };
-    if let Ok(read) = sluice_api::lenient::from_value::<L::Seen>(object.clone()) {
+    if let Ok(read) = sluice_api::lenient::from_value::<L::Item>(object.clone()) {
         return Ok(read.object);
     }
     let metadata = lean_metadata(&object["metadata"]).map_err(unreadable)?;
@@ -113,7 +114,7 @@ pub(super) async fn objects<L: Listing>(
         items: Vec<Value>,
     }
     if listing.name().is_some() {
-        let resource = ApiResource::erase::<L::Seen>(&());
+        let resource = ApiResource::erase::<L::Item>(&());
         let found: Vec<DynamicObject> = read(connection, listing, view, &resource).await?;
         return found.into_iter().map(whole).collect();
     }
@@ -126,7 +127,7 @@ pub(super) async fn objects<L: Listing>(
 }
 
 /// Reads all objects as they are shown, one by one. An object that cannot be read is shown with its error.
-pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Outcome<Vec<L::Seen>> {
+pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Outcome<Vec<L::Item>> {
     #[derive(Deserialize)]
     struct List<'a> {
         #[serde(borrow)]
@@ -136,7 +137,7 @@ pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Out
     let list: List<'_> = serde_json::from_str(&text).map_err(unreadable)?;
     let seen = list.items.into_iter().map(|item| match serde_json::from_str(item.get()) {
         Ok(seen) => Ok(seen),
-        Err(_) => seen_in::<L>(&serde_json::from_str(item.get()).map_err(unreadable)?),
+        Err(_) => item_from::<L>(&serde_json::from_str(item.get()).map_err(unreadable)?),
     });
     seen.collect()
 }
@@ -148,7 +149,7 @@ async fn list_text<L: Listing>(
     accept: Option<&'static str>,
 ) -> Outcome<String> {
     let namespace = (!view.all_namespaces).then_some(connection.namespace.as_str());
-    let built = Request::new(L::Seen::url_path(&(), namespace)).list(&view.params());
+    let built = Request::new(L::Item::url_path(&(), namespace)).list(&view.params());
     let mut request = built.map_err(|e| connection.explain(kube::Error::BuildRequest(e)))?;
     if let Some(form) = accept.and_then(|form| form.parse().ok()) {
         request.headers_mut().insert("accept", form);
@@ -189,7 +190,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 pub(super) async fn columns<L: Listing>(
     connection: &Connection,
     view: &View,
-) -> Outcome<Option<Vec<L::Seen>>> {
+) -> Outcome<Option<Vec<L::Item>>> {
     let text = list_text::<L>(connection, view, Some(TABLE)).await?;
     let Ok(table) = serde_json::from_str::<ServerTable>(&text) else { return Ok(None) };
     let place = |wanted: &&str| table.column_definitions.iter().position(|c| c.name == **wanted);

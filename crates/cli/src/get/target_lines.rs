@@ -1,5 +1,5 @@
-//! What runs where, as lines: a pipeline's spec says which targets there are and in which order, its
-//! status says what was seen there. A target nobody has seen yet has its line all the same.
+//! The lines of `sluice get targets`: the targets in the order of the pipeline's spec, with their observed state from the
+//! status. A target that was not observed yet also has a line.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, Target, TargetStatus, WorkloadStatus};
 
-use super::{NOT_SEEN, lean_metadata};
+use super::fetch::lean_metadata;
+use super::listing::NOT_OBSERVED;
 
 /// The fields of a Pipeline that the lines of its targets show.
 #[derive(Clone, Debug, Default, Deserialize, kube::Resource)]
 #[resource(inherit = Pipeline)]
 #[serde(default)]
-pub(crate) struct Seen {
+pub(crate) struct ListedTargets {
     #[serde(deserialize_with = "lean_metadata")]
     pub(super) metadata: ObjectMeta,
     spec: Spec,
@@ -25,8 +26,8 @@ pub(crate) struct Seen {
     error: Option<String>,
 }
 
-impl Seen {
-    /// A Pipeline of which nothing can be read but its metadata.
+impl ListedTargets {
+    /// Returns an unreadable Pipeline with the error.
     pub(super) fn unreadable(metadata: ObjectMeta, error: String) -> Self {
         Self { metadata, error: Some(error), ..Self::default() }
     }
@@ -44,10 +45,9 @@ struct Status {
     environments: BTreeMap<String, EnvironmentStatus>,
 }
 
-/// One workload on one target; or the target alone where no workload is known. This is also what
-/// `-o json` prints.
+/// One workload of a target, or the target alone if no workload is known. `-o json` prints the same fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Line {
+pub(super) struct TargetLine {
     pub(super) pipeline: String,
     pub(super) environment: String,
     pub(super) target: String,
@@ -64,55 +64,50 @@ pub(super) struct Line {
     pub(super) images: Vec<String>,
 }
 
-/// The lines of one pipeline, in the order of its spec.
-pub(super) fn lines(seen: &Seen) -> Vec<Line> {
+/// Returns the lines of a pipeline, in the order of its spec.
+pub(super) fn lines(seen: &ListedTargets) -> Vec<TargetLine> {
     if let Some(error) = &seen.error {
-        return vec![Line { pipeline: seen.name_any(), error: error.clone(), ..Line::default() }];
+        return vec![TargetLine { pipeline: seen.name_any(), error: error.clone(), ..TargetLine::default() }];
     }
     let nothing = EnvironmentStatus::default();
     let observed = seen.status.as_ref().map(|s| &s.environments);
     let mut lines = Vec::new();
     for environment in &seen.spec.environments {
         let status = observed.and_then(|o| o.get(&environment.name)).unwrap_or(&nothing);
-        for (n, target) in environment.targets.iter().enumerate() {
-            let base = Line {
+        let names = environment.target_names();
+        for (n, (target, name)) in environment.targets.iter().zip(names).enumerate() {
+            let base = TargetLine {
                 pipeline: seen.name_any(),
                 environment: environment.name.clone(),
-                target: name(target),
+                target: name,
                 cluster: cluster(target, seen.metadata.namespace.as_deref()),
                 namespace: target.namespace.clone(),
-                ..Line::default()
+                ..TargetLine::default()
             };
-            match observation(target, n, &status.targets) {
+            match observation(target, (n, &base.target), &status.targets) {
                 Some(observed) => lines.extend(of_target(&base, observed)),
-                None => lines.push(Line { error: NOT_SEEN.into(), ..base }),
+                None => lines.push(TargetLine { error: NOT_OBSERVED.into(), ..base }),
             }
         }
     }
     lines
 }
 
-/// What was seen of the target that is the `n`th in the spec: by its name, or where it was given none
-/// by its place, as long as that is still about the same namespace. The predecessor recorded targets by their
-/// place only.
-fn observation<'a>(target: &Target, n: usize, seen: &'a [TargetStatus]) -> Option<&'a TargetStatus> {
-    let by_name = seen.iter().find(|s| s.name == name(target));
+/// Returns the status of a target: by its name, or if the spec has no name by its index `n`, if the namespace is the same.
+/// The predecessor recorded targets by their index only.
+fn observation<'a>(
+    target: &Target,
+    (n, name): (usize, &str),
+    seen: &'a [TargetStatus],
+) -> Option<&'a TargetStatus> {
+    let by_name = seen.iter().find(|s| s.name == name);
     let is_same = |s: &&TargetStatus| target.name.is_none() && s.namespace == target.namespace;
     by_name.or_else(|| seen.get(n).filter(|s| is_same(s) || is_of_predecessor(s)))
 }
 
-/// Whether the predecessor wrote this: it named neither target nor namespace.
+/// Returns true if the predecessor wrote the status: it recorded neither name nor namespace.
 fn is_of_predecessor(status: &TargetStatus) -> bool {
     status.name.is_empty() && status.namespace.is_empty()
-}
-
-/// The name that a target has until the controller has seen it: its own, or cluster and namespace.
-fn name(target: &Target) -> String {
-    match (&target.name, &target.cluster_ref) {
-        (Some(name), _) => name.clone(),
-        (None, Some(cluster)) => format!("{}-{}", cluster.name, target.namespace),
-        (None, None) => target.namespace.clone(),
-    }
 }
 
 fn cluster(target: &Target, home: Option<&str>) -> String {
@@ -123,10 +118,10 @@ fn cluster(target: &Target, home: Option<&str>) -> String {
     }
 }
 
-fn of_target(base: &Line, target: &TargetStatus) -> Vec<Line> {
-    // The predecessor said only whether a target is ready.
+fn of_target(base: &TargetLine, target: &TargetStatus) -> Vec<TargetLine> {
+    // The predecessor recorded only whether a target is ready.
     let was_ready = is_of_predecessor(target) && target.ready;
-    let base = Line {
+    let base = TargetLine {
         target: if target.name.is_empty() { base.target.clone() } else { target.name.clone() },
         health: if was_ready { Health::Ready } else { target.health },
         since: target.since.clone(),
@@ -142,17 +137,17 @@ fn of_target(base: &Line, target: &TargetStatus) -> Vec<Line> {
     target.workloads.iter().map(|w| of_workload(&base, target, w)).collect()
 }
 
-fn of_workload(base: &Line, target: &TargetStatus, workload: &WorkloadStatus) -> Line {
-    // What a target that cannot be read was last seen to do is not what it does.
+fn of_workload(base: &TargetLine, target: &TargetStatus, workload: &WorkloadStatus) -> TargetLine {
+    // The last observed health of an unreadable target may be outdated.
     let health = if target.health == Health::Unknown { Health::Unknown } else { workload.health };
-    // The target's error is each workload's, unless one of them says it itself.
-    let told = target.workloads.iter().any(|w| !w.message.is_empty());
-    let error = match (workload.message.as_str(), told && health != Health::Unknown) {
+    // The target's error is shown for each workload, unless a workload has its own message.
+    let has_message = target.workloads.iter().any(|w| !w.message.is_empty());
+    let error = match (workload.message.as_str(), has_message && health != Health::Unknown) {
         ("", true) => String::new(),
         ("", false) => target.error.clone(),
         (message, _) => message.to_owned(),
     };
-    Line {
+    TargetLine {
         workload: format!("{}/{}", workload.kind, workload.name),
         version: workload.version.clone(),
         images: workload.images.clone(),

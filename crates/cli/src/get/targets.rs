@@ -8,8 +8,9 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 use sluice_api::pipeline::Health;
 
-use super::lines::{Line, Seen, lines};
-use super::{Listing, Shape, short};
+use super::listing::{Listing, short};
+use super::target_lines::{ListedTargets, TargetLine, lines};
+use super::view::Shape;
 use crate::age;
 use crate::complete;
 use crate::reference;
@@ -34,21 +35,21 @@ pub(crate) struct Targets {
 }
 
 impl Listing for Targets {
-    type Seen = Seen;
+    type Item = ListedTargets;
 
-    fn unreadable(metadata: ObjectMeta, error: String) -> Seen {
-        Seen::unreadable(metadata, error)
+    fn unreadable(metadata: ObjectMeta, error: String) -> ListedTargets {
+        ListedTargets::unreadable(metadata, error)
     }
 
     fn name(&self) -> Option<&str> {
         self.pipeline.as_deref()
     }
 
-    fn shows(&self) -> &'static str {
+    fn plural(&self) -> &'static str {
         "pipelines"
     }
 
-    fn sort(&self, seen: &mut Vec<Seen>) {
+    fn sort(&self, seen: &mut Vec<ListedTargets>) {
         seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
     }
 
@@ -65,23 +66,23 @@ impl Listing for Targets {
         columns
     }
 
-    fn rows(&self, seen: &Seen, shape: Shape, now: Timestamp) -> Vec<Row> {
+    fn rows(&self, seen: &ListedTargets, shape: Shape, now: Timestamp) -> Vec<Row> {
         let lines = lines(seen).into_iter();
         lines.map(|line| self.row(line, seen.metadata.namespace.as_deref(), shape, now)).collect()
     }
 
-    fn documents(&self, _: Value, seen: &Seen) -> Vec<Value> {
+    fn documents(&self, _: Value, seen: &ListedTargets) -> Vec<Value> {
         lines(seen).into_iter().filter_map(|line| serde_json::to_value(line).ok()).collect()
     }
 
-    fn names(&self, seen: &Seen) -> Vec<String> {
+    fn names(&self, seen: &ListedTargets) -> Vec<String> {
         let mut names: Vec<_> =
             lines(seen).iter().map(|l| format!("{}/{}", l.environment, l.target)).collect();
         names.dedup();
         names
     }
 
-    fn warning(&self, seen: &[Seen]) -> Option<String> {
+    fn warning(&self, seen: &[ListedTargets]) -> Option<String> {
         let mut bad = Vec::new();
         for line in seen.iter().flat_map(lines) {
             if matches!(line.health, Health::Failed | Health::Unknown) {
@@ -98,7 +99,7 @@ impl Listing for Targets {
 }
 
 impl Targets {
-    fn row(&self, line: Line, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
+    fn row(&self, line: TargetLine, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
         let health = health(&line, now);
         let version = if shape.wide { line.version } else { short(&line.version) };
         let mut row = vec![
@@ -126,7 +127,7 @@ impl Targets {
 }
 
 /// How it does; of a target that cannot be read, also how old that word is.
-fn health(line: &Line, now: Timestamp) -> String {
+fn health(line: &TargetLine, now: Timestamp) -> String {
     let health = line.health.to_string();
     match &line.reported {
         Some(time) => format!("{health}, reported {} ago", age::since_text(Some(time), now)),
@@ -145,12 +146,12 @@ fn tone(health: Health) -> Tone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen_in;
+    use super::super::fetch::item_from;
     use super::*;
     use crate::table::text;
     use serde_json::json;
 
-    fn story() -> Seen {
+    fn story() -> ListedTargets {
         let workload = |kind: &str, name: &str, version: &str, health: &str| {
             json!({"kind": kind, "name": name, "version": version, "health": health,
                 "images": [format!("ghcr.io/stefanprodan/podinfo:{version}")]})
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn the_status_that_the_predecessor_wrote_is_shown_by_place() {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
-        let seen: Seen = serde_json::from_str(text).unwrap();
+        let seen: ListedTargets = serde_json::from_str(text).unwrap();
         let one = Targets { pipeline: Some("podinfo".into()) };
         let rows = one.rows(&seen, Shape::default(), "2026-11-21T12:00:00Z".parse().unwrap());
         let shown = text_of(&one, &rows);
@@ -257,7 +258,7 @@ mod tests {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
         let odd: Value =
             serde_json::from_str(&text.replace(r#""ready": true"#, r#""ready": "yes""#)).unwrap();
-        let seen = seen_in::<Targets>(&odd).unwrap();
+        let seen = item_from::<Targets>(&odd).unwrap();
         let lines = lines(&seen);
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|line| !line.error.contains("cannot be read:")));
@@ -267,7 +268,7 @@ mod tests {
     fn a_pipeline_that_cannot_be_read_is_a_line_with_its_error() {
         let broken = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "broken", "namespace": "apps"}, "spec": {"environments": 7}});
-        let seen = seen_in::<Targets>(&broken).unwrap();
+        let seen = item_from::<Targets>(&broken).unwrap();
         let rows = Targets::default().rows(&seen, Shape::default(), "2026-11-21T12:00:00Z".parse().unwrap());
         let shown = text_of(&Targets::default(), &rows);
         assert!(shown.contains("broken") && shown.contains("cannot be read: invalid type"), "{shown}");

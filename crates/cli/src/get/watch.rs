@@ -13,20 +13,21 @@ use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
-use super::read::{api, seen_in, whole};
-use super::{Listing, View, nothing};
-use crate::connect::Connection;
+use super::fetch::{api, item_from, whole};
+use super::listing::{Listing, none_found};
+use super::view::View;
+use crate::connection::Connection;
 use crate::exit::{Failure, Outcome};
 use crate::find;
 use crate::output::{self, DataFormat, Format};
-use crate::sign::{Io, Sign};
 use crate::table::{Row, Table, same};
+use crate::terminal::{Io, Symbol};
 
 /// Namespace and name.
 type Key = (String, String);
 
 /// What was shown last, and how.
-struct Shown<'a, L: Listing> {
+struct WatchView<'a, L: Listing> {
     listing: &'a L,
     view: &'a View,
     table: Table,
@@ -53,13 +54,13 @@ pub(super) async fn run<L: Listing>(
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
-    let resource = ApiResource::erase::<L::Seen>(&());
+    let resource = ApiResource::erase::<L::Item>(&());
     let stream = watcher(api::<DynamicObject>(connection, view, &resource), config);
     let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let table = Table::new(listing.columns(view.shape()), io.color);
     let mut shown =
-        Shown { listing, view, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
+        WatchView { listing, view, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
     let mut initial = Vec::new();
     loop {
         let event = tokio::select! {
@@ -70,7 +71,7 @@ pub(super) async fn run<L: Listing>(
             None => return Ok(()),
             Some(Err(error)) if !shown.started => return Err(first(error, connection)),
             Some(Err(error)) => {
-                io.tell(Sign::Waiting, &format!("{}; trying again", first(error, connection)))
+                io.progress(Symbol::Waiting, &format!("{}; trying again", first(error, connection)))
             }
             Some(Ok(Event::Init)) => initial.clear(),
             Some(Ok(Event::InitApply(object))) => initial.push(object),
@@ -78,9 +79,9 @@ pub(super) async fn run<L: Listing>(
                 let objects = std::mem::take(&mut initial);
                 if objects.is_empty() && !shown.started {
                     if let Some(name) = listing.name() {
-                        return Err(find::missing::<L::Seen>(connection, name, view.all_namespaces).await);
+                        return Err(find::missing::<L::Item>(connection, name, view.all_namespaces).await);
                     }
-                    io.tell(Sign::Waiting, &nothing(listing, view, connection));
+                    io.progress(Symbol::Waiting, &none_found(listing, view, connection));
                 }
                 shown.replace(objects, io)?;
             }
@@ -103,7 +104,7 @@ fn key(object: &DynamicObject) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-impl<L: Listing> Shown<'_, L> {
+impl<L: Listing> WatchView<'_, L> {
     /// Everything there is now: the first time, and after a broken connection.
     fn replace(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
         let there: Vec<Key> = objects.iter().map(key).collect();
@@ -116,7 +117,7 @@ impl<L: Listing> Shown<'_, L> {
 
     fn delete(&mut self, key: &Key, io: &mut Io<'_>) {
         if self.last.remove(key).is_some() {
-            io.tell(Sign::Action, &format!("{}/{} was deleted", key.0, key.1));
+            io.progress(Symbol::Action, &format!("{}/{} was deleted", key.0, key.1));
         }
     }
 
@@ -126,7 +127,7 @@ impl<L: Listing> Shown<'_, L> {
         for object in objects {
             let (key, version) = (key(&object), object.resource_version());
             let value = whole(object)?;
-            let s = seen_in::<L>(&value)?;
+            let s = item_from::<L>(&value)?;
             let last = self.last.entry(key);
             if !self.listing.wants(&s) || matches!(&last, Entry::Occupied(o) if o.get().version == version) {
                 continue;
@@ -148,7 +149,7 @@ impl<L: Listing> Shown<'_, L> {
         Ok(io.flush()?)
     }
 
-    fn lines(&mut self, seen: &[L::Seen], io: &mut Io<'_>) -> Outcome {
+    fn lines(&mut self, seen: &[L::Item], io: &mut Io<'_>) -> Outcome {
         let rows = self.changed(seen);
         if rows.is_empty() {
             return Ok(());
@@ -160,7 +161,7 @@ impl<L: Listing> Shown<'_, L> {
         Ok(self.table.rows(&rows, io.out)?)
     }
 
-    fn changed(&mut self, seen: &[L::Seen]) -> Vec<Row> {
+    fn changed(&mut self, seen: &[L::Item]) -> Vec<Row> {
         let (shape, now) = (self.view.shape(), Timestamp::now());
         let mut changed = Vec::new();
         for s in seen {

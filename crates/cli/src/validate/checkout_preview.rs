@@ -21,15 +21,15 @@ const UNLESS_TRIGGERED: &str = "nothing is promoted into it, and /trigger would 
 
 /// What would become of an environment.
 #[derive(Debug, Serialize)]
-pub(super) struct Looked {
+pub(super) struct EnvironmentPreview {
     /// Its name.
     pub environment: String,
     /// The values, in the order of their files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<Set>,
+    pub values: Vec<ValueChange>,
     /// Why they cannot be set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Why>,
+    pub error: Option<PreviewError>,
     /// Why nothing is looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<&'static str>,
@@ -37,7 +37,7 @@ pub(super) struct Looked {
 
 /// A value that would be set.
 #[derive(Debug, Serialize)]
-pub(super) struct Set {
+pub(super) struct ValueChange {
     pub path: String,
     pub line: u32,
     pub from: String,
@@ -46,7 +46,7 @@ pub(super) struct Set {
 
 /// Why values cannot be set.
 #[derive(Debug, Serialize)]
-pub(super) struct Why {
+pub(super) struct PreviewError {
     pub reason: &'static str,
     pub message: String,
 }
@@ -58,13 +58,13 @@ pub(super) fn look_up(
     only: Option<&str>,
     files: &[File],
     asked: &[(Option<Facet>, String)],
-) -> Vec<Looked> {
+) -> Vec<EnvironmentPreview> {
     let environments = pipeline.spec.environments.iter().enumerate();
     let wanted = environments.filter(|(_, e)| only.is_none_or(|only| only == e.name));
     let one = |(at, environment)| match one(pipeline, at, environment, files, asked) {
         // Only /trigger promotes into it, and whoever does not call that needs no place for it.
         looked if looked.error.is_some() && only.is_none() && pipeline.spec.after(at).is_empty() => {
-            Looked { values: Vec::new(), error: None, skipped: Some(UNLESS_TRIGGERED), ..looked }
+            EnvironmentPreview { values: Vec::new(), error: None, skipped: Some(UNLESS_TRIGGERED), ..looked }
         }
         looked => looked,
     };
@@ -77,9 +77,13 @@ fn one(
     environment: &Environment,
     files: &[File],
     asked: &[(Option<Facet>, String)],
-) -> Looked {
-    let mut looked =
-        Looked { environment: environment.name.clone(), values: Vec::new(), error: None, skipped: None };
+) -> EnvironmentPreview {
+    let mut looked = EnvironmentPreview {
+        environment: environment.name.clone(),
+        values: Vec::new(),
+        error: None,
+        skipped: None,
+    };
     let strategy = pipeline.spec.policy(environment).and_then(|policy| policy.strategy.as_ref());
     match strategy {
         None if pipeline.spec.after(at).is_empty() => looked.skipped = Some(NOTHING),
@@ -172,7 +176,7 @@ impl Destination<'_> {
         files: &[File],
         (mut facets, open): (Vec<FacetKey>, bool),
         asked: &[(Option<Facet>, String)],
-    ) -> Result<Vec<Set>, Why> {
+    ) -> Result<Vec<ValueChange>, PreviewError> {
         let mut guessed = open;
         loop {
             let Some(revision) = revision(&facets, asked) else { return Ok(Vec::new()) };
@@ -188,14 +192,16 @@ impl Destination<'_> {
                     }
                     facets.push(wanted(self.pipeline, choice));
                 }
-                Err(error) => return Err(Why { reason: error.reason(), message: error.to_string() }),
+                Err(error) => {
+                    return Err(PreviewError { reason: error.reason(), message: error.to_string() });
+                }
                 Ok(values) if values.is_empty() => return Err(self.no_marker()),
                 Ok(values) => return Ok(values),
             }
         }
     }
 
-    fn no_marker(&self) -> Why {
+    fn no_marker(&self) -> PreviewError {
         let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
         let target = self.target.map(|target| format!(", \"target\": \"{target}\"")).unwrap_or_default();
         let message = format!(
@@ -204,10 +210,10 @@ impl Destination<'_> {
             setters::MARKER_KEY,
             self.environment.name
         );
-        Why { reason: "NoMarker", message }
+        PreviewError { reason: "NoMarker", message }
     }
 
-    fn marked(&self, files: &[File], revision: &Revision) -> Result<Vec<Set>, UpdateError> {
+    fn marked(&self, files: &[File], revision: &Revision) -> Result<Vec<ValueChange>, UpdateError> {
         let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
         let request = MarkerRequest {
             namespace: &namespace,
@@ -229,7 +235,7 @@ impl Destination<'_> {
         updates: &[api::Update],
         files: &[File],
         revision: &Revision,
-    ) -> Result<Vec<Set>, UpdateError> {
+    ) -> Result<Vec<ValueChange>, UpdateError> {
         let update = |u: &api::Update| Update {
             path: u.path.clone(),
             kind: u.kind.clone(),
@@ -266,8 +272,8 @@ fn wanted(pipeline: &Pipeline, choice: Choice) -> FacetKey {
     key
 }
 
-fn sets(file: &File, edited: EditedFile) -> Vec<Set> {
-    let set = |value: setters::SetValue| Set {
+fn sets(file: &File, edited: EditedFile) -> Vec<ValueChange> {
+    let set = |value: setters::SetValue| ValueChange {
         path: file.path.clone(),
         line: value.line,
         from: value.old,

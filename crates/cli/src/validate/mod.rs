@@ -1,10 +1,10 @@
 //! `sluice validate`: validates Pipelines before they are applied, and shows what they would set in a checkout,
 //! without a cluster.
 
-mod lookup;
+mod cel_rule;
+mod checkout_preview;
 mod metadata;
 mod read;
-mod rule;
 mod schema;
 
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use sluice_core::Facet;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
 use crate::reference;
-use crate::sign::{Io, Sign};
 use crate::suggest::instead;
-use lookup::Looked;
-use read::{Document, Found};
+use crate::terminal::{Io, Symbol};
+use checkout_preview::EnvironmentPreview;
+use read::{Document, ManifestSet};
 use schema::Problem;
 
 /// Arguments of `sluice validate`.
@@ -58,12 +58,12 @@ pub struct Validate {
     namespace: String,
     /// How to show it
     #[arg(short, long, value_enum, default_value_t)]
-    output: Shown,
+    output: ReportFormat,
 }
 
 /// How the verdicts are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Shown {
+enum ReportFormat {
     /// Lines, for people
     #[default]
     Text,
@@ -87,7 +87,7 @@ fn asked(text: &str) -> Result<(Option<Facet>, String), String> {
 
 /// What was found about one Pipeline.
 #[derive(Debug, Serialize)]
-struct Judged {
+struct PipelineReport {
     source: String,
     namespace: String,
     name: String,
@@ -95,15 +95,15 @@ struct Judged {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Problem>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    environments: Vec<Looked>,
+    environments: Vec<EnvironmentPreview>,
 }
 
 pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
-    let mut found = Found::default();
+    let mut found = ManifestSet::default();
     for source in sources(args)? {
         read::pipelines(&source, &mut found)?;
     }
-    let Found { documents, others } = found;
+    let ManifestSet { documents, others } = found;
     let names: Vec<String> = documents.iter().map(name).collect();
     let documents = chosen(args, documents, &names, &others)?;
     let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
@@ -121,9 +121,9 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
         judged.push(judge(args, document, problems, files.as_deref())?);
     }
     match args.output {
-        Shown::Text => judged.iter().try_for_each(|one| show(one, io))?,
-        Shown::Json => output::data(DataFormat::Json, &json!({"pipelines": judged}), io.out)?,
-        Shown::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": judged}), io.out)?,
+        ReportFormat::Text => judged.iter().try_for_each(|one| show(one, io))?,
+        ReportFormat::Json => output::data(DataFormat::Json, &json!({"pipelines": judged}), io.out)?,
+        ReportFormat::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": judged}), io.out)?,
     }
     end(&judged)
 }
@@ -172,7 +172,7 @@ fn judge(
     document: Document,
     mut errors: Vec<Problem>,
     files: Option<&[read::File]>,
-) -> Outcome<Judged> {
+) -> Outcome<PipelineReport> {
     let name = name(&document);
     let mut environments = Vec::new();
     let metadata = &document.object["metadata"];
@@ -183,7 +183,7 @@ fn judge(
             no_such_environment(args, &pipeline)?;
             if let Some(files) = files {
                 let only = args.environment.as_deref();
-                environments = lookup::look_up(&pipeline, only, files, &args.revision);
+                environments = checkout_preview::look_up(&pipeline, only, files, &args.revision);
             }
         }
         Ok(_) => {}
@@ -194,7 +194,7 @@ fn judge(
         Err(_) => {}
     }
     let valid = errors.is_empty();
-    Ok(Judged { source: document.source, namespace, name, valid, errors, environments })
+    Ok(PipelineReport { source: document.source, namespace, name, valid, errors, environments })
 }
 
 fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
@@ -209,13 +209,13 @@ fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
     }
 }
 
-fn show(judged: &Judged, io: &mut Io<'_>) -> Outcome {
-    let Judged { namespace, name, source, .. } = judged;
+fn show(judged: &PipelineReport, io: &mut Io<'_>) -> Outcome {
+    let PipelineReport { namespace, name, source, .. } = judged;
     match judged.valid {
         true => {
-            io.line(format!("{} {namespace}/{name} is a valid Pipeline ({source})", Sign::Done.glyph()))?
+            io.line(format!("{} {namespace}/{name} is a valid Pipeline ({source})", Symbol::Done.glyph()))?
         }
-        false => io.line(format!("{} {namespace}/{name} is not valid ({source})", Sign::Failed.glyph()))?,
+        false => io.line(format!("{} {namespace}/{name} is not valid ({source})", Symbol::Failed.glyph()))?,
     }
     for Problem { path, message } in &judged.errors {
         io.line(format!("  {path}: {message}"))?;
@@ -223,23 +223,23 @@ fn show(judged: &Judged, io: &mut Io<'_>) -> Outcome {
     for looked in &judged.environments {
         let environment = &looked.environment;
         for value in &looked.values {
-            let (sign, place) = (Sign::Done.glyph(), format!("{}:{}", value.path, value.line));
+            let (sign, place) = (Symbol::Done.glyph(), format!("{}:{}", value.path, value.line));
             match value.from == value.to {
                 true => io.line(format!("{sign} {environment}: {place} is {} already", value.to))?,
                 false => io.line(format!("{sign} {environment}: {place} {} → {}", value.from, value.to))?,
             }
         }
         if let Some(why) = &looked.error {
-            io.line(format!("{} {environment}: {}: {}", Sign::Failed.glyph(), why.reason, why.message))?;
+            io.line(format!("{} {environment}: {}: {}", Symbol::Failed.glyph(), why.reason, why.message))?;
         }
         if let Some(why) = looked.skipped {
-            io.line(format!("{} {environment}: {why}", Sign::Waiting.glyph()))?;
+            io.line(format!("{} {environment}: {why}", Symbol::Waiting.glyph()))?;
         }
     }
     Ok(())
 }
 
-fn end(judged: &[Judged]) -> Outcome {
+fn end(judged: &[PipelineReport]) -> Outcome {
     let invalid = judged.iter().filter(|one| !one.valid).count();
     if invalid > 0 {
         return Err(Failure::new(

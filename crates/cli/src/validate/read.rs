@@ -22,14 +22,14 @@ const LARGEST: u64 = 4 << 20;
 
 /// What was found in files.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ManifestSet {
     pub documents: Vec<Document>,
     /// What else could have been meant as a Pipeline: a sentence each.
     pub others: Vec<String>,
 }
 
 /// Reads the Pipelines of a file, of a folder, or of stdin if the source is `-`.
-pub(super) fn pipelines(source: &str, found: &mut Found) -> Outcome {
+pub(super) fn pipelines(source: &str, found: &mut ManifestSet) -> Outcome {
     if source == "-" {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).map_err(|e| unread("stdin", &e))?;
@@ -48,7 +48,7 @@ pub(super) fn pipelines(source: &str, found: &mut Found) -> Outcome {
 }
 
 /// Adds the Pipelines of a text. `meant` says that it must be readable: a folder also holds templates.
-fn of_text(source: &str, text: &str, meant: bool, found: &mut Found) -> Outcome {
+fn of_text(source: &str, text: &str, meant: bool, found: &mut ManifestSet) -> Outcome {
     // As kubectl reads it.
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     match serde_saphyr::from_multiple_with_options::<Value>(text, options) {

@@ -8,7 +8,7 @@ use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::rule::holds;
+use super::cel_rule::holds;
 use crate::suggest::nearest;
 
 /// Something that is wrong with an object, and where.
