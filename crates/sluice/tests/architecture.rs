@@ -1,14 +1,21 @@
-//! The rules of the house that no compiler checks: who may depend on whom, where nothing waits, how
-//! long a file may be, and what no file may name. Each failure says where, and what to do.
+//! The rules of the architecture that no compiler checks: which crate may depend on which, that no files import each
+//! other in a circle, which code must not wait, how long a file may be, and what no file may name. Each failure names the
+//! place and says what to do.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who may depend on whom. What is not here may depend on nobody of ours.
-const EDGES: [(&str, &[&str]); 6] = [
+mod architecture {
+    pub mod imports;
+}
+
+use architecture::imports;
+
+/// The crates of the workspace that each crate may depend on. A crate that is not listed may depend on none.
+const DEPENDENCIES: [(&str, &[&str]); 6] = [
     ("sluice", &["sluice-controller", "sluice-web", "sluice-cli"]),
     ("sluice-controller", &["sluice-delivery", "sluice-core", "sluice-api"]),
     ("sluice-delivery", &["sluice-core"]),
@@ -17,16 +24,16 @@ const EDGES: [(&str, &[&str]); 6] = [
     ("sluice-testkit", &["sluice-api"]),
 ];
 
-/// The most lines that a file of code may have.
-const LONGEST: usize = 600;
+/// The most lines of a source file.
+const MAX_LINES: usize = 600;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn fails(broken: &[String]) -> Result<()> {
-    // Not as an error: its backtrace would bury what is to be read.
-    assert!(broken.is_empty(), "the house has rules:\n\n{}\n", broken.join("\n"));
+    // An assertion and not an error, because the backtrace of an error would hide the list.
+    assert!(broken.is_empty(), "the rules of the architecture are broken:\n\n{}\n", broken.join("\n"));
     Ok(())
 }
 
@@ -38,9 +45,9 @@ fn output(program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The files of the checkout, those that are not committed yet included.
+/// Returns the files of the checkout, also those that are not committed yet.
 fn files() -> Result<Vec<String>> {
-    // A checkout that somebody else owns, as in a container, is a checkout all the same.
+    // Another user may own the checkout, as in a container.
     let listed = output(
         "git",
         &["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -59,17 +66,18 @@ fn code() -> Result<Vec<(String, String)>> {
 }
 
 #[test]
-fn dependencies_point_one_way() -> Result<()> {
-    let told = output(env!("CARGO"), &["metadata", "--no-deps", "--offline", "--format-version=1"])?;
-    let told: Value = serde_json::from_slice(&told)?;
-    let packages = told["packages"].as_array().context("cargo metadata names no packages")?;
+fn crates_depend_only_on_allowed_crates() -> Result<()> {
+    let metadata = output(env!("CARGO"), &["metadata", "--no-deps", "--offline", "--format-version=1"])?;
+    let metadata: Value = serde_json::from_slice(&metadata)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
     ensure!(ours.contains("sluice") && ours.contains("sluice-core"), "not our workspace: {ours:?}");
     let mut broken = Vec::new();
     for package in packages {
         let from = name(package);
-        let allowed = EDGES.iter().find(|(who, _)| *who == from).map_or(&[][..], |(_, whom)| whom);
+        let allowed =
+            DEPENDENCIES.iter().find(|(name, _)| *name == from).map_or(&[][..], |(_, allowed)| allowed);
         let edges = package["dependencies"].as_array().context("no dependencies")?;
         for edge in edges.iter().filter(|e| ours.contains(&name(e)) && e["kind"] != "dev") {
             let to = name(edge);
@@ -83,12 +91,12 @@ fn dependencies_point_one_way() -> Result<()> {
                     "crates/{place}: sluice-testkit is for tests only: move it to [dev-dependencies]"
                 ),
                 _ if allowed.is_empty() => format!(
-                    "crates/{place}: {from} depends on {to}, and may know nobody of ours: move what it needs \
-                     into it, or hand it over as a value"
+                    "crates/{place}: {from} depends on {to}, and may depend on no crate of the workspace: \
+                     move the code into it, or pass it as a value"
                 ),
                 _ => format!(
-                    "crates/{place}: {from} depends on {to}, and may only know {}: move the code to where the \
-                     arrow of ARCHITECTURE.md allows it",
+                    "crates/{place}: {from} depends on {to}, and may only depend on {}: move the code along the \
+                     arrows of ARCHITECTURE.md",
                     allowed.join(", ")
                 ),
             });
@@ -97,12 +105,12 @@ fn dependencies_point_one_way() -> Result<()> {
     fails(&broken)
 }
 
-/// A line of code without its comment.
+/// Returns a line of code without its comment.
 fn bare(line: &str) -> &str {
     line.split("//").next().unwrap_or(line)
 }
 
-/// Whether a text has this word, not as a part of a longer one.
+/// Returns true if a text has this word, not as a part of a longer one.
 fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -111,21 +119,47 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// The crates that still have circles of files. Remove a crate from the list when it has none: the list will be empty.
+const CRATES_WITH_CIRCLES: [&str; 3] = ["controller", "delivery", "testkit"];
+
 #[test]
-fn what_decides_and_what_observes_neither_waits_nor_asks() -> Result<()> {
+fn no_files_import_each_other_in_a_circle() -> Result<()> {
+    let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (path, text) in code()? {
+        if let Some((name, file)) = path.trim_start_matches("crates/").split_once("/src/") {
+            crates.entry(name.to_owned()).or_default().push((file.to_owned(), text));
+        }
+    }
+    ensure!(crates.contains_key("core") && crates.contains_key("cli"), "not our crates: {:?}", crates.keys());
+    let mut broken = Vec::new();
+    for (name, files) in crates.iter().filter(|(name, _)| !CRATES_WITH_CIRCLES.contains(&name.as_str())) {
+        for circle in imports::circles(files) {
+            broken.push(format!(
+                "crates/{name}/src: {} import each other: move what all of them need to a file that imports none of \
+                 them\n  {}",
+                circle.files.join(", "),
+                circle.ties.join("\n  ")
+            ));
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn deciding_and_observing_code_does_not_wait() -> Result<()> {
     let core = ("crates/core/src/", &["async", "await", "kube", "k8s_openapi", "tokio", "Client"][..]);
     let observe = ("crates/controller/src/observe/", &["async", "await", "Client"][..]);
     let code = code()?;
     let mut broken = Vec::new();
     for (folder, forbidden) in [core, observe] {
         let inside: Vec<_> = code.iter().filter(|(path, _)| path.starts_with(folder)).collect();
-        ensure!(!inside.is_empty(), "{folder} is empty: tell this test where it went");
+        ensure!(!inside.is_empty(), "{folder} is empty: correct its path in this test");
         for (path, text) in inside {
             for (number, line) in text.lines().enumerate() {
                 for word in forbidden.iter().filter(|word| has_word(bare(line), word)) {
                     broken.push(format!(
-                        "{path}:{}: {word}: {folder} is a pure function of what it is given. Do the waiting and \
-                         asking in crates/controller/src/watch or act, and hand the outcome over as a value",
+                        "{path}:{}: {word}: the code in {folder} must be pure functions. Wait and send requests \
+                         in crates/controller/src/watch or act, and pass the result as a value",
                         number + 1
                     ));
                 }
@@ -136,14 +170,13 @@ fn what_decides_and_what_observes_neither_waits_nor_asks() -> Result<()> {
 }
 
 #[test]
-fn no_file_is_too_long_to_read() -> Result<()> {
+fn no_file_is_too_long() -> Result<()> {
     let mut broken = Vec::new();
     for (path, text) in code()? {
         let lines = text.lines().count();
-        if lines > LONGEST {
+        if lines > MAX_LINES {
             broken.push(format!(
-                "{path}: {lines} lines, and {LONGEST} are the most: it does more than one thing; give the second \
-                 a file of its own"
+                "{path}: {lines} lines, and {MAX_LINES} are the most: move a part of it to another file"
             ));
         }
     }
@@ -151,23 +184,22 @@ fn no_file_is_too_long_to_read() -> Result<()> {
 }
 
 #[test]
-fn every_file_says_first_why_it_exists() -> Result<()> {
+fn every_file_begins_with_its_purpose() -> Result<()> {
     let mut broken = Vec::new();
     for (path, text) in code()? {
         if path.split('/').nth(2) == Some("src") && !text.starts_with("//!") {
             broken.push(format!(
-                "{path}:1: begins without //!: say in at most five lines why this file exists"
+                "{path}:1: begins without //!: write in at most five lines why the file exists"
             ));
         }
     }
     fails(&broken)
 }
 
-/// What must not be in a file: in halves, so that this one does not name it.
+/// The texts that no file may contain, in halves, so that this file does not contain them.
 fn forbidden() -> [(String, &'static str); 9] {
-    let machine = "a path of one machine: name it relative to the checkout, or take it from the environment";
-    let registry =
-        "a registry's host: everybody reaches registries by another way; leave it to the tool's settings";
+    let machine = "a path of one machine: write it relative to the checkout, or read it from the environment";
+    let registry = "the host of a registry: users reach registries in different ways; leave it to the settings of the tool";
     [
         (format!("/{}/", "work"), machine),
         (format!("/{}/", "root"), machine),
@@ -189,7 +221,7 @@ fn no_file_names_one_machine_or_a_registry() -> Result<()> {
         let bytes = std::fs::read(root().join(&path)).with_context(|| path.clone())?;
         for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
             for (words, why) in &forbidden {
-                // A folder of that name deeper down is nobody's home.
+                // A folder of this name inside another folder is no such path.
                 let whole = |at: usize| {
                     let before = line[..at].chars().next_back();
                     !words.starts_with('/')
@@ -204,7 +236,7 @@ fn no_file_names_one_machine_or_a_registry() -> Result<()> {
     fails(&broken)
 }
 
-/// The words in quotes that are written as reasons are: `NoMarker`.
+/// Returns the quoted words that have the form of a reason: `NoMarker`.
 fn reasons(text: &str) -> impl Iterator<Item = &str> {
     let is_reason = |word: &&str| {
         let letters = word.chars().all(|c| c.is_ascii_alphabetic());
@@ -241,12 +273,12 @@ fn every_reason_and_every_metric_is_explained() -> Result<()> {
     }
     ensure!(
         found > 30,
-        "only {found} reasons and metrics were found: tell this test how they are written now"
+        "only {found} reasons and metrics were found: adapt this test to how they are written now"
     );
     fails(&broken)
 }
 
-/// What a page calls the file of a test: its name, or that of its folder for what stands in its root.
+/// Returns the name of a test's file as pages write it: the file's name, or that of its folder for `main.rs`.
 fn stem(path: &str) -> Option<&str> {
     let mut parts = path.rsplit('/');
     match parts.next()?.strip_suffix(".rs")? {
@@ -255,7 +287,7 @@ fn stem(path: &str) -> Option<&str> {
     }
 }
 
-/// The names of the tests in a file that run by themselves.
+/// Returns the names of the tests in a file that run without `--ignored`.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     let mut marked = false;
     text.lines().filter_map(move |line| {
@@ -272,57 +304,62 @@ fn tests(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The tests that hold at every forge, and what stands for each forge in their names.
+/// Returns the tests that run for every forge, and the names of the forges' fixtures.
 fn contract(text: &str) -> Result<(BTreeSet<&str>, BTreeSet<&str>)> {
     let list = text.split("\nand_real_gitea! {").nth(1).and_then(|rest| rest.split_once('['));
-    let (tests, worlds) =
+    let (tests, fixtures) =
         list.and_then(|(_, rest)| rest.split_once(']')).context("and_real_gitea! lists nothing")?;
-    let worlds = worlds.lines().filter_map(|line| line.split_once(':')).map(|(world, _)| world.trim());
-    Ok((tests.split_whitespace().collect(), worlds.chain(["gitea"]).collect()))
+    let fixtures =
+        fixtures.lines().filter_map(|line| line.split_once(':')).map(|(fixture, _)| fixture.trim());
+    Ok((tests.split_whitespace().collect(), fixtures.chain(["gitea"]).collect()))
 }
 
-/// The tests of the checkout, by the names of their files.
+/// Returns the tests of the checkout, with the names of their files.
 fn named_tests(code: &[(String, String)]) -> BTreeSet<(&str, &str)> {
     let files = code.iter().filter_map(|(path, text)| Some((stem(path)?, text)));
     files.flat_map(|(file, text)| tests(text).map(move |test| (file, test))).collect()
 }
 
 #[test]
-fn every_test_that_the_page_of_tenants_names_is_there() -> Result<()> {
+fn every_test_that_the_tenants_page_names_exists() -> Result<()> {
     let shown = "docs/tenants.md";
     let page = std::fs::read_to_string(root().join(shown))?;
     let code = code()?;
     let there = named_tests(&code);
     let words = page.split('`').skip(1).step_by(2).filter_map(|word| word.rsplit_once("::"));
     let named: Vec<(&str, &str)> = words.filter(|(_, test)| !test.contains(' ')).collect();
-    ensure!(named.len() > 20, "{shown} names {} tests: tell this test how it does", named.len());
+    ensure!(named.len() > 20, "{shown} names {} tests: adapt this test to how it names them", named.len());
     let missing = named.iter().filter(|name| !there.contains(*name));
     let broken: Vec<String> = missing
-        .map(|(file, test)| format!("{shown}: there is no test {file}::{test}: name the one that shows it"))
+        .map(|(file, test)| {
+            format!("{shown}: the test {file}::{test} does not exist: name the test that proves the claim")
+        })
         .collect();
     fails(&broken)
 }
 
 #[test]
-fn every_test_that_the_page_of_forges_names_is_there_and_the_contract_is_named() -> Result<()> {
+fn the_forges_page_names_existing_tests_and_the_whole_contract() -> Result<()> {
     let (shown, contract_at) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
     let page = std::fs::read_to_string(root().join(shown))?;
     let code = code()?;
     let there = named_tests(&code);
-    let (_, text) =
-        code.iter().find(|(path, _)| path == contract_at).context("tell this test where contract.rs went")?;
-    let (kept, worlds) = contract(text)?;
+    let (_, text) = code
+        .iter()
+        .find(|(path, _)| path == contract_at)
+        .context("correct the path of contract.rs in this test")?;
+    let (kept, fixtures) = contract(text)?;
     let (mut broken, mut named) = (Vec::new(), BTreeSet::new());
     let words = page.split('`').skip(1).step_by(2);
     for name in words.filter(|word| word.contains("::") && !word.contains(' ')) {
         let (place, test) = name.rsplit_once("::").unwrap_or_default();
         let runs = match place.strip_prefix("contract::") {
-            Some(world) => kept.contains(test) && (world == "*" || worlds.contains(world)),
+            Some(fixture) => kept.contains(test) && (fixture == "*" || fixtures.contains(fixture)),
             None => there.contains(&(place, test)),
         };
         if !runs {
             broken.push(format!(
-                "{shown}: there is no test {name}: name the one that shows it, or write \"not tested\""
+                "{shown}: the test {name} does not exist: name the test that proves the claim, or write \"not tested\""
             ));
         }
         named.insert(test);
@@ -330,13 +367,13 @@ fn every_test_that_the_page_of_forges_names_is_there_and_the_contract_is_named()
     for test in kept.difference(&named) {
         broken.push(format!("{contract_at}: {shown} does not name {test}: give it a row"));
     }
-    for world in worlds.iter().filter(|world| !page.contains(&format!("| `{world}` |"))) {
-        broken.push(format!("{contract_at}: {shown} has no column `{world}`: add it"));
+    for fixture in fixtures.iter().filter(|fixture| !page.contains(&format!("| `{fixture}` |"))) {
+        broken.push(format!("{contract_at}: {shown} has no column `{fixture}`: add it"));
     }
     fails(&broken)
 }
 
-/// Fields of a log line that are written as Rust's `Debug` are for the authors of the code, not for who reads the log.
+/// Readers of the log are not authors of the code: fields of log lines are not written with `Debug`.
 #[test]
 fn no_log_line_has_debug_output() -> Result<()> {
     let mut broken = Vec::new();
@@ -348,9 +385,7 @@ fn no_log_line_has_debug_output() -> Result<()> {
                 .clone()
                 .any(|word| word.strip_prefix('?').is_some_and(|rest| rest.starts_with(char::is_alphabetic)))
             {
-                broken.push(format!(
-                    "{path}:{n}: write %field, and give its type a Display that says it in words"
-                ));
+                broken.push(format!("{path}:{n}: write %field, and give its type a Display in plain words"));
             }
         }
     }
