@@ -1,5 +1,4 @@
-//! `sluice crds`: the custom resource definitions of exactly this version and the admission policy that goes with
-//! them, from the binary itself.
+//! `sluice crds`: prints the custom resource definitions and the admission policy of this version.
 
 use std::io;
 
@@ -15,7 +14,7 @@ use crate::terminal::Io;
 /// Arguments of `sluice crds`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  # Install them, or bring them up to this version
+  # Install them, or upgrade them to this version
   sluice crds | kubectl apply --server-side -f -
 
   # Keep them in git, for Flux to apply
@@ -47,7 +46,7 @@ fn document(object: impl Serialize, io: &mut Io<'_>) -> io::Result<()> {
     io.out.write_all(output::yaml(&value)?.as_bytes())
 }
 
-/// Takes out what says nothing: nulls, which `kubectl apply` would take for "remove this field".
+/// Removes nulls, because `kubectl apply` removes a field whose value is null.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(map) => {

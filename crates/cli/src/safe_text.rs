@@ -7,9 +7,9 @@ use std::fmt::Write;
 pub use sluice_core::value::is_unsafe;
 
 /// Returns the text as one line on which every character is visible: line breaks and tabs become spaces,
-/// and a character that a terminal obeys or does not show becomes its escape, such as `\u{1b}`.
+/// and a control or invisible character becomes its escape, such as `\u{1b}`.
 ///
-/// Escaped and not removed: two names that differ in an invisible character must look different.
+/// The characters are escaped and not removed, so that two names that differ in an invisible character look different.
 pub fn line(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -27,13 +27,12 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Returns whether a reader of lines takes the character for white space: a line break or a tab.
+/// Returns true for a line break or a tab.
 fn is_break(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns JSON with the characters escaped that are unsafe on a terminal. Outside of strings JSON has
-/// none of them but line breaks.
+/// Returns JSON with the unsafe characters escaped. Outside of strings, JSON has no unsafe characters except line breaks.
 pub fn json(json: &str) -> Cow<'_, str> {
     let is_raw = |c: char| c != '\n' && is_unsafe(c);
     if !json.chars().any(is_raw) {

@@ -1,4 +1,4 @@
-//! `sluice version`: works without a cluster.
+//! `sluice version`: prints the version. It needs no cluster.
 
 use clap::Args;
 use serde_json::json;

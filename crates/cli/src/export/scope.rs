@@ -1,5 +1,4 @@
-//! What every export begins with: the pipeline, those of its environments that are asked for, and where
-//! a target is.
+//! The scope of an export: the pipeline, the requested environments, and the clusters of their targets.
 
 use kube::ResourceExt;
 use sluice_api::Pipeline;
@@ -13,7 +12,7 @@ use crate::find;
 use crate::objects;
 use crate::suggest::instead;
 
-/// The pipeline of this name, and the way to it.
+/// Returns the pipeline of this name, and the connection to its cluster.
 pub(super) async fn pipeline(connect: &ClusterFlags, name: &str) -> Outcome<(Connection, Pipeline)> {
     let connection = connect.open(Some(API_CALL_TIMEOUT))?;
     match objects::get(&connection, &connection.namespace, name).await? {
@@ -22,8 +21,8 @@ pub(super) async fn pipeline(connect: &ClusterFlags, name: &str) -> Outcome<(Con
     }
 }
 
-/// All environments, or the one of this name.
-pub(super) fn wanted<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<Vec<&'a Environment>> {
+/// Returns all environments, or the one of this name.
+pub(super) fn environments<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<Vec<&'a Environment>> {
     let all = &pipeline.spec.environments;
     let Some(name) = name else { return Ok(all.iter().collect()) };
     let found: Vec<_> = all.iter().filter(|e| e.name == name).collect();
@@ -40,7 +39,7 @@ pub(super) fn wanted<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Outcome<
     Ok(found)
 }
 
-/// The cluster of a target, for people.
+/// Returns the name of a target's cluster, for comments.
 pub(super) fn cluster_of(target: &Target, home: &str) -> String {
     match &target.cluster_ref {
         Some(cluster) => {

@@ -1,5 +1,5 @@
-//! How `get` reads: what is shown decides what the API server is asked for. Lists come out of its
-//! cache, as those of controllers do: that costs the cluster little, and is an instant behind at most.
+//! Requests of `sluice get`. The output format decides which form of the objects is requested. Lists come from the API
+//! server's cache, as for controllers: that is cheap for the cluster, and at most a moment old.
 
 use std::fmt::Debug;
 
@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find;
 
-/// The API of a kind in the namespaces that are meant.
+/// Returns the API of a kind in the requested namespaces.
 pub(super) fn api<K>(connection: &Connection, view: &View, resource: &K::DynamicType) -> Api<K>
 where
     K: Resource<Scope: NamespaceScope>,
@@ -30,7 +30,7 @@ where
     }
 }
 
-/// Reads what is asked for, in full.
+/// Reads the requested objects with all their fields.
 pub(super) async fn read<K, L: Listing>(
     connection: &Connection,
     listing: &L,
@@ -62,8 +62,7 @@ where
     Ok(found)
 }
 
-/// Reads of an object's metadata only what tables show: the bookkeeping of field managers is most
-/// of it, and nobody looks at that.
+/// Reads only the metadata that tables show. Most metadata is `managedFields`, which no table shows.
 pub(super) fn lean_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -78,17 +77,17 @@ pub(super) fn lean_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 }
 
 fn unreadable(error: serde_json::Error) -> Failure {
-    Failure::new(Exit::Error, format!("the cluster's answer cannot be read: {error}"))
+    Failure::new(Exit::Error, format!("cannot read the cluster's answer: {error}"))
         .hinted("the definitions in the cluster may be of another version: compare with `sluice crds`")
 }
 
-/// An object as it is printed, without the bookkeeping of field managers.
+/// Returns an object as JSON, without `managedFields`.
 pub(super) fn whole(mut object: DynamicObject) -> Outcome<Value> {
     object.metadata.managed_fields = None;
     serde_json::to_value(&object).map_err(unreadable)
 }
 
-/// An object as it is seen. One that cannot be read is seen too, with the error.
+/// Returns the item of an object. An unreadable object becomes an item with the error.
 pub(super) fn item_from<L: Listing>(object: &Value) -> Outcome<L::Item> {
     let error = match L::Item::deserialize(object) {
         Ok(seen) => return Ok(seen),
@@ -102,8 +101,8 @@ pub(super) fn item_from<L: Listing>(object: &Value) -> Outcome<L::Item> {
     Ok(L::unreadable(metadata, error))
 }
 
-/// Reads what is asked for as it is printed. A list is read as it stands there: by way of a type,
-/// each object would be made three times.
+/// Reads the requested objects as JSON. A list is read directly as JSON values: a typed list would build each object three
+/// times.
 pub(super) async fn objects<L: Listing>(
     connection: &Connection,
     listing: &L,
@@ -126,7 +125,7 @@ pub(super) async fn objects<L: Listing>(
     Ok(list.items)
 }
 
-/// Reads all objects as they are shown, one by one. An object that cannot be read is shown with its error.
+/// Reads all items one by one. An unreadable object becomes an item with the error.
 pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Outcome<Vec<L::Item>> {
     #[derive(Deserialize)]
     struct List<'a> {
@@ -142,7 +141,7 @@ pub(super) async fn all<L: Listing>(connection: &Connection, view: &View) -> Out
     seen.collect()
 }
 
-/// What the API server says when it is asked for a list, in the form that `accept` names.
+/// Returns the API server's answer to a list request, in the format of the `accept` header.
 async fn list_text<L: Listing>(
     connection: &Connection,
     view: &View,
@@ -157,7 +156,7 @@ async fn list_text<L: Listing>(
     connection.client.request_text(request).await.map_err(|e| connection.explain(e))
 }
 
-/// A list as the API server itself makes a table of it, with the columns of the definition.
+/// A list as a table that the API server makes, with the columns of the definition.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerTable {
@@ -184,9 +183,8 @@ struct RowObject {
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// Reads a list by the server's own table, which holds all that a table shows. For 2,000
-/// pipelines that is a fifth of the time of the whole objects. None where the definition in the
-/// cluster has other columns.
+/// Reads items from the API server's table. For 2,000 pipelines that takes a fifth of the time of reading the objects.
+/// Returns `None` if the definition in the cluster does not have the columns.
 pub(super) async fn columns<L: Listing>(
     connection: &Connection,
     view: &View,

@@ -86,14 +86,14 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
     }
     match view.output {
         Format::Table | Format::Wide => {
-            let seen = see(listing, view, &connection).await?;
+            let seen = read(listing, view, &connection).await?;
             if let (Some(filter), []) = (listing.filter(), &seen[..]) {
                 filter.check(view, &connection).await?;
             }
             table(listing, view, &seen, &connection, io)
         }
         Format::Name => {
-            let seen = see(listing, view, &connection).await?;
+            let seen = read(listing, view, &connection).await?;
             if let (Some(filter), []) = (listing.filter(), &seen[..]) {
                 filter.check(view, &connection).await?;
             }
@@ -105,8 +105,8 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
     }
 }
 
-/// What the listing wants of what there is, in its order.
-async fn see<L: Listing>(listing: &L, view: &View, connection: &Connection) -> Outcome<Vec<L::Item>> {
+/// Reads the objects that a listing shows, in its order.
+async fn read<L: Listing>(listing: &L, view: &View, connection: &Connection) -> Outcome<Vec<L::Item>> {
     let mut seen = None;
     if listing.name().is_none() && !L::CELLS.is_empty() {
         seen = fetch::columns::<L>(connection, view).await?;

@@ -1,4 +1,4 @@
-//! `sluice get pipelines`: one line a pipeline, with what each environment runs.
+//! `sluice get pipelines`: one line for each pipeline, with the revisions of its environments.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_shows_what_runs_and_what_is_on_its_way() {
+    fn a_line_shows_running_and_promoted_revisions() {
         insta::assert_snapshot!(shown(Shape::default()), @"
         NAME      APPLICATION   ENVIRONMENTS            READY     PROMOTING             AGE
         podinfo   podinfo       dev 6.1.8, prod 6.1.6   False     prod 6.1.8 Proposed   24h

@@ -1,4 +1,4 @@
-//! `sluice get promotions`: one line a promotion, the newest at the bottom, as in a log.
+//! `sluice get promotions`: one line for each promotion, the newest last.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -28,7 +28,7 @@ use crate::table::{Cell, Row, Tone};
   # Those of one pipeline, with links, reasons and who approved
   sluice get promotions --pipeline podinfo -n apps -o wide
 
-  # The whole story of one
+  # All details of one
   sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
 pub(crate) struct Promotions {
     /// Only this one
@@ -132,7 +132,7 @@ impl Listing for Promotions {
     }
 
     fn wants(&self, seen: &ListedPromotion) -> bool {
-        // One that cannot be read may belong anywhere.
+        // An unreadable promotion may belong to any pipeline.
         let is_unreadable = seen.spec.pipeline.is_empty();
         is_unreadable
             || self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
@@ -182,7 +182,7 @@ impl Listing for Promotions {
     }
 }
 
-/// A phase that a newer controller has and this program does not know is shown all the same.
+/// Returns the cell of a phase. A phase that only a newer controller has is shown without a tone.
 fn phase(word: &str) -> Cell {
     let known: Option<Phase> = serde_json::from_value(word.into()).ok();
     let tone = match known {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_at_the_bottom() {
+    fn the_newest_is_last() {
         let all = Promotions::default();
         insta::assert_snapshot!(shown(&all, Shape::default()), @"
         NAME                PIPELINE   ENVIRONMENT   REVISION   PHASE       AGE
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn they_can_be_narrowed_to_a_pipeline_and_an_environment() {
+    fn promotions_are_filtered_by_pipeline_and_environment() {
         let only = |pipeline: &str, environment: &str| Promotions {
             pipeline: Some(pipeline.into()),
             environment: Some(environment.into()),

@@ -1,4 +1,4 @@
-//! `sluice get targets`: what runs where, one line a workload, in words that need no other command.
+//! `sluice get targets`: one line for each workload of each target.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -19,7 +19,7 @@ use crate::table::{Cell, Row, Tone};
 /// Show what runs on each target of a pipeline
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = "Examples:
-  # Where is which version of podinfo, and is it well?
+  # Which version of podinfo runs where, and is it healthy?
   sluice get targets podinfo -n apps
 
   # With all images and whole revisions; for machines
@@ -126,7 +126,7 @@ impl Targets {
     }
 }
 
-/// How it does; of a target that cannot be read, also how old that word is.
+/// Returns the health; for a target with `observe: Push`, also the age of its last report.
 fn health(line: &TargetLine, now: Timestamp) -> String {
     let health = line.health.to_string();
     match &line.reported {
@@ -151,7 +151,7 @@ mod tests {
     use crate::table::text;
     use serde_json::json;
 
-    fn story() -> ListedTargets {
+    fn fixture() -> ListedTargets {
         let workload = |kind: &str, name: &str, version: &str, health: &str| {
             json!({"kind": kind, "name": name, "version": version, "health": health,
                 "images": [format!("ghcr.io/stefanprodan/podinfo:{version}")]})
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn shown(listing: &Targets, shape: Shape) -> String {
-        let rows = listing.rows(&story(), shape, "2026-11-21T12:00:00Z".parse().unwrap());
+        let rows = listing.rows(&fixture(), shape, "2026-11-21T12:00:00Z".parse().unwrap());
         text(listing.columns(shape), &rows)
     }
 
@@ -225,21 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_look_is_said_at_the_end() {
-        let warning = Targets::default().warning(&[story()]);
+    fn unhealthy_targets_are_named_in_a_warning() {
+        let warning = Targets::default().warning(&[fixture()]);
         insta::assert_snapshot!(warning.unwrap(), @"look at prod/podinfo Failed, prod/canary Unknown, dr/dr Unknown");
     }
 
     #[test]
-    fn names_are_those_of_targets() {
+    fn names_are_environments_with_targets() {
         assert_eq!(
-            Targets::default().names(&story()),
+            Targets::default().names(&fixture()),
             ["staging/us", "staging/eu", "prod/podinfo", "prod/canary", "dr/dr", "edge/edge-podinfo"]
         );
     }
 
     #[test]
-    fn the_status_that_the_predecessor_wrote_is_shown_by_place() {
+    fn a_status_of_the_predecessor_is_shown_by_index() {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
         let seen: ListedTargets = serde_json::from_str(text).unwrap();
         let one = Targets { pipeline: Some("podinfo".into()) };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_status_that_cannot_be_read_hides_nothing_else() {
+    fn the_rest_of_a_status_is_shown_beside_an_unreadable_part() {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
         let odd: Value =
             serde_json::from_str(&text.replace(r#""ready": true"#, r#""ready": "yes""#)).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_cannot_be_read_is_a_line_with_its_error() {
+    fn an_unreadable_pipeline_is_a_line_with_its_error() {
         let broken = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "broken", "namespace": "apps"}, "spec": {"environments": 7}});
         let seen = item_from::<Targets>(&broken).unwrap();

@@ -1,5 +1,5 @@
-//! `-w`: the table once, then every line that has changed, until Ctrl-C. The connection may break and
-//! come back; what changed in between is shown then.
+//! `-w`: prints the table once, then every changed row, until Ctrl-C. After an interruption of the connection, the rows
+//! that have changed in the meantime are printed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,7 +26,7 @@ use crate::terminal::{Io, Symbol};
 /// Namespace and name.
 type Key = (String, String);
 
-/// What was shown last, and how.
+/// The state of a watch: what was printed last.
 struct WatchView<'a, L: Listing> {
     listing: &'a L,
     view: &'a View,
@@ -36,7 +36,7 @@ struct WatchView<'a, L: Listing> {
     last: BTreeMap<Key, Last>,
 }
 
-/// What was shown of one object.
+/// What was last printed for one object.
 #[derive(Default)]
 struct Last {
     version: Option<String>,
@@ -69,9 +69,9 @@ pub(super) async fn run<L: Listing>(
         };
         match event {
             None => return Ok(()),
-            Some(Err(error)) if !shown.started => return Err(first(error, connection)),
+            Some(Err(error)) if !shown.started => return Err(watch_failure(error, connection)),
             Some(Err(error)) => {
-                io.progress(Symbol::Waiting, &format!("{}; trying again", first(error, connection)))
+                io.progress(Symbol::Waiting, &format!("{}; trying again", watch_failure(error, connection)))
             }
             Some(Ok(Event::Init)) => initial.clear(),
             Some(Ok(Event::InitApply(object))) => initial.push(object),
@@ -91,7 +91,8 @@ pub(super) async fn run<L: Listing>(
     }
 }
 
-fn first(error: watcher::Error, connection: &Connection) -> Failure {
+/// Returns the failure for an error of the watch.
+fn watch_failure(error: watcher::Error, connection: &Connection) -> Failure {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     match error {
         InitialListFailed(e) | WatchStartFailed(e) | WatchFailed(e) => connection.explain(e),
@@ -105,7 +106,7 @@ fn key(object: &DynamicObject) -> Key {
 }
 
 impl<L: Listing> WatchView<'_, L> {
-    /// Everything there is now: the first time, and after a broken connection.
+    /// Replaces all objects: at the start, and after an interruption.
     fn replace(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
         let there: Vec<Key> = objects.iter().map(key).collect();
         let gone: Vec<Key> = self.last.keys().filter(|k| !there.contains(k)).cloned().collect();
@@ -121,7 +122,7 @@ impl<L: Listing> WatchView<'_, L> {
         }
     }
 
-    /// Shows what these objects changed.
+    /// Prints the rows that these objects change.
     fn apply(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
         let (mut values, mut seen) = (Vec::new(), Vec::new());
         for object in objects {

@@ -1,5 +1,5 @@
-//! Evaluates the validation rules of the CRDs, which are written in CEL, as an API server does: fields by their escaped
-//! names, and the functions that Kubernetes adds to CEL (kubernetes.io, "Common Expression Language in Kubernetes").
+//! Evaluates the validation rules of the CRDs, which are CEL expressions, as an API server does: with escaped names of
+//! fields, and with the functions that Kubernetes adds to CEL (kubernetes.io, "Common Expression Language in Kubernetes").
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 type Text = Arc<String>;
 
-/// Returns whether a rule holds for a value.
+/// Returns true if a value meets a rule.
 ///
 /// # Errors
-/// When the rule uses what is not known here; the message is for tests.
+/// When the rule uses a function that is not implemented here.
 pub(super) fn holds(rule: &str, value: &Value) -> Result<bool, String> {
     let program = Program::compile(rule).map_err(|error| error.to_string())?;
     let mut context = Context::default();
@@ -31,7 +31,7 @@ pub(super) fn holds(rule: &str, value: &Value) -> Result<bool, String> {
     }
     match program.execute(&context) {
         Ok(cel::Value::Bool(holds)) => Ok(holds),
-        Ok(_) => Err("it is neither true nor false".into()),
+        Ok(_) => Err("the result is not a boolean".into()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -43,7 +43,7 @@ fn find_all(This(text): This<Text>, pattern: Text) -> Result<cel::Value, Executi
     Ok(cel::Value::List(Arc::new(found.collect())))
 }
 
-/// Returns the name of a value's type; the names of types are variables with the same value.
+/// Returns the name of a value's type. The names of types are variables with the same value.
 fn kind(value: cel::Value) -> Result<cel::Value, ExecutionError> {
     let name = match value {
         cel::Value::Int(_) | cel::Value::UInt(_) => "int",
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// A rule that is not evaluated would let pass what the server refuses.
+    /// A rule that is not evaluated would accept values that the server refuses.
     #[test]
     fn every_rule_of_a_pipeline_can_be_evaluated() {
         let crd = sluice_api::all_crds().remove(0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_their_escaped_names_and_nulls_are_absent() {
+    fn fields_have_escaped_names_and_nulls_are_absent() {
         let value = json!({"pull-request": {"a.b": 1}, "commit": null});
         assert_eq!(holds("has(self.pull__dash__request) && !has(self.commit)", &value), Ok(true));
         assert_eq!(holds("self.pull__dash__request.a__dot__b == 2", &value), Ok(false));

@@ -1,4 +1,4 @@
-//! What a promotion would set in a checkout: the lookup that the controller makes, without one.
+//! The values that a promotion would set in a checkout, found as the controller finds them.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,31 @@ use sluice_core::{Facet, FacetKey, Revision};
 
 use super::read::File;
 
-/// Stands for the revision that will be promoted, where nobody named one.
+/// The placeholder for the promoted revision if `--revision` is not given.
 const REVISION: &str = "REVISION";
 
-const NOTHING: &str = "nothing is promoted into it";
-const UNLESS_TRIGGERED: &str = "nothing is promoted into it, and /trigger would find no place here";
+/// The notes for environments in which no values are looked up.
+const FIRST: &str = "first environment: Sluice writes nothing here";
+const FIRST_WITHOUT_MARKER: &str =
+    "first environment: Sluice writes nothing here; to use /trigger, add a marker";
 
-/// What would become of an environment.
+/// The preview of one environment.
 #[derive(Debug, Serialize)]
 pub(super) struct EnvironmentPreview {
-    /// Its name.
+    /// The name of the environment.
     pub environment: String,
-    /// The values, in the order of their files.
+    /// The values to set, in the order of their files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<ValueChange>,
-    /// Why they cannot be set.
+    /// Why the values cannot be set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<PreviewError>,
-    /// Why nothing is looked up.
+    /// Why no values are looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<&'static str>,
 }
 
-/// A value that would be set.
+/// A value that a promotion would set.
 #[derive(Debug, Serialize)]
 pub(super) struct ValueChange {
     pub path: String,
@@ -44,16 +46,16 @@ pub(super) struct ValueChange {
     pub to: String,
 }
 
-/// Why values cannot be set.
+/// The error that prevents setting the values.
 #[derive(Debug, Serialize)]
 pub(super) struct PreviewError {
     pub reason: &'static str,
     pub message: String,
 }
 
-/// Looks up what would be set in each environment, or in one. `asked` is what was said of the
-/// revision: a value, or a value for a facet.
-pub(super) fn look_up(
+/// Returns the previews of all environments, or of one. `asked` are the values of `--revision`: each is for a facet, or
+/// for all facets.
+pub(super) fn preview(
     pipeline: &Pipeline,
     only: Option<&str>,
     files: &[File],
@@ -61,24 +63,29 @@ pub(super) fn look_up(
 ) -> Vec<EnvironmentPreview> {
     let environments = pipeline.spec.environments.iter().enumerate();
     let wanted = environments.filter(|(_, e)| only.is_none_or(|only| only == e.name));
-    let one = |(at, environment)| match one(pipeline, at, environment, files, asked) {
-        // Only /trigger promotes into it, and whoever does not call that needs no place for it.
-        looked if looked.error.is_some() && only.is_none() && pipeline.spec.after(at).is_empty() => {
-            EnvironmentPreview { values: Vec::new(), error: None, skipped: Some(UNLESS_TRIGGERED), ..looked }
+    let preview = |(at, environment)| match preview_of(pipeline, at, environment, files, asked) {
+        // Only calls of /trigger promote into it. Without them it needs no marker.
+        preview if preview.error.is_some() && only.is_none() && pipeline.spec.after(at).is_empty() => {
+            EnvironmentPreview {
+                values: Vec::new(),
+                error: None,
+                skipped: Some(FIRST_WITHOUT_MARKER),
+                ..preview
+            }
         }
-        looked => looked,
+        preview => preview,
     };
-    wanted.map(one).collect()
+    wanted.map(preview).collect()
 }
 
-fn one(
+fn preview_of(
     pipeline: &Pipeline,
     at: usize,
     environment: &Environment,
     files: &[File],
     asked: &[(Option<Facet>, String)],
 ) -> EnvironmentPreview {
-    let mut looked = EnvironmentPreview {
+    let mut preview = EnvironmentPreview {
         environment: environment.name.clone(),
         values: Vec::new(),
         error: None,
@@ -86,10 +93,10 @@ fn one(
     };
     let strategy = pipeline.spec.policy(environment).and_then(|policy| policy.strategy.as_ref());
     match strategy {
-        None if pipeline.spec.after(at).is_empty() => looked.skipped = Some(NOTHING),
-        None => looked.skipped = Some("it has no promotion"),
+        None if pipeline.spec.after(at).is_empty() => preview.skipped = Some(FIRST),
+        None => preview.skipped = Some("the environment has no promotion"),
         Some(s) if s.pull_request.is_none() && s.commit.is_none() => {
-            looked.skipped = Some("its strategy sets no values");
+            preview.skipped = Some("the strategy sets no values");
         }
         Some(strategy) => {
             let mut facets = tracked(pipeline);
@@ -104,17 +111,17 @@ fn one(
             for target in targets {
                 let destination = Destination { pipeline, environment, target };
                 match destination.set(strategy.updates(), files, (facets.clone(), open), asked) {
-                    Ok(values) => looked.values.extend(values),
-                    Err(why) => looked.error = looked.error.take().or(Some(why)),
+                    Ok(values) => preview.values.extend(values),
+                    Err(why) => preview.error = preview.error.take().or(Some(why)),
                 }
             }
         }
     }
-    looked
+    preview
 }
 
-/// The facets that a pipeline says it tracks, for each workload that it names. None where that shows
-/// only in the clusters.
+/// Returns the facets that a pipeline tracks, for each workload that it names. Empty if they depend on the objects in the
+/// clusters.
 fn tracked(pipeline: &Pipeline) -> Vec<FacetKey> {
     let spec = &pipeline.spec;
     let mut workloads: Vec<(&str, &str)> = spec.app_ref.iter().map(|a| (&*a.kind, &*a.name)).collect();
@@ -142,7 +149,7 @@ fn tracked(pipeline: &Pipeline) -> Vec<FacetKey> {
     workloads.iter().flat_map(of).collect()
 }
 
-/// A facet of a workload that only the clusters know.
+/// Returns the facet of a workload that the pipeline does not name, with a guessed kind and name.
 fn guess(pipeline: &Pipeline, facet: Facet) -> FacetKey {
     FacetKey { kind: "Kustomization".into(), name: pipeline.name_any(), facet }
 }
@@ -161,11 +168,11 @@ fn revision(facets: &[FacetKey], asked: &[(Option<Facet>, String)]) -> Option<Re
     Revision::new(all)
 }
 
-/// Where a promotion goes.
+/// The environment or target that a promotion goes into.
 struct Destination<'a> {
     pipeline: &'a Pipeline,
     environment: &'a Environment,
-    /// The one target, where each is promoted into by itself.
+    /// The one target, if each target is promoted into separately.
     target: Option<&'a str>,
 }
 
@@ -184,7 +191,7 @@ impl Destination<'_> {
                 true => self.marked(files, &revision),
                 false => self.listed(updates, files, &revision),
             };
-            // Where only the clusters know what is tracked, what is asked for is taken for it.
+            // If the tracked facets depend on the clusters, the facets that the files ask for are taken.
             match done {
                 Err(UpdateError::Set(SetError::UnknownFacet { choice, .. })) if open && facets.len() < 64 => {
                     if std::mem::take(&mut guessed) {
@@ -205,8 +212,8 @@ impl Destination<'_> {
         let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
         let target = self.target.map(|target| format!(", \"target\": \"{target}\"")).unwrap_or_default();
         let message = format!(
-            "no file has the marker {{\"{}\": \"{namespace}:{name}:{}\"{target}}}: add # and that behind the value \
-             to set, in a .yaml or .yml file, or name the value in the strategy's update",
+            "no file has the marker {{\"{}\": \"{namespace}:{name}:{}\"{target}}}: add it as a comment at the end of \
+             the value's line, in a .yaml or .yml file, or name the value in the strategy's update",
             setters::MARKER_KEY,
             self.environment.name
         );
@@ -263,7 +270,7 @@ impl Destination<'_> {
     }
 }
 
-/// The facet that is asked for.
+/// Returns the facet that a marker or an entry asks for.
 fn wanted(pipeline: &Pipeline, choice: Choice) -> FacetKey {
     let mut key = guess(pipeline, choice.facet.unwrap_or(Facet::Tag));
     if let Some((kind, name)) = choice.workload.as_deref().and_then(|workload| workload.split_once('/')) {

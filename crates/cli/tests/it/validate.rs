@@ -78,7 +78,7 @@ async fn it_shows_what_would_be_set_where() -> Result<()> {
     ensure!(ran.exit == Exit::Ok, "{} {}", ran.out, ran.err);
     insta::assert_snapshot!(ran.out.replace(&root, "ROOT"), @r"
     ✔ apps/podinfo is a valid Pipeline (ROOT/pipelines/podinfo.yaml)
-    ◎ dev: nothing is promoted into it, and /trigger would find no place here
+    ◎ dev: first environment: Sluice writes nothing here; to use /trigger, add a marker
     ✔ staging: staging/a.yml:1 6.1.5 → REVISION
     ✔ prod: prod/release.yaml:2 6.1.5 → REVISION
     ");
