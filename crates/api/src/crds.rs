@@ -9,12 +9,12 @@ use crate::pipeline::Pipeline;
 use crate::promotion::Promotion;
 use crate::rules;
 
-/// The custom resource definitions that a hub cluster needs, in the order to apply them.
+/// Returns the custom resource definitions that a hub cluster needs, in the order to apply them.
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![Pipeline::crd(), Promotion::crd()];
     for crd in &mut crds {
         let annotations = crd.metadata.annotations.get_or_insert_default();
-        // Flux would otherwise replace what looks like a variable in a field's description.
+        // Without it, Flux replaces texts that look like variables in the descriptions of fields.
         annotations.insert("kustomize.toolkit.fluxcd.io/substitute".into(), "disabled".into());
         for version in &mut crd.spec.versions {
             if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
@@ -30,16 +30,16 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// The largest whole number that every reader of JSON keeps as it is.
-const MOST: f64 = 9_007_199_254_740_991.0;
+/// The largest integer that every reader of JSON represents exactly.
+const MAX_JSON_INTEGER: f64 = 9_007_199_254_740_991.0;
 
-/// Kubernetes knows no format for unsigned numbers, and warns of it; the formats that it knows it does
-/// not enforce. Bounds say the same and are kept: what does not fit into our types is refused.
+/// Replaces the formats of integers by bounds. Kubernetes warns about the formats of unsigned integers and does not enforce
+/// any format, but it enforces bounds: it refuses numbers that do not fit into our types.
 fn bound_numbers(schema: &mut JSONSchemaProps) {
     let (least, most) = match schema.format.as_deref() {
         Some("uint32") => (0.0, f64::from(u32::MAX)),
-        Some("uint64") => (0.0, MOST),
-        Some("int64") => (-MOST, MOST),
+        Some("uint64") => (0.0, MAX_JSON_INTEGER),
+        Some("int64") => (-MAX_JSON_INTEGER, MAX_JSON_INTEGER),
         _ => (f64::MIN, f64::MAX),
     };
     if least > f64::MIN {

@@ -1,5 +1,5 @@
-//! What Sluice reads from and writes to Kubernetes: its own kinds, and the few fields of other
-//! projects' kinds that it looks at. Plain data; nothing here decides or talks to a server.
+//! The Kubernetes API of Sluice: its own kinds, and the fields of other projects' kinds that it reads. The types are plain
+//! data; only [`lenient`] sends requests.
 
 #![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
 
@@ -23,18 +23,17 @@ pub use promotion::{Promotion, PromotionSpec, PromotionStatus};
 /// The API group of Sluice's own kinds.
 pub const GROUP: &str = "pipelines.weave.works";
 
-/// The field manager under which Sluice writes, and the reporting controller of its events.
+/// The field manager of Sluice's writes, and the reporting controller of its events.
 pub const FIELD_MANAGER: &str = "sluice";
 
-/// Labels that make a Kustomization or HelmRelease in a target's namespace a member of the
-/// pipeline that is the label's value. The first is Sluice's; the others are those of the documents
-/// that came before it.
+/// Labels whose value names the pipeline of a Kustomization or HelmRelease in a target's namespace. The first is Sluice's;
+/// the others are those of the predecessor's documents.
 pub const MEMBER_LABELS: [&str; 3] = [
     "pipelines.weave.works/pipeline",
     "pipelines.wego.weave.works/pipeline",
     "pipelines.wego.weave.works/name",
 ];
 
-/// The annotation by which a GitopsCluster, or a namespace of the hub, lists the namespaces whose
-/// Pipelines may use it: names with commas between them, or `*` for all.
+/// The annotation of a GitopsCluster, or of a namespace of the hub, with the namespaces whose Pipelines may use it: names
+/// with commas between them, or `*` for all.
 pub const ALLOWED_NAMESPACES: &str = "pipelines.weave.works/allowed-namespaces";

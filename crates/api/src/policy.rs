@@ -1,5 +1,5 @@
-//! The admission policy that goes with the CRDs: who may approve, reject and retry is decided by the API
-//! server, with the user that it authenticated and the rights that RBAC grants.
+//! The admission policy for Promotions: the API server decides who may approve, reject and retry, by the authenticated user
+//! and RBAC.
 //!
 //! `request.userInfo`, `authorizer` and `variables` are those of
 //! [ValidatingAdmissionPolicy](https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/),
@@ -16,15 +16,15 @@ use crate::GROUP;
 /// The name of the policy, and of its binding.
 pub const NAME: &str = "promotions.pipelines.weave.works";
 
-/// What people may do with Promotions, beside the verbs that Kubernetes has.
+/// The verb for approving and rejecting a promotion.
 pub const APPROVE: &str = "approve";
-/// Asking for another try of a promotion.
+/// The verb for requesting another try of a promotion.
 pub const RETRY: &str = "retry";
-/// Writing what only the controller writes: new Promotions, and the statuses of both kinds.
+/// The verb for the writes of the controller: new Promotions, and the statuses of both kinds.
 pub const RECORD: &str = "record";
 
-/// Checks a verb on the object of the request. A Promotion that is created may have no name yet. Fields of
-/// `request` that are empty are absent.
+/// Returns the expression that checks a verb on the object of the request. A Promotion that is created may have no name
+/// yet. Empty fields of `request` are absent.
 fn may(verb: &str) -> String {
     let named = "(variables.name == '' ? variables.here : variables.here.name(variables.name))";
     format!("{named}.check('{verb}').allowed()")
@@ -34,7 +34,8 @@ fn variable(name: &str, expression: String) -> Variable {
     Variable { name: name.into(), expression }
 }
 
-/// `expression` must be true. `message` is a CEL expression: the sentence names the user and the object.
+/// Returns a validation: `expression` must be true. `message` is a CEL expression, because the message names the user and
+/// the object.
 fn validation(expression: &str, message: &str) -> Validation {
     Validation {
         expression: expression.into(),
@@ -127,7 +128,7 @@ fn validations() -> Vec<Validation> {
             "!variables.rejects || variables.mayApprove",
             &needs(APPROVE, "sluice-approver").replace(" may not approve ", " may not reject "),
         ),
-        // After the rights: a user without the right learns first that another name would not help.
+        // After the permissions: a user without the permission must not be told to write another name first.
         validation(&own_name("approve"), &own_name_message("approve", "approval")),
         validation(&own_name("reject"), &own_name_message("reject", "rejection")),
         validation("!variables.retries || variables.mayRetry", &needs(RETRY, "sluice-editor")),
@@ -147,7 +148,7 @@ fn validations() -> Vec<Validation> {
     ]
 }
 
-/// The policy. The CRDs have rules for what is the same for everybody; this has what depends on who writes.
+/// Returns the policy: the rules that depend on the user. Rules for all users are in the CRDs.
 pub fn policy() -> ValidatingAdmissionPolicy {
     let rule = |resources: &[&str], operations: &[&str]| {
         let strings = |of: &[&str]| Some(of.iter().map(|s| (*s).to_string()).collect());
@@ -178,7 +179,7 @@ pub fn policy() -> ValidatingAdmissionPolicy {
     }
 }
 
-/// What puts the policy in force, in all namespaces.
+/// Returns the binding that enforces the policy in all namespaces.
 pub fn binding() -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding {
         metadata: metadata(),
@@ -201,8 +202,8 @@ fn metadata() -> ObjectMeta {
     }
 }
 
-/// Why the policy does not decide who may approve, if it does not: `policy` and `binding` are what the API
-/// server has, or `None` where it has none. `None` means that the policy is in force.
+/// Returns why the policy is not enforced; `None` if it is. `policy` and `binding` are the objects of the API server, if it
+/// has them.
 pub fn gap(
     policy: Option<&ValidatingAdmissionPolicy>,
     binding: Option<&ValidatingAdmissionPolicyBinding>,
@@ -238,7 +239,7 @@ pub fn gap(
     None
 }
 
-/// Whether all resources and operations of `own` are matched. The API server fills in defaults.
+/// Returns true if all resources and operations of `own` are matched. The API server adds defaults.
 fn covers(constraints: Option<&MatchResources>, own: Option<&MatchResources>) -> bool {
     let rules = |of: Option<&MatchResources>| of.and_then(|m| m.resource_rules.clone()).unwrap_or_default();
     let theirs = rules(constraints);

@@ -1,5 +1,5 @@
-//! The rules by which the API server keeps a Promotion's spec as Sluice wrote it: everything is immutable
-//! but what people add, and each of those is set once.
+//! The validation rules for the spec of a Promotion: all fields are immutable except those that people set, and each of
+//! these is set once for each try.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSONSchemaProps, ValidationRule};
 
@@ -21,18 +21,18 @@ const IMMUTABLE: [&str; 11] = [
     "trigger",
 ];
 
-/// A time such as `2026-11-21T10:00:00.5Z`, roughly: `timestamp()` refuses what is none. The cost of a rule grows
+/// A rough pattern of a time such as `2026-11-21T10:00:00.5Z`; `timestamp()` refuses other texts. The cost of a rule grows
 /// with the length of its expression.
 const TIME: &str = "'^[0-9]{4}-[0-9-]+T.+(Z|:[0-9]{2})$'";
-/// Before any request: comparing with it refuses what is no time.
+/// A time before all requests: a comparison with it refuses texts that are no time.
 const PAST: &str = "timestamp('2000-01-01T00:00:00Z')";
 
 /// A request dated at this time or later does not bind the next one. Otherwise a user with the right to retry could
 /// write a time so far ahead that no later request is valid.
 const FAR: &str = "timestamp('2100-01-01T00:00:00Z')";
 
-/// Adds the rules to the schema of a Promotion. They are transition rules: none of them applies to an object
-/// that is created, and objects that earlier versions stored stay valid.
+/// Adds the rules to the schema of a Promotion. They are transition rules: they do not apply to new objects, and objects
+/// that earlier versions stored stay valid.
 pub(crate) fn add(schema: &mut JSONSchemaProps) {
     schema.x_kubernetes_validations = Some([of_approval(), of_rejection()].concat());
     let spec = schema.properties.as_mut().and_then(|properties| properties.get_mut("spec"));
@@ -45,9 +45,9 @@ fn rule(rule: String, message: &str) -> ValidationRule {
     ValidationRule { rule, message: Some(message.into()), ..ValidationRule::default() }
 }
 
-/// The rules that need the spec alone.
+/// Returns the rules that only read the spec.
 fn of_spec() -> Vec<ValidationRule> {
-    // Comparing presence first: an optional field may neither be added nor removed.
+    // The presence is compared first: an optional field may neither be added nor removed.
     let kept = |field: &&str| {
         format!(
             "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
@@ -67,7 +67,7 @@ fn of_spec() -> Vec<ValidationRule> {
             ),
             "spec.retry is the time of the request: write one such as 2026-11-21T10:00:00Z, or use sluice retry",
         ),
-        // What earlier versions stored need not be a time.
+        // Earlier versions also stored texts that are no time.
         rule(
             format!(
                 "!has(oldSelf.retry) || ({unchanged}) || (has(self.retry) && (!oldSelf.retry.matches({TIME}) || \
@@ -78,37 +78,37 @@ fn of_spec() -> Vec<ValidationRule> {
     ]
 }
 
-/// The status's count of retries; 0 where there is none yet.
+/// The expression for the number of retries in the status, or 0.
 const RETRIES: &str = "(has(self.status) && has(self.status.retries) ? self.status.retries : 0)";
 
-/// The count of retries that a field of the spec names.
+/// Returns the expression for the number of retries that a field of the spec names.
 fn retries_of(object: &str, field: &str) -> String {
     format!("(has({object}.spec.{field}.retries) ? {object}.spec.{field}.retries : 0)")
 }
 
-/// The field is as it was.
+/// Returns the expression that a field has not changed.
 fn same(field: &str) -> String {
     format!(
         "(has(oldSelf.spec.{field}) && has(self.spec.{field}) && self.spec.{field} == oldSelf.spec.{field})"
     )
 }
 
-/// The field is of a later try than it was.
+/// Returns the expression that a field names a later try than before.
 fn later(field: &str) -> String {
     format!("(has(self.spec.{field}) && {} > {})", retries_of("self", field), retries_of("oldSelf", field))
 }
 
-/// If the field is set anew, it fits.
+/// Returns the expression that a new value of a field meets a condition.
 fn new(field: &str, fits: &str) -> String {
     format!("!has(self.spec.{field}) || {} || {fits}", same(field))
 }
 
-/// The field is about the try that the status is at.
+/// Returns the expression that a field names the current try.
 fn this_try(field: &str) -> String {
     format!("{} == {RETRIES}", retries_of("self", field))
 }
 
-/// The rules for approvals, which compare the spec with the status.
+/// Returns the rules for approvals, which compare the spec with the status.
 fn of_approval() -> Vec<ValidationRule> {
     // Earlier versions did not count tries: they kept the approval that does not count any more.
     let spent = "(has(self.status) && has(self.status.spentApproval) && has(self.spec.approval) && \
@@ -140,7 +140,7 @@ fn of_approval() -> Vec<ValidationRule> {
     ]
 }
 
-/// The rules for rejections, which compare the spec with the status.
+/// Returns the rules for rejections, which compare the spec with the status.
 fn of_rejection() -> Vec<ValidationRule> {
     let over = "has(self.status) && has(self.status.phase) && self.status.phase in \
                 ['Delivered', 'Succeeded', 'Rejected', 'Superseded', 'Cancelled']";

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Names a Flux object by kind and name.
+/// A reference to a Flux object by kind and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppRef {
@@ -16,11 +16,11 @@ pub struct AppRef {
     pub name: String,
 }
 
-/// Names a GitopsCluster.
+/// A reference to a GitopsCluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRef {
-    /// Accepted and not compared.
+    /// Not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// `GitopsCluster`.
@@ -29,19 +29,19 @@ pub struct ClusterRef {
     /// The GitopsCluster's name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Its namespace; default is the Pipeline's.
+    /// The GitopsCluster's namespace; default is the Pipeline's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
 impl ClusterRef {
-    /// Its namespace, where `home` is the pipeline's.
+    /// Returns the namespace; `home` is that of the Pipeline.
     pub fn namespace_or<'a>(&'a self, home: &'a str) -> &'a str {
         self.namespace.as_deref().unwrap_or(home)
     }
 }
 
-/// Names a member of a target.
+/// A reference to a member of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRef {
@@ -53,7 +53,7 @@ pub struct WorkloadRef {
     pub name: String,
 }
 
-/// Names a Secret in the same namespace.
+/// A reference to a Secret in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretRef {
     /// The Secret's name.

@@ -248,7 +248,7 @@ mod tests {
                 "/spec/promotion/strategy",
                 commit(json!({"path": "{a}", "field": "a"})),
                 "spec.promotion.strategy.commit.update[0].path",
-                "knows the placeholders",
+                "may have the placeholders",
             ),
             (
                 "/spec/promotion/strategy",

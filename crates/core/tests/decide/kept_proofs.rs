@@ -111,7 +111,7 @@ fn many_targets_share_the_limit_of_a_pipeline() {
     let targets: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut sim = Simulation::new(&[("dev", &targets), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Percent(100);
-    let mut world = ObservedTargets::default();
+    let mut observed = ObservedTargets::default();
     for n in 1..100 {
         // The last target is stuck.
         for (i, target) in targets.iter().enumerate() {
@@ -121,9 +121,9 @@ fn many_targets_share_the_limit_of_a_pipeline() {
             } else {
                 shows(&version(n), Health::Ready)
             };
-            world.insert("dev", target, shown);
+            observed.insert("dev", target, shown);
         }
-        sim.world = world.clone();
+        sim.world = observed.clone();
         look(&mut sim);
     }
     let kept: usize = targets.iter().map(|t| sim.evidence.of("dev", t).len()).sum();

@@ -1,5 +1,4 @@
-//! The rule by which revisions move on: as a table, row by row, and as properties over generated
-//! histories.
+//! The decisions about promotions: as a table, row by row, and as properties over generated histories.
 
 #![allow(
     clippy::unwrap_used,

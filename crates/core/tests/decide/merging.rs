@@ -1,4 +1,4 @@
-//! When the change request of a promotion may be merged by whoever is to merge it.
+//! When the change request of a promotion may be merged.
 
 use sluice_core::decide::Action;
 use sluice_core::observed::{Health, ObservedTarget};

@@ -1,5 +1,5 @@
-//! What holds for every pipeline and every history: P2, P7 and P8 of the promises. Each property is
-//! a function that says what is wrong, so that a planted bug can show that it would be found.
+//! Properties of every pipeline and every history: the promises P2, P7 and P8. Each property is a function that returns an
+//! error, so that a planted bug can show that the property finds it.
 
 use proptest::prelude::*;
 use sluice_core::Revision;
@@ -11,7 +11,7 @@ use sluice_core::promotion::{Phase, RecordedRequest};
 
 use crate::simulation::{Simulation, revision};
 
-/// Something that happens in the world.
+/// An event of a history.
 #[derive(Clone, Debug)]
 enum Event {
     /// A target (by number) runs a version, with a health.
@@ -20,11 +20,11 @@ enum Event {
     Unreadable(usize),
     /// A person merges the open change request of an environment; its targets then run it.
     Merge(usize, bool),
-    /// A person closes it.
+    /// A person closes the open change request of an environment.
     Close(usize),
-    /// A person approves whatever waits in an environment.
+    /// A person approves all waiting promotions into an environment.
     Approve(usize),
-    /// A person asks for whatever was promoted there once more, ended or not.
+    /// A person requests another try of all promotions into an environment.
     Retry(usize),
     /// The owner names another repository for an environment.
     Moves(usize),
@@ -103,7 +103,7 @@ fn environment(sim: &Simulation, number: usize) -> String {
     sim.pipeline.environments[number % sim.pipeline.environments.len()].name.clone()
 }
 
-/// Lets it happen, without a decision.
+/// Applies an event, without a decision.
 fn happen(sim: &mut Simulation, event: &Event) {
     match event {
         Event::Runs(target, version, health) => {
@@ -169,7 +169,7 @@ fn merge(sim: &mut Simulation, number: usize, healthy: bool) {
     of.for_each(|t| sim.runs(&name, t, &version, health));
 }
 
-/// What every target has ever shown healthily, remembered apart from the evidence under test.
+/// All revisions that every target has ever run healthily, recorded independently of the tested evidence.
 #[derive(Default)]
 struct Seen(Vec<(String, String, Revision)>);
 
@@ -203,7 +203,7 @@ impl Seen {
     }
 }
 
-/// Plays a history and checks every action on the way.
+/// Runs a history and checks every action.
 fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) -> Result<(), String> {
     let mut seen = Seen::default();
     seen.look(sim);
@@ -275,7 +275,7 @@ fn phases(sim: &Simulation) -> Vec<Vec<String>> {
     sim.pipeline.environments.iter().map(|e| sim.phases(&e.name)).collect()
 }
 
-/// The same pipeline, with every name another and in another order of the alphabet.
+/// Returns the same pipeline with other names, in another alphabetical order.
 fn renamed(sim: &Simulation) -> Simulation {
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
     for (i, e) in sim.pipeline.environments.iter().enumerate() {
@@ -323,7 +323,7 @@ proptest! {
         prop_assert_eq!(phases(&one), phases(&other));
     }
 
-    /// P8: no clock decides what moves; only deadlines depend on it, and none passes here.
+    /// P8: clocks do not change what is promoted. Only deadlines depend on them, and none passes here.
     #[test]
     fn clock_jumps_change_nothing(
         sim in pipeline(), events in prop::collection::vec(event(), 1..25), jumps in prop::collection::vec(-90..90i64, 25)
@@ -343,7 +343,7 @@ proptest! {
     }
 }
 
-/// Plays generated histories with a bug planted, until one is found.
+/// Runs generated histories with a planted bug, until a property fails.
 fn finds(planted: fn(&mut Simulation)) -> bool {
     let config = ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
@@ -353,24 +353,24 @@ fn finds(planted: fn(&mut Simulation)) -> bool {
     found.is_err()
 }
 
-/// The properties find the bugs that they are there for.
+/// The properties find planted bugs.
 #[test]
 fn planted_bugs_are_found() {
-    // Whatever a target shows counts as healthy, as with those who take Flux's events at their word.
+    // Bug: every observed revision counts as healthy.
     assert!(finds(|sim| {
         for environment in sim.pipeline.environments.clone() {
             for target in &environment.targets {
                 let Some(mut shown) = sim.world.target(&environment.name, target).cloned() else { continue };
                 shown.members.iter_mut().for_each(|m| m.health = Health::Ready);
                 sim.evidence = {
-                    let mut world = sim.world.clone();
-                    world.insert(&environment.name, target, shown);
-                    sim.evidence.updated(&sim.pipeline, &world, 0, sim.now)
+                    let mut observed = sim.world.clone();
+                    observed.insert(&environment.name, target, shown);
+                    sim.evidence.updated(&sim.pipeline, &observed, 0, sim.now)
                 };
             }
         }
     }));
-    // An approval counts for whatever comes next.
+    // Bug: an approval also counts for the next revision.
     assert!(finds(|sim| {
         let approved = sim.promotions.iter().any(|p| p.approved);
         sim.promotions.iter_mut().for_each(|p| {

@@ -1,5 +1,5 @@
-//! A world in which decisions are carried out at once: targets that are told what to run, and a
-//! forge on which each environment has one change request at most.
+//! A simulation that carries out decisions immediately: targets whose state a test sets, and a forge on which each
+//! environment has at most one change request.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub fn revision(version: &str) -> Revision {
     Revision::new(BTreeMap::from([(key, version.to_string())])).unwrap()
 }
 
-/// What a target shows.
+/// Returns a target that runs a version with a health.
 pub fn shows(version: &str, health: Health) -> ObservedTarget {
     let member = Member {
         kind: "HelmRelease".into(),
@@ -46,11 +46,11 @@ pub struct ForgeRequest {
     pub promotion: String,
     pub version: String,
     pub state: &'static str,
-    /// Which of the environment's repositories it is in.
+    /// The number of the environment's repository.
     pub place: u32,
 }
 
-/// Something that has left Sluice.
+/// A side effect outside of Sluice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     Opened(String, String),
@@ -68,15 +68,15 @@ pub struct Simulation {
     pub effects: Vec<Effect>,
     pub now: Timestamp,
     pub last: Decision,
-    /// Delivery fails, until somebody corrects what it fails by.
+    /// True if deliveries fail.
     pub refuses: bool,
     /// The promotions whose commits a forced push has removed.
     pub lost: Vec<String>,
-    /// Delivery is done when it is done, as a commit is, and Flux takes its time.
+    /// True if a promotion is delivered immediately by a commit, before the targets run it.
     pub commits: bool,
-    /// The versions that were taken up again after others had come in their place.
+    /// The versions that were resumed after others had been delivered.
     pub undone: Vec<String>,
-    /// By environment: how often its owner has named another repository.
+    /// How many times the owner of each environment has named another repository.
     pub places: BTreeMap<String, u32>,
 }
 
@@ -93,17 +93,16 @@ pub fn policy() -> Policy {
 }
 
 impl Simulation {
-    /// Environments in a line, each with its targets; all run version A, healthily, and have been
-    /// seen so.
+    /// Returns environments that follow each other, with their targets. All have proven version A.
     pub fn new(environments: &[(&str, &[&str])]) -> Self {
         let mut before: Option<String> = None;
-        let mut world = ObservedTargets::default();
+        let mut observed = ObservedTargets::default();
         let mut list = Vec::new();
         for (name, targets) in environments {
             let after = before.iter().cloned().collect();
             before = Some(name.to_string());
             let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
-            targets.iter().for_each(|t| world.insert(name, t, shows("1.0.0", Health::Ready)));
+            targets.iter().for_each(|t| observed.insert(name, t, shows("1.0.0", Health::Ready)));
             let name = name.to_string();
             list.push(Environment { name, targets, after, policy: Some(policy()), alone: None });
         }
@@ -117,7 +116,7 @@ impl Simulation {
         };
         let mut sim = Self {
             pipeline,
-            world,
+            world: observed,
             evidence: Evidence::default(),
             promotions: Vec::new(),
             requests: Vec::new(),
@@ -135,7 +134,7 @@ impl Simulation {
         sim
     }
 
-    /// dev → staging → prod with one target each.
+    /// Returns dev → staging → prod with one target each.
     pub fn three() -> Self {
         Self::new(&[("dev", &["d"]), ("staging", &["s"]), ("prod", &["p"])])
     }
@@ -153,7 +152,7 @@ impl Simulation {
         self.world.insert(environment, target, ObservedTarget::unreadable("the cluster is gone"));
     }
 
-    /// One decision, carried out.
+    /// Decides once and carries the decision out. Returns the number of actions.
     pub fn step(&mut self) -> usize {
         let counted = self.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
         self.evidence = self.evidence.updated(&self.pipeline, &self.world, counted, self.now);
@@ -173,7 +172,7 @@ impl Simulation {
         };
         self.last = decide(facts);
         let actions = self.last.actions.clone();
-        // Looks at the forge and at branches come back for as long as there is something to look at.
+        // Actions that only read the forge and branches are repeated by every decision.
         let is_look = |a: &&Action| match a {
             Action::Follow { .. } => true,
             Action::CheckDelivered { promotion } => !self.lost.contains(promotion),
@@ -184,14 +183,14 @@ impl Simulation {
         done
     }
 
-    /// Decisions until nothing more follows.
+    /// Decides until no action follows.
     pub fn settle(&mut self) {
         for _ in 0..50 {
             if self.step() == 0 {
                 return;
             }
         }
-        panic!("does not come to rest: {:?}", self.last);
+        panic!("the decisions do not end: {:?}", self.last);
     }
 
     pub fn promotion(&mut self, name: &str) -> &mut Promotion {
@@ -319,7 +318,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody outside asks for a version in an environment, by a key.
+    /// A caller of `/trigger` requests a version in an environment, with a key.
     pub fn trigger(&mut self, environment: &str, version: &str, key: &str) {
         let of = self.pipeline.environments.iter().find(|e| e.name == environment).unwrap();
         for lane in of.lanes() {
@@ -368,7 +367,7 @@ impl Simulation {
         self.settle();
     }
 
-    /// The promotions into an environment, oldest first, as `version phase`.
+    /// Returns the promotions into an environment, oldest first, as `version phase`.
     pub fn phases(&self, environment: &str) -> Vec<String> {
         let mut of: Vec<_> = self.promotions.iter().filter(|p| p.environment == environment).collect();
         let all = self.pipeline.environments.iter().find(|e| e.name == environment).map(|e| &e.targets);
