@@ -3,15 +3,15 @@
 
 #![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
 
+pub mod admission_policy;
 pub mod cluster;
 mod crds;
 pub mod flux;
 pub mod hook_key;
 pub mod lenient;
 pub mod pipeline;
-pub mod policy;
 pub mod promotion;
-pub mod rules;
+pub mod promotion_rules;
 mod schema;
 pub mod workload;
 
@@ -19,6 +19,10 @@ pub use cluster::GitopsCluster;
 pub use crds::all_crds;
 pub use pipeline::{Pipeline, PipelineSpec, PipelineStatus};
 pub use promotion::{Promotion, PromotionSpec, PromotionStatus};
+
+// until all crates use the new name
+pub use admission_policy as policy;
+pub use promotion_rules as rules;
 
 /// The API group of Sluice's own kinds.
 pub const GROUP: &str = "pipelines.weave.works";

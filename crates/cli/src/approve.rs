@@ -10,9 +10,10 @@ use sluice_core::promotion::GateKind;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::find::{self, PromotionArgs, phase};
+use crate::find::{PromotionArgs, phase};
 use crate::promotion_change::{
-    ChangeCheck, PromotionChange, apply, describe, refuse_other_revision, retries, status_message, user_name,
+    ChangeCheck, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
+    status_message, user_name,
 };
 use crate::terminal::{Io, Symbol};
 
@@ -63,9 +64,7 @@ pub(crate) async fn run(args: &Approve, io: &mut Io<'_>) -> Outcome {
     };
     let what = describe(&promotion);
     io.progress(Symbol::Done, &format!("approved {what} (as {by})"));
-    if let Some(note) = find::suspended(pipeline.as_ref()) {
-        io.progress(Symbol::Waiting, &note);
-    }
+    note_suspension(pipeline.as_ref(), io);
     Ok(())
 }
 

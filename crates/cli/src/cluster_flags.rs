@@ -8,6 +8,7 @@ use clap_complete::ArgValueCompleter;
 
 use crate::complete::namespaces;
 use crate::connection::{Connection, ConnectionOptions};
+use crate::dns_name::is_label;
 use crate::exit::Outcome;
 
 /// The cluster, the user and the namespace of a command.
@@ -39,8 +40,7 @@ impl ClusterFlags {
 
 /// Checks the name of a namespace. Other characters could change the path of the request.
 fn namespace(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    match !text.is_empty() && text.chars().all(fits) {
+    match is_label(text) {
         true => Ok(text.into()),
         false => Err("a namespace's name is made of lower-case letters, digits and '-'".into()),
     }

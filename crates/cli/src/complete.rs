@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use sluice_api::{Pipeline, Promotion};
 
 use crate::connection::{Connection, ConnectionOptions};
+use crate::dns_name::{is_label, is_subdomain};
 use crate::objects;
 
 /// The environment variable by which the shell's script asks for candidates.
@@ -114,7 +115,7 @@ impl Words {
         ConnectionOptions {
             kubeconfig: self.value(None, "kubeconfig").map(Into::into),
             context: self.value(None, "context"),
-            namespace: self.value(Some('n'), "namespace").filter(|namespace| is_name(namespace)),
+            namespace: self.value(Some('n'), "namespace").filter(|namespace| is_label(namespace)),
             impersonate: self.value(None, "as"),
         }
     }
@@ -142,16 +143,11 @@ fn ask(
 /// Returns the names that begin with the typed text. A name with a character that Kubernetes does not allow is left out,
 /// because the shell writes it to the user's command line.
 fn candidates(current: &str, mut names: Vec<Name>) -> Vec<CompletionCandidate> {
-    names.retain(|(name, _)| name.starts_with(current) && is_name(name));
+    names.retain(|(name, _)| name.starts_with(current) && is_subdomain(name));
     names.sort();
     names.dedup_by(|a, b| a.0 == b.0);
     let candidate = |(name, what): Name| CompletionCandidate::new(name).help(what.map(StyledStr::from));
     names.into_iter().map(candidate).collect()
-}
-
-fn is_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(fits)
 }
 
 #[cfg(test)]

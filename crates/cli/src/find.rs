@@ -78,15 +78,6 @@ pub(crate) async fn pipeline_of(
     }
 }
 
-/// Returns a note if the pipeline of a promotion is suspended.
-pub(crate) fn suspended(pipeline: Option<&Pipeline>) -> Option<String> {
-    let pipeline = pipeline.filter(|pipeline| pipeline.spec.suspend)?;
-    Some(format!(
-        "pipeline {} is suspended: nothing is done until spec.suspend is false",
-        pipeline.name_any()
-    ))
-}
-
 async fn by_name(connection: &Connection, name: &str) -> Outcome<Promotion> {
     if let Some(promotion) = objects::get(connection, &connection.namespace, name).await? {
         return Ok(promotion);

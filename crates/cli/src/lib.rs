@@ -9,6 +9,7 @@ mod complete;
 mod completion;
 mod connection;
 mod crds;
+mod dns_name;
 mod exit;
 mod export;
 mod find;

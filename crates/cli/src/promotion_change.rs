@@ -99,6 +99,15 @@ pub(crate) async fn user_name(connection: &Connection) -> Outcome<String> {
     }
 }
 
+/// Prints a note if the pipeline of a changed promotion is suspended. Returns true if it is.
+pub(crate) fn note_suspension(pipeline: Option<&Pipeline>, io: &mut Io<'_>) -> bool {
+    let Some(pipeline) = pipeline.filter(|pipeline| pipeline.spec.suspend) else { return false };
+    let name = pipeline.name_any();
+    let note = format!("pipeline {name} is suspended: nothing is done until spec.suspend is false");
+    io.progress(Symbol::Waiting, &note);
+    true
+}
+
 /// Describes a promotion as `pipeline revision into environment`.
 pub(crate) fn describe(promotion: &Promotion) -> String {
     let spec = &promotion.spec;

@@ -10,9 +10,10 @@ use sluice_api::promotion::Phase;
 use crate::cluster_flags::ClusterFlags;
 use crate::connection::API_CALL_TIMEOUT;
 use crate::exit::Outcome;
-use crate::find::{self, PromotionArgs, phase};
+use crate::find::{PromotionArgs, phase};
 use crate::promotion_change::{
-    ChangeCheck, PromotionChange, apply, describe, refuse_other_revision, retries, status_message, user_name,
+    ChangeCheck, PromotionChange, apply, describe, note_suspension, refuse_other_revision, retries,
+    status_message, user_name,
 };
 use crate::terminal::{Io, Symbol};
 
@@ -53,9 +54,7 @@ pub(crate) async fn run(args: &Reject, io: &mut Io<'_>) -> Outcome {
         return Ok(());
     };
     io.progress(Symbol::Done, &format!("rejected {} (as {by})", describe(&promotion)));
-    if let Some(note) = find::suspended(pipeline.as_ref()) {
-        io.progress(Symbol::Waiting, &note);
-    }
+    note_suspension(pipeline.as_ref(), io);
     Ok(())
 }
 

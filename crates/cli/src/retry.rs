@@ -19,7 +19,9 @@ use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::find::{self, PromotionArgs, phase};
 use crate::objects;
-use crate::promotion_change::{ChangeCheck, PromotionChange, apply, describe, status_message, write};
+use crate::promotion_change::{
+    ChangeCheck, PromotionChange, apply, describe, note_suspension, status_message, write,
+};
 use crate::reference;
 use crate::terminal::{Io, Symbol};
 
@@ -203,12 +205,10 @@ fn retry_token(promotion: &Promotion) -> Value {
 
 /// Prints that another try was requested, and what it waits for.
 fn confirm(promotion: &Promotion, pipeline: Option<&Pipeline>, io: &mut Io<'_>) {
-    io.progress(Symbol::Done, &format!("asked for another try of {}", describe(promotion)));
+    io.progress(Symbol::Done, &format!("requested another try of {}", describe(promotion)));
     let Some(pipeline) = pipeline else { return };
-    if pipeline.spec.suspend {
-        let name = pipeline.name_any();
-        let note = format!("pipeline {name} is suspended: nothing is tried until spec.suspend is false");
-        return io.progress(Symbol::Waiting, &note);
+    if note_suspension(Some(pipeline), io) {
+        return;
     }
     let environment = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
     let manual = environment.and_then(|e| pipeline.spec.policy(e)).is_some_and(|policy| policy.manual);
@@ -253,7 +253,7 @@ fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
     }
     match &spec.retry {
         Some(token) if status.and_then(|s| s.retried.as_ref()) != Some(token) => {
-            ChangeCheck::NothingToDo(format!("another try of {what} was asked for already, at {token}"))
+            ChangeCheck::NothingToDo(format!("another try of {what} was requested already, at {token}"))
         }
         _ => ChangeCheck::Apply,
     }

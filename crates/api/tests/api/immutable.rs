@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::Promotion;
-use sluice_api::rules::SET_BY_PEOPLE;
+use sluice_api::promotion_rules::SET_BY_PEOPLE;
 use sluice_testkit::shared;
 
 /// A stored Promotion with every field set.

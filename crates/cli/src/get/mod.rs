@@ -11,8 +11,6 @@ mod targets;
 mod view;
 mod watch;
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
@@ -20,7 +18,7 @@ use self::fetch::{item_from, objects};
 use self::listing::{Listing, none_found};
 use self::view::View;
 use crate::cluster_flags::ClusterFlags;
-use crate::connection::Connection;
+use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat, Format};
 use crate::table::{Row, Table};
@@ -79,8 +77,8 @@ async fn show<L: Listing>(listing: &L, args: &Get, io: &mut Io<'_>) -> Outcome {
         )
         .hinted("leave one of them out"));
     }
-    let patience = (!view.watch).then_some(Duration::from_secs(30));
-    let connection = args.cluster.open(patience)?;
+    let read_timeout = (!view.watch).then_some(API_CALL_TIMEOUT);
+    let connection = args.cluster.open(read_timeout)?;
     if view.watch {
         return watch::run(listing, view, &connection, io).await;
     }

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::schema::{Problem, unknown};
+use crate::dns_name::{is_label, is_subdomain};
 
 /// The fields of `metadata` with their types, from ObjectMeta of `meta/v1`.
 const FIELDS: [(&str, &str); 15] = [
@@ -203,23 +204,6 @@ fn is_label_value(text: &str) -> bool {
             && text.starts_with(fits)
             && text.ends_with(fits)
             && text.chars().all(|c| fits(c) || matches!(c, '-' | '_' | '.')))
-}
-
-/// Returns true for a DNS label
-/// ([dns.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validate/content/dns.go),
-/// `IsDNS1123Label`).
-fn is_label(text: &str) -> bool {
-    text.len() <= 63 && is_part(text)
-}
-
-/// Returns true for a DNS subdomain: parts with dots between them, which may be longer than 63 here (`dns.go`, `IsDNS1123Subdomain`).
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_part)
-}
-
-fn is_part(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(fits) && text.ends_with(fits) && text.chars().all(|c| fits(c) || c == '-')
 }
 
 /// Returns true if an API server accepts a `generateName`: it ignores a dash at the end and the letter before the dash

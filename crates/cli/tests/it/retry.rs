@@ -17,7 +17,7 @@ async fn a_failed_promotion_is_retried() -> Result<()> {
         .await?;
     let ran = place.sluice(&["retry", "podinfo", "-e", "prod"]).await;
     assert_eq!(ran.exit, Exit::Ok);
-    insta::assert_snapshot!(ran.err, @"✔ asked for another try of podinfo 6.1.8 into prod");
+    insta::assert_snapshot!(ran.err, @"✔ requested another try of podinfo 6.1.8 into prod");
     let promotion = place.promotions().get("podinfo-prod-1").await?;
     assert!(
         promotion.spec.retry.as_ref().is_some_and(|t| t.parse::<jiff::Timestamp>().is_ok()),
@@ -55,8 +55,8 @@ async fn a_running_revision_is_not_retried_and_a_suspended_pipeline_is_reported(
     let ran = place.sluice(&["retry", "p"]).await;
     assert_eq!(ran.exit, Exit::Ok);
     insta::assert_snapshot!(ran.err, @"
-    ✔ asked for another try of podinfo 6.1.8 into prod
-    ◎ pipeline podinfo is suspended: nothing is tried until spec.suspend is false
+    ✔ requested another try of podinfo 6.1.8 into prod
+    ◎ pipeline podinfo is suspended: nothing is done until spec.suspend is false
     ");
     Ok(())
 }
@@ -86,7 +86,7 @@ async fn a_retried_manual_promotion_needs_a_new_approval() -> Result<()> {
     place.promotion("p", "prod", json!({"phase": "Rejected"})).await?;
     let ran = place.sluice(&["retry", "p"]).await;
     insta::assert_snapshot!(ran.err, @"
-    ✔ asked for another try of podinfo 6.1.8 into prod
+    ✔ requested another try of podinfo 6.1.8 into prod
     ◎ it needs a new approval: sluice approve -n retry-manual p
     ");
     Ok(())
@@ -137,7 +137,7 @@ async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Re
     let asked = async |name: &str| anyhow::Ok(place.promotions().get(name).await?.spec.retry.is_some());
     assert!(asked("failed").await? && !asked("waits").await?);
     let ran = place.sluice(&["retry", "--failed", "--pipeline", "podinfo"]).await;
-    assert!(ran.exit == Exit::Ok && ran.err.contains("was asked for already"), "{ran:?}");
+    assert!(ran.exit == Exit::Ok && ran.err.contains("was requested already"), "{ran:?}");
     assert!(asked("waits").await? && !asked("rejected").await? && !asked("runs").await?);
     for arguments in [&["retry"][..], &["retry", "p", "--failed"], &["retry", "p", "-l", "a=b"]] {
         assert_eq!(place.sluice(arguments).await.exit, Exit::Usage, "{arguments:?}");

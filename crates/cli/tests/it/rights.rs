@@ -217,7 +217,7 @@ async fn a_rejection_names_user_and_reason_and_only_an_approver_can_retry() -> R
     let ran = joe.sluice(&["retry", "p"]).await;
     assert_eq!(
         (ran.exit, ran.err.as_str()),
-        (Exit::Ok, "✔ asked for another try of podinfo 6.1.8 into prod\n")
+        (Exit::Ok, "✔ requested another try of podinfo 6.1.8 into prod\n")
     );
 
     // An editor may retry a promotion that failed without a rejection.

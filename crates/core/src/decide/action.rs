@@ -113,7 +113,7 @@ impl Transition {
     /// counts, because the revision is the same.
     pub fn of_lost(promotion: String, commit: &str) -> Self {
         let message =
-            format!("commit {commit} is gone from its branch, which a forced push did; it is made again");
+            format!("a forced push removed commit {commit} from its branch; the commit is made again");
         let (to, reason) = (Phase::Pending, "CommitLost");
         Transition { promotion, to, reason, message, answers: None, spends_approval: false, is_undone: true }
     }

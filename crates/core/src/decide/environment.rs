@@ -24,7 +24,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
         promotions.iter().zip(&settled).rev().find(|(p, done)| p.phase.is_open() && !**done).map(|(p, _)| *p);
     let Some(policy) = &environment.policy else {
         if let Some(open) = open {
-            cancel(facts, open, "the pipeline says no longer how to promote here".into(), decision);
+            cancel(facts, open, "the environment has no promotion any more".into(), decision);
         }
         return;
     };

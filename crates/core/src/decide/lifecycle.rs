@@ -212,11 +212,12 @@ pub(super) fn resume(
             Some(Action::Move(Transition { is_undone, ..again }))
         }
         (phase, Some(_)) if phase.has_ended() => {
-            Some(Action::Move(again("Retried", "a person asked for another try", true)))
+            Some(Action::Move(again("Retried", "a person requested another try", true)))
         }
         (Phase::Rejected | Phase::Failed, None) => {
+            let ended = if earlier.phase == Phase::Failed { "failed" } else { "was rejected" };
             let message = format!(
-                "{} is not promoted again by itself: {}; {retry} tries again",
+                "{} {ended} and will not be retried automatically: {}; {retry} tries again",
                 earlier.revision, earlier.message
             );
             decision.note(environment, "Ended", message);

@@ -50,7 +50,7 @@ fn no_lane(facts: Facts<'_>, promotion: &Promotion) -> String {
         return format!("the pipeline has no environment {name} any more");
     };
     match &promotion.target {
-        None => format!("each target of {name} is promoted into by itself now"),
+        None => format!("each target of {name} is promoted into separately now"),
         Some(target) if environment.targets.contains(target) => {
             format!("all targets of {name} are promoted into together now")
         }

@@ -59,7 +59,7 @@ pub(super) fn unsettled(facts: Facts<'_>, environment: &Environment, revision: &
                 && t.revision(&facts.pipeline.tracks).is_none()
         })
     })?;
-    Some(format!("{revision} waits until it is known what {unknown} runs: it is on its way"))
+    Some(format!("{revision} waits until it is known what {unknown} runs: it is still progressing"))
 }
 
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.
@@ -73,7 +73,7 @@ pub(super) fn complaint(facts: Facts<'_>, environment: &Environment, promotion: 
                 }
                 _ => return None,
             },
-            None => "it was not looked at".into(),
+            None => "it was not observed yet".into(),
         };
         Some(format!("{name}: {message}"))
     };

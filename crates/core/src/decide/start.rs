@@ -20,7 +20,7 @@ pub(super) fn replace(
 ) {
     let next = start(facts, environment, policy, promotions, candidate, decision);
     if let Some(open) = open {
-        let message = format!("{} took its place", candidate.revision);
+        let message = format!("{} replaced it", candidate.revision);
         decision.record(open, Phase::Superseded, "Superseded", message);
     }
     decision.actions.extend(next);

@@ -69,7 +69,7 @@ fn pass_gates(
 /// Answers a retry request, waits for the time of the next attempt, or delivers.
 fn try_delivery(facts: Facts<'_>, environment: &Environment, open: &Promotion, decision: &mut Decision) {
     if let Some(token) = &open.retry {
-        let message = "a person asked for another try".into();
+        let message = "a person requested another try".into();
         let to = Transition::of(open, Phase::Pending, "Retried", message);
         decision.actions.push(Action::Move(Transition { answers: Some(token.clone()), ..to }));
         return;

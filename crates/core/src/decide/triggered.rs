@@ -22,8 +22,10 @@ pub(super) fn decide(
     for (promotion, _) in
         promotions.iter().filter(|(p, done)| p.trigger.is_none() && p.phase.is_open() && !done)
     {
-        let message =
-            format!("nothing comes before {} any more: what goes in is asked for", environment.name);
+        let message = format!(
+            "{} has no predecessors any more: its revisions are requested by /trigger",
+            environment.name
+        );
         cancel(facts, promotion, message, decision);
     }
     let requested: Vec<(&Promotion, bool)> =
@@ -39,12 +41,14 @@ pub(super) fn decide(
 fn supersede(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
     for (promotion, settled) in earlier {
         if promotion.phase.is_open() && !settled {
-            let message = format!("{} was asked for after it", newest.revision);
+            let message = format!("{} was requested after it", newest.revision);
             decision.record(promotion, Phase::Superseded, "Superseded", message);
         }
         let key = newest.trigger.as_deref().unwrap_or_default();
-        let why =
-            format!("{} was asked for after it, by key {key}; ask for it again by another", newest.revision);
+        let why = format!(
+            "{} was requested after it, by key {key}; request it again with another key",
+            newest.revision
+        );
         if promotion.phase.has_ended() {
             decision.decline_retry(promotion, &why);
         }

@@ -148,7 +148,7 @@ impl File<'_, '_> {
             _ => return Ok(None),
         };
         if let (Some(target), None) = (self.wanted.target, &marker.target) {
-            let problem = "names no target, and each target is promoted into by itself".into();
+            let problem = "names no target, and each target is promoted into separately".into();
             let instead = format!("{{\"{MARKER_KEY}\": \"{}\", \"target\": \"{target}\"}}", self.name);
             return Err(SetError::BadMarker { at, problem, instead });
         }

@@ -153,7 +153,7 @@ fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
         sim.settle();
         assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"], "dev runs {version}");
     }
-    assert!(sim.note("staging").contains("not promoted again by itself"), "{}", sim.note("staging"));
+    assert!(sim.note("staging").contains("will not be retried automatically"), "{}", sim.note("staging"));
     sim.promotions[0].rejected = None;
     sim.promotions[0].retry = Some("again".into());
     sim.settle();

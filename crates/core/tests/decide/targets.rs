@@ -90,7 +90,7 @@ fn regrouping_closes_open_change_requests_before_others_are_opened() {
     assert!(!sim.last.actions.iter().any(|a| matches!(a, Action::Deliver { .. })), "{:?}", sim.last.actions);
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Cancelled", "1.1.0 Proposed", "1.1.0 Proposed"]);
-    assert!(sim.promotions[0].message.contains("each target of prod is promoted into by itself"));
+    assert!(sim.promotions[0].message.contains("each target of prod is promoted into separately"));
     assert_eq!(sim.open_requests("prod").len(), 2);
     sim.pipeline.environments[1].targets.pop();
     sim.settle();
