@@ -118,7 +118,7 @@ async fn by_environment(
             Some(environment) => format!("each target of {environment} is promoted into separately"),
             None => format!("pipeline {pipeline} promotes it into several places"),
         };
-        let hint = format!("say which is meant: {pipeline} --environment {}", places.join(" or "));
+        let hint = format!("name one: {pipeline} --environment {}", places.join(" or "));
         return Err(Failure::new(Exit::Error, message).hinted(hint));
     }
     let chosen = choose(there, fits);
@@ -146,7 +146,7 @@ fn uncertain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Fai
     let Some(chosen) = chosen else { return failure };
     let hint = failure.hint.clone().unwrap_or_default();
     failure.hinted(format!(
-        "it may be the promotion that is meant: {hint}; if {} is meant, write that name",
+        "it may be the requested promotion: {hint}; to use {}, write its name",
         chosen.name_any()
     ))
 }
@@ -279,6 +279,6 @@ mod tests {
         assert!(may_be_requested(&bad(4, None), None));
         let Failure { message, hint, .. } = uncertain(&bad(6, None), Some(&chosen));
         assert!(message.ends_with("bad cannot be read: why"), "{message}");
-        assert!(hint.is_some_and(|hint| hint.ends_with("if chosen is meant, write that name")));
+        assert!(hint.is_some_and(|hint| hint.ends_with("to use chosen, write its name")));
     }
 }

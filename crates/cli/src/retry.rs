@@ -114,7 +114,7 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
         let check = match unreadable.iter().find(|bad| may_have_replaced(bad, &promotion)) {
             Some(bad) => ChangeCheck::Refuse(
                 format!("{} may have replaced it, and cannot be read", bad.name()),
-                Some(format!("if this one is meant, name it: sluice retry {}", promotion.name_any())),
+                Some(format!("to retry this one, name it: sluice retry {}", promotion.name_any())),
             ),
             None => check(&promotion, pipeline.as_ref()),
         };

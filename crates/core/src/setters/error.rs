@@ -46,7 +46,7 @@ pub enum SetError {
     BadMarker { at: Location, problem: String, instead: String },
 
     #[error(
-        "{at}: the promotion marker stands {place}; put it at the end of the value's line, or alone on the line \
+        "{at}: the promotion marker is {place}; put it at the end of the value's line, or alone on the line \
          directly above, indented as that line"
     )]
     MisplacedMarker { at: Location, place: &'static str },
@@ -58,28 +58,28 @@ pub enum SetError {
     TwoMarkers { at: Location, first: u32, second: u32 },
 
     #[error(
-        "{at}: the promotion marker stands at a flow list or mapping ([...] or {{...}}), and does not say \
-         which value it means; put the value on a line of its own with the marker behind it"
+        "{at}: the promotion marker is at a flow list or mapping ([...] or {{...}}), and does not say \
+         which value it means; put the value on its own line with the marker at the end"
     )]
     FlowCollection { at: Location },
 
     #[error(
-        "{at}: the promotion marker stands behind an alias (*name), which has no value of its own; put it \
-         behind the value that has the anchor (&name)"
+        "{at}: the promotion marker is after an alias (*name), which has no value of its own; put it \
+         after the value that has the anchor (&name)"
     )]
     Alias { at: Location },
 
     #[error(
-        "{at}: what {asker} means is a block scalar (| or >) or inside of one, which cannot be set; write the \
+        "{at}: {asker} names a block scalar (| or >) or a text in one, which cannot be set; write the \
          value on one line, plain or quoted"
     )]
     BlockScalar { at: Location, asker: Asker },
 
-    #[error("{at}: the value that {asker} means goes over several lines; write it on one line")]
+    #[error("{at}: the value that {asker} names has several lines; write it on one line")]
     MultilineScalar { at: Location, asker: Asker },
 
     #[error(
-        "{at}: the value that {asker} means has the tag {tag}, and a version is a string; remove the tag or \
+        "{at}: the value that {asker} names has the tag {tag}, and a version is a string; remove the tag or \
          write !!str"
     )]
     TaggedValue { at: Location, asker: Asker, tag: String },
@@ -100,13 +100,13 @@ pub enum SetError {
     ImageMismatch { at: Location, asker: Asker, found: String, wanted: String },
 
     #[error(
-        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or let {asker} mean the field that \
-         holds the tag"
+        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or let {asker} name the field with \
+         the tag"
     )]
     ImageWithoutTag { at: Location, asker: Asker, found: String },
 
     #[error(
-        "{at}: {value:?} cannot be the tag of an image; let {asker} mean a field that holds nothing but the \
+        "{at}: {value:?} cannot be the tag of an image; let {asker} name a field with only the \
          version, or name another \"value\" in it"
     )]
     NotATag { at: Location, asker: Asker, value: String },
@@ -119,7 +119,7 @@ pub enum SetError {
 
     #[error(
         "{at}: the file {why} and has too many keys, values and comments to be read; move the value to a smaller \
-         file (a file may have {MAX_FILE_EVENTS} of them, and the files that an entry of update means {MAX_UPDATE_EVENTS})"
+         file (a file may have {MAX_FILE_EVENTS} of them, and all files of an entry of update {MAX_UPDATE_EVENTS})"
     )]
     FileTooLarge { at: Location, why: &'static str },
 

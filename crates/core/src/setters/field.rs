@@ -53,7 +53,7 @@ impl FromStr for Field {
         let mut rest = text;
         while !rest.is_empty() {
             if let Some(inside) = rest.strip_prefix('[') {
-                let (inside, behind) = inside.split_once(']').ok_or("a [ has no ] behind it")?;
+                let (inside, behind) = inside.split_once(']').ok_or("a [ has no closing ]")?;
                 steps.push(bracket(inside)?);
                 rest = behind;
                 continue;

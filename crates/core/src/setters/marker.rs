@@ -97,7 +97,7 @@ fn malformed(body: &str, error: &serde_json::Error) -> String {
     }
     let mut objects = serde_json::Deserializer::from_str(body).into_iter::<StringFields>();
     if matches!(objects.next(), Some(Ok(_))) {
-        return format!("has {:?} behind the JSON object", body[objects.byte_offset()..].trim());
+        return format!("has {:?} after the JSON object", body[objects.byte_offset()..].trim());
     }
     if body.contains('\'') && !body.contains('"') {
         return "has single quotes, and JSON wants double ones".into();
@@ -200,7 +200,7 @@ mod tests {
     fn says_what_is_wrong() {
         for (comment, expected) in [
             (" {'$promotion': 'ns:app:prod'}", "has single quotes, and JSON wants double ones"),
-            (r#" {"$promotion": "ns:app:prod"} # x"#, "has \"# x\" behind the JSON object"),
+            (r#" {"$promotion": "ns:app:prod"} # x"#, "has \"# x\" after the JSON object"),
             (r#" old # {"$promotion": "ns:app:prod"}"#, "has \"old #\" before the JSON object"),
             (r#" "$promotion" ns:app:prod"#, "is not a JSON object"),
         ] {

@@ -236,7 +236,7 @@ fn messages_name_file_and_line_and_what_to_write() {
         (
             "#M\n\nv: 1",
             &one,
-            "apps/prod.yaml:1: the promotion marker stands above an empty line; put it at the end of the value's \
+            "apps/prod.yaml:1: the promotion marker is above an empty line; put it at the end of the value's \
              line, or alone on the line directly above, indented as that line",
         ),
         (

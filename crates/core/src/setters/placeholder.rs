@@ -62,7 +62,7 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = Result<TextPart<'_>, Str
         };
         let Some((name, behind)) = inside.split_once('}') else {
             rest = "";
-            return Some(Err("a { has no } behind it".into()));
+            return Some(Err("a { has no closing }".into()));
         };
         rest = behind;
         Some(Ok(TextPart::Placeholder(name)))

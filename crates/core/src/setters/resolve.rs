@@ -216,7 +216,7 @@ impl ParsedDocument<'_> {
         })
     }
 
-    /// The event behind a node and all that is in it.
+    /// Returns the event after a node and everything in it.
     fn behind(&self, node: usize) -> usize {
         let mut depth = 0_usize;
         for (at, (event, _)) in self.events.iter().enumerate().skip(node) {

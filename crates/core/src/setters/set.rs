@@ -173,7 +173,7 @@ impl File<'_, '_> {
             Before::BlockScalar => Err(ValueError::BlockScalar),
             Before::Alias => Err(ValueError::Alias),
             Before::Flow => Err(ValueError::Flow),
-            Before::Key => Err(ValueError::Misplaced("behind a key that has no value on this line")),
+            Before::Key => Err(ValueError::Misplaced("after a key that has no value on this line")),
             Before::Syntax => Err(ValueError::Misplaced("on a line without a value")),
             Before::Nothing => match self.document.below(comment) {
                 Below::Value(event) => Ok((event, false)),

@@ -20,7 +20,7 @@ pub enum UpdateError {
     NoObject { entry: String, there: String },
 
     #[error(
-        "{entry}: several objects are meant: {there}; give path, kind and name so that one is left, or an entry \
+        "{entry}: several objects match: {there}; give path, kind and name so that one is left, or an entry \
          for each"
     )]
     AmbiguousObject { entry: String, there: String },
@@ -31,14 +31,14 @@ pub enum UpdateError {
     NoField { entry: String, problem: String },
 
     #[error(
-        "{entry}: several values are meant: {there}; give path, kind, name and field so that one is left, or an \
+        "{entry}: several values match: {there}; give path, kind, name and field so that one is left, or an \
          entry for each"
     )]
     AmbiguousField { entry: String, there: String },
 
     #[error(
-        "{at}: {entry} leads over an alias (*name) to a value that stands elsewhere; name the field where the \
-         anchor (&name) is"
+        "{at}: {entry} names an alias (*name) of a value in another place; name the field with the \
+         anchor (&name)"
     )]
     Alias { at: Location, entry: String },
 
@@ -46,7 +46,7 @@ pub enum UpdateError {
     NotAValue { at: Location, field: String, is: &'static str },
 
     #[error(
-        "{at}: {entry} and an entry before it mean the same value, and would set it to {:?} and {:?}; remove one of \
+        "{at}: {entry} and an earlier entry name the same value, and would set it to {:?} and {:?}; remove one of \
          them", values[0], values[1]
     )]
     Contradiction { at: Location, entry: String, values: [String; 2] },

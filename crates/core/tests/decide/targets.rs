@@ -1,4 +1,4 @@
-//! Where each target of an environment is promoted into by itself.
+//! Environments whose targets are promoted into separately.
 
 use sluice_core::decide::Action;
 use sluice_core::observed::Health;

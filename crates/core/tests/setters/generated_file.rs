@@ -6,7 +6,7 @@
 pub enum Piece {
     /// Stays as it is.
     Fixed(String),
-    /// A value with a marker of ours behind it, as it stands in the file.
+    /// A value with one of our markers after it, as written in the file.
     Slot(String),
 }
 
