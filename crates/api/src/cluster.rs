@@ -1,4 +1,4 @@
-//! The `GitopsCluster` of Weave's cluster-controller: how a hub cluster names other clusters.
+//! The `GitopsCluster` of Weave's cluster-controller, with which a hub cluster names other clusters.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::{ApiResource, Object};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pipeline::SecretRef;
 
-/// A cluster that Sluice can reach, read from the hub.
+/// A cluster that Sluice connects to, as stored on the hub.
 pub type GitopsCluster = Object<GitopsClusterSpec, GitopsClusterStatus>;
 
 /// Where the cluster's kubeconfig is. Exactly one of the two is set.
@@ -20,8 +20,7 @@ pub struct GitopsClusterSpec {
 }
 
 impl GitopsClusterSpec {
-    /// The Secret that holds the kubeconfig. A Cluster API cluster comes first, as it did in the
-    /// predecessor.
+    /// Returns the name of the Secret with the kubeconfig. A Cluster API cluster takes precedence, as in the predecessor.
     pub fn kubeconfig_secret(&self) -> Option<String> {
         match (&self.capi_cluster_ref, &self.secret_ref) {
             (Some(capi), _) => Some(format!("{}-kubeconfig", capi.name)),
@@ -31,16 +30,15 @@ impl GitopsClusterSpec {
     }
 }
 
-/// What cluster-controller says of the cluster; only that the Secret is there, not that the
-/// cluster answers.
+/// The status by cluster-controller. It says that the Secret exists, not that the cluster answers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GitopsClusterStatus {
-    /// Its conditions.
+    /// The conditions by cluster-controller.
     pub conditions: Vec<Condition>,
 }
 
-/// The kind as the hub serves it.
+/// Returns the GitopsCluster resource as the hub serves it.
 pub fn gitops_cluster_resource() -> ApiResource {
     ApiResource {
         group: "gitops.weave.works".into(),
@@ -51,6 +49,6 @@ pub fn gitops_cluster_resource() -> ApiResource {
     }
 }
 
-/// The keys under which a kubeconfig is found in a Secret, in the order in which they are tried:
+/// The keys of a Secret that may have a kubeconfig, in the order in which they are tried:
 /// Cluster API and Flux write `value`, some users `value.yaml`, Weave's code `kubeconfig`.
 pub const KUBECONFIG_KEYS: [&str; 3] = ["value", "value.yaml", "kubeconfig"];

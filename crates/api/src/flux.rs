@@ -1,5 +1,5 @@
-//! The fields of Flux's objects that Sluice reads, in whatever version a cluster serves them.
-//! Every field may be absent: an unknown or newer Flux must not stop the reading.
+//! The fields of Flux's objects that Sluice reads, in all API versions. Every field may be absent, so that objects of
+//! unknown versions of Flux can be read.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub type Kustomization = Object<KustomizationSpec, FluxStatus>;
 /// `helm.toolkit.fluxcd.io`, v2, v2beta2 or v2beta1.
 pub type HelmRelease = Object<HelmReleaseSpec, FluxStatus>;
-/// `source.toolkit.fluxcd.io`: GitRepository, OCIRepository and their kin.
+/// `source.toolkit.fluxcd.io`: GitRepository, OCIRepository, HelmRepository or Bucket.
 pub type Source = Object<SourceSpec, SourceStatus>;
 
 /// Group of Kustomization.
@@ -20,25 +20,25 @@ pub const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
 /// Group of GitRepository, OCIRepository, HelmRepository and Bucket.
 pub const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 
-/// What Sluice reads of a Kustomization's spec.
+/// The fields that Sluice reads of a Kustomization's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KustomizationSpec {
-    /// Flux leaves it alone.
+    /// True if Flux does not reconcile the object.
     pub suspend: bool,
     /// The folder in the source.
     pub path: Option<String>,
-    /// Where its manifests come from.
+    /// The source of the manifests.
     pub source_ref: SourceRef,
-    /// Ready then means that everything it made is healthy.
+    /// True if Ready means that all objects it made are healthy.
     pub wait: bool,
-    /// Ready then means that these objects are healthy; empty where none are named.
+    /// The objects that are healthy if the condition is Ready.
     pub health_checks: Vec<HealthCheck>,
-    /// Present when it applies to another cluster than the one it is on.
+    /// Present if Flux applies the manifests to another cluster.
     pub kube_config: Option<KubeConfigRef>,
 }
 
-/// Names an object whose health a Kustomization waits for.
+/// A reference to an object whose health a Kustomization waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthCheck {
@@ -50,11 +50,11 @@ pub struct HealthCheck {
     pub namespace: String,
 }
 
-/// Present where Flux applies to another cluster; what it says is Flux's business.
+/// A reference to the kubeconfig of another cluster. Only its presence is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeConfigRef {}
 
-/// Names a source.
+/// A reference to a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceRef {
@@ -66,17 +66,17 @@ pub struct SourceRef {
     pub namespace: Option<String>,
 }
 
-/// What Sluice reads of a HelmRelease's spec.
+/// The fields that Sluice reads of a HelmRelease's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmReleaseSpec {
-    /// Flux leaves it alone.
+    /// True if Flux does not reconcile the object.
     pub suspend: bool,
     /// A chart by name and version.
     pub chart: Option<ChartTemplate>,
     /// A chart by reference to an OCIRepository or HelmChart.
     pub chart_ref: Option<SourceRef>,
-    /// Present when it installs into another cluster than the one it is on.
+    /// Present if Helm installs the chart into another cluster.
     pub kube_config: Option<KubeConfigRef>,
     /// The name of the Helm release; default is `[<targetNamespace>-]<name>`.
     pub release_name: Option<String>,
@@ -88,7 +88,7 @@ pub struct HelmReleaseSpec {
     pub upgrade: HelmAction,
     /// How Helm rolls back.
     pub rollback: HelmAction,
-    /// The values of the chart that are written in the object itself.
+    /// The values of the chart in the object itself.
     pub values: Option<serde_json::Value>,
 }
 
@@ -96,7 +96,7 @@ pub struct HelmReleaseSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmAction {
-    /// Helm reports success before the objects of the release are ready.
+    /// True if Helm reports success before the objects of the release are ready.
     pub disable_wait: bool,
 }
 
@@ -108,19 +108,19 @@ pub struct ChartTemplate {
     pub spec: ChartSpec,
 }
 
-/// The chart that a HelmRelease asks for.
+/// The chart of a HelmRelease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChartSpec {
     /// The chart's name, or its path in a git source.
     pub chart: String,
-    /// A version, a range, or absent.
+    /// A version or a range of versions.
     pub version: Option<String>,
-    /// Where the chart comes from.
+    /// The source of the chart.
     pub source_ref: SourceRef,
 }
 
-/// A condition, with every field optional but its type and status.
+/// A condition. All fields but type and status may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FluxCondition {
@@ -129,11 +129,11 @@ pub struct FluxCondition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// One word for why.
+    /// The reason as one word.
     pub reason: String,
-    /// A sentence for why.
+    /// The reason as a sentence.
     pub message: String,
-    /// The generation it speaks of; 0 where the controller does not say.
+    /// The generation that the condition is about; 0 if the controller does not write it.
     pub observed_generation: i64,
     /// When its status last changed; empty if that is not recorded. Kubernetes writes a time that is not set as `null`
     /// ([time.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/time.go),
@@ -150,20 +150,20 @@ fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FluxStatus {
-    /// The generation that was last brought to an end; -1 before the first.
+    /// The last reconciled generation; -1 before the first.
     pub observed_generation: Option<i64>,
     /// Its conditions.
     pub conditions: Vec<FluxCondition>,
-    /// Kustomization, and HelmRelease before v2: what was last applied.
+    /// Kustomization, and HelmRelease before v2: the last applied revision.
     pub last_applied_revision: Option<String>,
-    /// What was last tried.
+    /// The last attempted revision.
     pub last_attempted_revision: Option<String>,
-    /// HelmRelease: the digest of the OCI artifact that was last tried.
+    /// HelmRelease: the digest of the last attempted OCI artifact.
     pub last_attempted_revision_digest: Option<String>,
-    /// What it made.
+    /// The objects that it made.
     pub inventory: Option<Inventory>,
-    /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the revisions it
-    /// applied, of which Sluice reads nothing.
+    /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the applied revisions, which Sluice does not
+    /// read.
     pub history: Vec<Snapshot>,
 }
 
@@ -171,7 +171,7 @@ pub struct FluxStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Inventory {
-    /// One entry an object.
+    /// One entry for each object.
     pub entries: Vec<InventoryEntry>,
 }
 
@@ -184,7 +184,7 @@ pub struct InventoryEntry {
 }
 
 impl InventoryEntry {
-    /// Namespace, name, group and kind of the object.
+    /// Returns namespace, name, group and kind of the object.
     pub fn object(&self) -> Option<(&str, &str, &str, &str)> {
         let (namespace, rest) = self.id.split_once('_')?;
         let (rest, kind) = rest.rsplit_once('_')?;
@@ -213,18 +213,18 @@ pub struct Snapshot {
     pub oci_digest: Option<String>,
 }
 
-/// What Sluice reads of a source's spec.
+/// The fields that Sluice reads of a source's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceSpec {
-    /// Where it fetches from.
+    /// The address of the source.
     pub url: String,
-    /// Which branch, tag or digest.
+    /// The followed branch, tag or commit.
     #[serde(rename = "ref")]
     pub reference: Option<SourceReference>,
 }
 
-/// Which part of a source is followed.
+/// The part of a source that Flux follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceReference {
@@ -240,31 +240,31 @@ pub struct SourceReference {
     pub commit: Option<String>,
 }
 
-/// What Sluice reads of a source's status.
+/// The fields that Sluice reads of a source's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceStatus {
-    /// What was fetched last.
+    /// The last fetched artifact.
     pub artifact: Option<Artifact>,
 }
 
-/// What a source fetched.
+/// An artifact of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Artifact {
-    /// As Flux prints it: `main@sha1:...`, `6.1.8@sha256:...`.
+    /// The revision as Flux prints it: `main@sha1:...`, `6.1.8@sha256:...`.
     pub revision: String,
     /// Annotations of an OCI artifact.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Labels by which a workload says which Kustomization made it.
+/// Labels of a workload with the name and namespace of the Kustomization that made it.
 pub const KUSTOMIZE_OWNER: [&str; 2] =
     ["kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace"];
-/// Labels by which a workload says which HelmRelease made it.
+/// Labels of a workload with the name and namespace of the HelmRelease that made it.
 pub const HELM_OWNER: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
-/// Annotations by which Helm marks the objects of a release: its name and its namespace. Source: Helm,
+/// Annotations of the objects of a Helm release with its name and namespace. Source: Helm,
 /// `pkg/action/validate.go`.
 pub const HELM_RELEASE: [&str; 2] = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
-/// Set to `disabled` on an object that Flux shall leave alone.
+/// The annotation that is `disabled` on objects that Flux must not reconcile.
 pub const RECONCILE_ANNOTATION: &str = "kustomize.toolkit.fluxcd.io/reconcile";

@@ -16,7 +16,7 @@ pub const FORGE_KEY: &str = "forge-key";
 /// The key that signs reports about targets with `observe: Push`, before the name of the cluster.
 const REPORT_KEY: &str = "report-key";
 
-/// The key of one cluster: `report-key.<name>`, or `report-key.<namespace>_<name>` if the cluster is in another
+/// Returns the key of one cluster: `report-key.<name>`, or `report-key.<namespace>_<name>` if the cluster is in another
 /// namespace than the Pipeline (`home`). Names of namespaces and clusters have no `_`, so no two clusters share a key.
 pub fn report_key(cluster: &ClusterRef, home: &str) -> String {
     match cluster.namespace_or(home) {
@@ -25,7 +25,7 @@ pub fn report_key(cluster: &ClusterRef, home: &str) -> String {
     }
 }
 
-/// The name under which the replaced key is still accepted while a key is rotated: `hmac-key-previous`,
+/// Returns the name of the old key that is still accepted while a key is rotated: `hmac-key-previous`,
 /// `report-key-previous.<cluster>`.
 pub fn previous(key: &str) -> String {
     match key.split_once('.') {
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(report_key(&cluster(Some("fleet"), "edge-1"), "apps"), "report-key.fleet_edge-1");
         assert_eq!(previous(&own), "report-key-previous.edge-1");
         assert_eq!(previous(HMAC_KEY), "hmac-key-previous");
-        // Names that look like the name of another key.
+        // Names that are similar to the name of another key.
         let clusters = [
             (None, "edge"),
             (None, "edge-previous"),

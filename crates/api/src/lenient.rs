@@ -1,32 +1,69 @@
-//! Pipelines whose status somebody else wrote: the predecessor, an older or a newer version of Sluice, or a
-//! person. What cannot be read of a status is left out, and the rest counts: the controller observes it again
-//! and replaces it. Everything else stays an error: a spec, which says what the owner wants, and the status
-//! of a Promotion, which says what was done already. Each part that is left out is another try to read the object:
-//! only for objects of a server that is trusted.
+//! Lenient reading of Pipelines and Promotions. Another version of Sluice, the predecessor or a person may have written the
+//! status of a Pipeline: its unreadable parts are left out, and the controller writes them again. A spec and the status
+//! of a Promotion are read strictly. In a list, each object is read separately. Each part that is left out costs one more
+//! parse, so only objects of a trusted server may be read.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, ListParams};
 use kube::core::object::HasSpec;
+use kube::core::{Request, Status};
+use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
 
-/// An object, and the parts of its status that could not be read.
+/// An object without the unreadable parts of its status.
 #[derive(Clone, Debug)]
 pub struct Lenient<K> {
     /// The object without these parts.
     pub object: K,
-    /// Where each part was, and why it could not be read.
+    /// The path of each part that was left out, with the error.
     pub left_out: Vec<String>,
 }
 
-/// How many single parts are left out. Where there are more, their environment is, and then the whole status:
-/// each is another try.
-const PARTS: usize = 16;
+/// How many single parts are left out at most. After that many, whole environments are left out, and after as many again
+/// the whole status, because each part costs one more parse.
+const MAX_PARTS: usize = 16;
 
-/// The most characters that are said of one part: its cause quotes it.
-const WORDS: usize = 300;
+/// The most characters of an error message, which may quote the unreadable value.
+const MAX_ERROR_CHARS: usize = 300;
+
+/// Reads an object from an API server; `None` if it does not exist.
+///
+/// # Errors
+/// When the API server does not answer or does not serve the kind, or as `SerdeError` when the object is unreadable.
+pub async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<Lenient<K>>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let request = Request::new(K::url_path(&(), Some(namespace))).get(name, &GetParams::default());
+    match client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
+        Ok(text) => read(&text).map(Some).map_err(kube::Error::SerdeError),
+        Err(kube::Error::Api(status)) if is_missing_object(&status) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the objects of a namespace, or of all namespaces, from an API server.
+///
+/// # Errors
+/// When the API server does not answer with a list.
+pub async fn list<K>(client: &Client, namespace: Option<&str>, params: &ListParams) -> kube::Result<List<K>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
+{
+    let request = Request::new(K::url_path(&(), namespace)).list(params);
+    let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
+    read_list(&text).map_err(kube::Error::SerdeError)
+}
+
+/// Returns true if a status says that one object does not exist. An API server that does not serve the object's kind also
+/// answers 404, without the name of an object.
+pub fn is_missing_object(status: &Status) -> bool {
+    status.code == 404 && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+}
 
 /// Reads the JSON of an object.
 ///
@@ -50,23 +87,23 @@ pub fn from_value<K: DeserializeOwned>(tree: Value) -> serde_json::Result<Lenien
     }
 }
 
-/// A list whose objects are read one by one: an object that cannot be read hides no other.
+/// A list whose objects are read separately.
 #[derive(Clone, Debug)]
 pub struct List<K: HasSpec> {
-    /// The objects that can be read, in the order of the list.
+    /// The readable objects, in the order of the list.
     pub items: Vec<K>,
-    /// The objects that cannot be read.
+    /// The unreadable objects.
     pub unreadable: Vec<Unreadable<K::Spec>>,
 }
 
-/// An object that cannot be read.
+/// An unreadable object.
 #[derive(Clone, Debug)]
 pub struct Unreadable<S> {
     /// The object's metadata.
     pub metadata: ObjectMeta,
-    /// The object's spec, if only other parts of the object cannot be read.
+    /// The object's spec, if it is readable.
     pub spec: Option<S>,
-    /// Why the object cannot be read.
+    /// The error of the parser.
     pub error: String,
 }
 
@@ -76,7 +113,7 @@ impl<S> Unreadable<S> {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if the spec meets a condition, or cannot be read.
+    /// Returns true if the spec meets a condition or is unreadable.
     pub fn may_be(&self, is: impl FnOnce(&S) -> bool) -> bool {
         self.spec.as_ref().is_none_or(is)
     }
@@ -119,9 +156,10 @@ fn unreadable<S: DeserializeOwned>(
     }
     let WithMetadata { metadata } = serde_json::from_str(text)?;
     let spec = serde_json::from_str(text).ok().map(|WithSpec { spec }| spec);
-    Ok(Unreadable { metadata, spec, error: error.to_string().chars().take(WORDS).collect() })
+    Ok(Unreadable { metadata, spec, error: error.to_string().chars().take(MAX_ERROR_CHARS).collect() })
 }
 
+/// Reads a Pipeline without the unreadable parts of its status.
 fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> serde_json::Result<Lenient<K>> {
     let is = |key: &str, of: fn(&str) -> bool| tree[key].as_str().is_some_and(of);
     let is_ours = is("apiVersion", |version| version.split('/').next() == Some(crate::GROUP));
@@ -135,20 +173,21 @@ fn salvage<K: DeserializeOwned>(mut tree: Value, first: serde_json::Error) -> se
             Err(error) => error,
         };
         let depth = match left_out.len() {
-            n if n < PARTS => usize::MAX,
+            n if n < MAX_PARTS => usize::MAX,
             // status, environments, and the name of one.
-            n if n < 2 * PARTS => 3,
+            n if n < 2 * MAX_PARTS => 3,
             _ => 1,
         };
         if !remove(&mut tree, error.path(), depth) {
             return Err(first);
         }
         let part = format!("{}: {}", error.path(), error.inner());
-        left_out.push(part.chars().take(WORDS).collect());
+        left_out.push(part.chars().take(MAX_ERROR_CHARS).collect());
     }
 }
 
-/// Removes what is at a path, or above it at most `depth` steps from the root; not outside of the status.
+/// Removes the value at a path of the status, or the value that contains it at most `depth` steps from the root. Returns
+/// false if nothing was removed.
 fn remove(tree: &mut Value, path: &Path, depth: usize) -> bool {
     let mut steps = path.iter().take(depth).peekable();
     if !matches!(steps.peek(), Some(Segment::Map { key }) if key == "status") {
@@ -156,7 +195,7 @@ fn remove(tree: &mut Value, path: &Path, depth: usize) -> bool {
     }
     let mut at = tree;
     while let Some(step) = steps.next() {
-        // Past an unknown step nothing can be found.
+        // The rest of the path after an unknown step has no value.
         let is_last = matches!(steps.peek(), None | Some(Segment::Enum { .. } | Segment::Unknown));
         at = match (step, at) {
             (Segment::Map { key }, Value::Object(map)) if is_last => return map.remove(key).is_some(),
@@ -198,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_the_predecessor_is_read_as_it_is() {
+    fn a_status_of_the_predecessor_is_read() {
         let object: Value =
             serde_json::from_str(include_str!("../tests/data/predecessor-level-mode.json")).unwrap();
         let read = read_tree(&object).unwrap();
@@ -212,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cannot_be_read_of_a_status_is_left_out() {
+    fn only_the_unreadable_parts_of_a_status_are_left_out() {
         let good = json!({"name": "eu", "namespace": "podinfo", "health": "Ready",
             "verified": [{"facets": {"HelmRelease/podinfo:chart": "6.1.8"}, "arrival": 3, "at": "2026-11-20T12:00:00Z"}]});
         let mut odd = good.clone();
@@ -230,18 +269,18 @@ mod tests {
     }
 
     #[test]
-    fn however_much_of_a_status_cannot_be_read_a_few_tries_are_enough() {
+    fn a_status_with_many_unreadable_parts_is_read_with_few_parses() {
         let targets: Vec<Value> = (0..500).map(|_| json!({"health": "Splendid"})).collect();
         let environments: serde_json::Map<String, Value> =
             (0..40).map(|n| (format!("e{n}"), json!({"targets": targets}))).collect();
         let read = read_tree(&pipeline(json!({"environments": environments}))).unwrap();
-        assert!(read.left_out.len() <= 2 * PARTS + 1, "{}", read.left_out.len());
+        assert!(read.left_out.len() <= 2 * MAX_PARTS + 1, "{}", read.left_out.len());
         let read = read_tree(&pipeline(json!("none"))).unwrap();
         assert_eq!((read.object.status, read.left_out.len()), (None, 1));
     }
 
     #[test]
-    fn a_spec_that_cannot_be_read_is_an_error() {
+    fn an_unreadable_spec_is_an_error() {
         let mut object = pipeline(json!({"summary": 7}));
         object["spec"]["environments"] = 7.into();
         let error = read_tree(&object).unwrap_err().to_string();
@@ -250,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_of_which_nobody_knows_what_was_done_is_an_error() {
+    fn an_unreadable_status_of_a_promotion_is_an_error() {
         let object = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
             "metadata": {"name": "a"}, "status": {"phase": "Splendid"},
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {}}});
@@ -258,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_cannot_be_read_hides_no_other_of_a_list() {
+    fn the_other_objects_of_a_list_are_read_beside_an_unreadable_one() {
         let promotion = |name: &str, phase: &str, sequence: Value| {
             json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
                 "metadata": {"name": name, "labels": {"a": "b"}}, "status": {"phase": phase},
@@ -279,12 +318,12 @@ mod tests {
         assert!(newer.error.contains("unknown variant `Splendid`") && newer.metadata.labels.is_some());
         assert!(newer.may_be(|s| s.pipeline == "podinfo") && !newer.may_be(|s| s.pipeline == "other"));
         assert!(no_spec.spec.is_none() && no_spec.may_be(|s| s.pipeline == "other"));
-        assert!(no_spec.error.chars().count() <= WORDS);
+        assert!(no_spec.error.chars().count() <= MAX_ERROR_CHARS);
         assert!(read_list::<crate::Promotion>("[]").is_err());
     }
 
     #[test]
-    fn a_status_of_which_parts_cannot_be_read_keeps_its_pipeline_in_a_list() {
+    fn a_pipeline_with_an_unreadable_part_of_its_status_is_read_in_a_list() {
         let list = json!({"items": [pipeline(json!({"summary": 7, "observedGeneration": 2}))]});
         let List { items, unreadable } = read_list::<Pipeline>(&list.to_string()).unwrap();
         assert_eq!(items[0].status.as_ref().map(|status| status.observed_generation), Some(2));

@@ -1,89 +1,43 @@
-//! What Sluice reads from and writes to Kubernetes: its own kinds, and the few fields of other
-//! projects' kinds that it looks at. Plain data; nothing here decides or talks to a server.
+//! The Kubernetes API of Sluice: its own kinds, and the fields of other projects' kinds that it reads. The types are plain
+//! data; only [`lenient`] sends requests.
 
 #![allow(clippy::duplicated_attributes, reason = "kube's derive takes one printcolumn for each column")]
 
+pub mod admission_policy;
 pub mod cluster;
+mod crds;
 pub mod flux;
 pub mod hook_key;
 pub mod lenient;
 pub mod pipeline;
-pub mod policy;
 pub mod promotion;
-pub mod rules;
+pub mod promotion_rules;
+mod schema;
 pub mod workload;
 
 pub use cluster::GitopsCluster;
+pub use crds::all_crds;
 pub use pipeline::{Pipeline, PipelineSpec, PipelineStatus};
 pub use promotion::{Promotion, PromotionSpec, PromotionStatus};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
-};
-use kube::CustomResourceExt;
+// until all crates use the new name
+pub use admission_policy as policy;
+pub use promotion_rules as rules;
 
 /// The API group of Sluice's own kinds.
 pub const GROUP: &str = "pipelines.weave.works";
 
-/// The field manager under which Sluice writes, and the reporting controller of its events.
+/// The field manager of Sluice's writes, and the reporting controller of its events.
 pub const FIELD_MANAGER: &str = "sluice";
 
-/// Labels that make a Kustomization or HelmRelease in a target's namespace a member of the
-/// pipeline that is the label's value. The first is Sluice's; the others are those of the documents
-/// that came before it.
+/// Labels whose value names the pipeline of a Kustomization or HelmRelease in a target's namespace. The first is Sluice's;
+/// the others are those of the predecessor's documents.
 pub const MEMBER_LABELS: [&str; 3] = [
     "pipelines.weave.works/pipeline",
     "pipelines.wego.weave.works/pipeline",
     "pipelines.wego.weave.works/name",
 ];
 
-/// The annotation by which a GitopsCluster, or a namespace of the hub, lists the namespaces whose
-/// Pipelines may use it: names with commas between them, or `*` for all.
+/// The annotation of a GitopsCluster, or of a namespace of the hub, with the namespaces whose Pipelines may use it: names
+/// with commas between them, or `*` for all.
 pub const ALLOWED_NAMESPACES: &str = "pipelines.weave.works/allowed-namespaces";
-
-/// The custom resource definitions that a hub cluster needs, in the order to apply them.
-pub fn all_crds() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![Pipeline::crd(), Promotion::crd()];
-    for crd in &mut crds {
-        let annotations = crd.metadata.annotations.get_or_insert_default();
-        // Flux would otherwise replace what looks like a variable in a field's description.
-        annotations.insert("kustomize.toolkit.fluxcd.io/substitute".into(), "disabled".into());
-        for version in &mut crd.spec.versions {
-            if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
-                bound_numbers(schema);
-                if crd.spec.names.kind == "Promotion" {
-                    rules::add(schema);
-                }
-            }
-        }
-        let labels = crd.metadata.labels.get_or_insert_default();
-        labels.insert("app.kubernetes.io/part-of".into(), "sluice".into());
-    }
-    crds
-}
-
-/// The largest whole number that every reader of JSON keeps as it is.
-const MOST: f64 = 9_007_199_254_740_991.0;
-
-/// Kubernetes knows no format for unsigned numbers, and warns of it; the formats that it knows it does
-/// not enforce. Bounds say the same and are kept: what does not fit into our types is refused.
-fn bound_numbers(schema: &mut JSONSchemaProps) {
-    let (least, most) = match schema.format.as_deref() {
-        Some("uint32") => (0.0, f64::from(u32::MAX)),
-        Some("uint64") => (0.0, MOST),
-        Some("int64") => (-MOST, MOST),
-        _ => (f64::MIN, f64::MAX),
-    };
-    if least > f64::MIN {
-        schema.format.take_if(|format| format.starts_with("uint"));
-        schema.minimum = Some(schema.minimum.unwrap_or(least));
-        schema.maximum = Some(schema.maximum.unwrap_or(most));
-    }
-    schema.properties.iter_mut().flat_map(|p| p.values_mut()).for_each(bound_numbers);
-    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        bound_numbers(items);
-    }
-    if let Some(JSONSchemaPropsOrBool::Schema(more)) = &mut schema.additional_properties {
-        bound_numbers(more);
-    }
-}

@@ -1,5 +1,5 @@
-//! The `Promotion`: the durable record of one revision going into one environment. It is written
-//! before the first side effect, and tells the whole story of what came of it.
+//! The `Promotion`: the durable record of the promotion of one revision into one environment. It is written before the
+//! first side effect, and records everything that follows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,10 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
+use crate::pipeline::PullRequestStrategy;
+use crate::schema::{date_time, is_zero};
 
-/// One revision into one environment.
+/// The promotion of one revision into one environment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "pipelines.weave.works",
@@ -38,11 +39,11 @@ use crate::pipeline::{PullRequestStrategy, date_time, is_zero};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PromotionSpec {
-    /// The Pipeline's name; it is in the same namespace.
+    /// The name of the Pipeline, in the same namespace.
     pub pipeline: String,
-    /// The environment that is promoted into.
+    /// The environment that the revision goes into.
     pub environment: String,
-    /// The one target of it that is promoted into, where each target is promoted into by itself.
+    /// The one target that the revision goes into, if each target is promoted into separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The revision, as people read it.
@@ -52,55 +53,61 @@ pub struct PromotionSpec {
     /// How many times this revision was promoted into this environment before.
     #[serde(default)]
     pub run: u32,
-    /// When the revision came to be a candidate, in the order of arrivals over the whole pipeline.
+    /// When the revision became the candidate, in the order of arrivals over the whole pipeline.
     #[serde(default)]
     pub arrival: u64,
-    /// Its place in the order in which promotions into the environment were started.
+    /// The number of the promotion among those into the same environment.
     #[serde(default)]
     pub sequence: u64,
-    /// What the environment ran when the promotion was started, as people read it.
+    /// The revision that the environment ran when the promotion was started, as people read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub replaces: String,
-    /// Where the revision was proven: the reason this promotion was started.
+    /// The targets that have proven the revision: the reason for this promotion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// Who asked for it, where nothing before the environment has proven the revision.
+    /// The call of `/trigger` that requested the promotion, if predecessors have not proven the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
-    /// Set by a person, in their own name: lets this revision pass its gates, once. It cannot be changed or
+    /// The approval by a person, in their own name: opens the gates for this revision, once. It cannot be changed or
     /// removed. After a retry the promotion needs a new approval, with `retries` as in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// Set by a person, in their own name: ends the promotion and closes its change request. It cannot be
+    /// The rejection by a person, in their own name: ends the promotion and closes its change request. It cannot be
     /// changed or removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejection: Option<Rejection>,
-    /// Set by a person: the time of the request to try again a promotion that had ended, such as
-    /// `2026-11-21T10:00:00Z`. Each request has a later time than the one before.
+    /// The request of a person to retry the promotion: the time of the request, such as `2026-11-21T10:00:00Z`. Each request
+    /// has a later time than the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
 }
 
 impl Promotion {
-    /// Its place in the line of its environment (or target), which no other has: of two that were asked for
-    /// in one moment the name decides.
-    pub fn line(&self) -> (u64, &str) {
+    /// Returns the order of promotions into one environment (or target). No two promotions are equal in it: the name
+    /// decides between two that were requested at the same time.
+    pub fn order(&self) -> (u64, &str) {
         (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    // until all crates use the new name
+    #[doc(hidden)]
+    pub fn line(&self) -> (u64, &str) {
+        self.order()
     }
 }
 
 impl PromotionSpec {
-    /// Whether it goes into an environment, or into this `environment/target`.
+    /// Returns true if the promotion goes into an environment, or into this `environment/target`.
     pub fn is_into(&self, wanted: &str) -> bool {
         self.environment == wanted || self.place() == wanted
     }
 
-    /// Where it goes, as people read it: the environment, or `environment/target`.
+    /// Returns the environment, or `environment/target`, as people read it.
     pub fn place(&self) -> String {
         place(&self.environment, self.target.as_deref())
     }
 
-    /// The approval, if it counts for the try that the status is at.
+    /// Returns the approval, if it counts for the current try.
     pub fn approval_now(&self, status: &PromotionStatus) -> Option<&Approval> {
         let is_this = |a: &&Approval| a.revision.is_empty() || a.revision == self.revision;
         let counts =
@@ -108,14 +115,14 @@ impl PromotionSpec {
         self.approval.as_ref().filter(is_this).filter(counts)
     }
 
-    /// The rejection, if it counts for the try that the status is at.
+    /// Returns the rejection, if it counts for the current try.
     pub fn rejection_now(&self, status: &PromotionStatus) -> Option<&Rejection> {
         let counts = |r: &&Rejection| r.revision == self.revision && r.retries == status.retries;
         self.rejection.as_ref().filter(counts)
     }
 }
 
-/// An environment, or one target of it, as people read it.
+/// Returns an environment, or one target of it, as people read it.
 pub fn place(environment: &str, target: Option<&str>) -> String {
     match target {
         Some(target) => format!("{environment}/{target}"),
@@ -127,23 +134,23 @@ pub fn place(environment: &str, target: Option<&str>) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
-    /// The environment it belongs to.
+    /// The target's environment.
     pub environment: String,
     /// The target's name.
     pub target: String,
-    /// When it was first seen healthy at the revision.
+    /// When the target was first seen healthy at the revision.
     #[schemars(schema_with = "date_time")]
     pub at: String,
 }
 
-/// A call from outside that asked for a revision.
+/// A call of `/trigger` that requested a revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trigger {
-    /// The key that the caller gave it: the same again is the same promotion.
+    /// The key of the call. A call with the same key is the same promotion.
     #[schemars(length(min = 1, max = 128))]
     pub key: String,
-    /// When it was asked for.
+    /// When the call was received.
     #[schemars(schema_with = "date_time")]
     pub at: String,
 }
@@ -152,13 +159,13 @@ pub struct Trigger {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// The user who approves, as the API server knows them (`kubectl auth whoami`).
+    /// The user who approves, by the name at the API server (`kubectl auth whoami`).
     pub by: String,
-    /// The revision that is approved: `spec.revision`. Only approvals that an earlier version of Sluice
+    /// The approved revision: `spec.revision`. Only approvals that an earlier version of Sluice
     /// stored have none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    /// Which try is approved: `status.retries` at the time of the approval.
+    /// The approved try: `status.retries` at the time of the approval.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
     /// The time that the approver stated. Only approvals that an earlier version of Sluice stored have it.
@@ -171,14 +178,14 @@ pub struct Approval {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rejection {
-    /// The user who rejects, as the API server knows them (`kubectl auth whoami`).
+    /// The user who rejects, by the name at the API server (`kubectl auth whoami`).
     pub by: String,
-    /// Why. It is shown in the status, and below the change request that is closed.
+    /// The reason. It is shown in the status, and in a comment of the closed change request.
     #[schemars(length(min = 1, max = 1024))]
     pub reason: String,
-    /// The revision that is rejected: `spec.revision`.
+    /// The rejected revision: `spec.revision`.
     pub revision: String,
-    /// Which try is rejected: `status.retries` at the time of the rejection.
+    /// The rejected try: `status.retries` at the time of the rejection.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
 }
@@ -192,34 +199,34 @@ pub struct GivenApproval {
     /// When the controller saw the approval.
     #[schemars(schema_with = "date_time")]
     pub at: String,
-    /// Which try was approved.
+    /// The approved try.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
 }
 
-/// Where a promotion is.
+/// The phase of a promotion.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Phase {
-    /// Waits for a gate or an approval, or for its turn.
+    /// The promotion waits for a gate, an approval, or the delivery of another one.
     #[default]
     Pending,
-    /// Is being delivered, or will be tried again.
+    /// The promotion is being delivered, or the delivery will be retried.
     Promoting,
-    /// Its change request is open.
+    /// The change request is open.
     Proposed,
-    /// Merged, committed, or accepted by the other side; the targets do not run it yet.
+    /// The revision is merged, committed, or accepted by the receiver; the targets do not run it yet.
     Delivered,
-    /// The targets run it, healthily.
+    /// The targets run the revision and are healthy.
     Succeeded,
-    /// Ended without effect, or the targets did not become healthy in time.
+    /// The delivery failed for good, or the targets did not become healthy in time.
     Failed,
-    /// A person rejected it, or its change request was closed unmerged.
+    /// A person rejected the promotion, or its change request was closed without a merge.
     Rejected,
-    /// A newer revision took its place.
+    /// A newer revision replaced the promotion.
     Superseded,
-    /// What it was for is no longer wanted.
+    /// The pipeline does not want the promotion any more.
     Cancelled,
 }
 
@@ -230,55 +237,55 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What came of a promotion so far.
+/// The progress of a promotion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromotionStatus {
-    /// Where it is.
+    /// The current phase.
     #[serde(default)]
     pub phase: Phase,
-    /// One word for why it is there, the same in events and metrics.
+    /// The reason for the phase as one word, the same in events and metrics.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What it waits for, or what went wrong and what to do.
+    /// What the promotion waits for, or what failed and what to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What must be open before it is delivered.
+    /// The gates that must be open before the delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateStatus>,
-    /// How many times delivery was tried and failed.
+    /// How many times the delivery failed.
     #[serde(default)]
     pub attempts: u32,
-    /// How many times it was delivered and then begun anew: what is told to others is told again.
+    /// How many times the promotion was delivered and started again. Notifications and webhooks are then sent again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// When it is tried again.
+    /// When the delivery is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub next_attempt: Option<String>,
-    /// When it came into each phase, by the phase's name.
+    /// When the promotion got into each phase, by the phase's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, String>,
-    /// The change request that carries it.
+    /// The change request with the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_request: Option<ChangeRequest>,
     /// The commit that sets the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The value of `spec.retry` that was acted on last.
+    /// The value of `spec.retry` that was answered last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,
-    /// What the other side of a webhook has said. Whichever replica was told wrote it.
+    /// The last report of the webhook's receiver. The replica that received the report writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
-    /// An approval that the holder of an `approval-key` gave by a call of the hook server. The replica that took the
-    /// call wrote it.
+    /// An approval that the holder of an `approval-key` gave by a call of the hook server. The replica that received the
+    /// call writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_approval: Option<Box<KeyApproval>>,
-    /// When the approval by key was signed that let it pass before it was tried again: it counts no more.
+    /// When the approval by key was signed that an earlier try has used. It does not count any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_key_approval: Option<String>,
-    /// The SHA-256 of the fields of the spec that never change, as the controller first saw them.
+    /// The SHA-256 of the immutable fields of the spec, as the controller first read them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub spec_digest: String,
     /// How many times the promotion was started again after it had ended or passed its gates. Approvals and
@@ -288,22 +295,22 @@ pub struct PromotionStatus {
     /// The last approval that counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<GivenApproval>,
-    /// The approval that let an earlier try pass: it does not count any more. Only earlier versions of Sluice
-    /// wrote this; `retries` has its place.
+    /// The approval that an earlier try has used. It does not count any more. Only earlier versions of Sluice write it;
+    /// `retries` has replaced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_approval: Option<Approval>,
 }
 
-/// An approval by the holder of a key. No person is named: whoever holds the key can give it. Every field is always
-/// written, so that a merge leaves nothing of an earlier approval.
+/// An approval by the holder of a key. It names no person, because everybody with the key can give it. All fields are
+/// always written, so that a merge leaves nothing of an earlier approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyApproval {
     /// The Secret with the key, in the Promotion's namespace.
     pub secret: String,
-    /// Six hexadecimal digits that tell the key from others, as before and after it was rotated.
+    /// Six hexadecimal digits that identify the key, for example after a rotation.
     pub key: String,
-    /// When the approval was signed, as its body says. It tells one approval from another.
+    /// The time in the signed body. It identifies the approval.
     #[schemars(schema_with = "date_time")]
     pub signed_at: String,
     /// When the approval was recorded.
@@ -311,45 +318,45 @@ pub struct KeyApproval {
     pub at: String,
 }
 
-/// What the other side of a webhook said of a promotion. Every field is always written, so that a merge
-/// leaves nothing of what it said before.
+/// A report of a webhook's receiver about a promotion. All fields are always written, so that a merge leaves nothing of an
+/// earlier report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Callback {
-    /// The round that it speaks of.
+    /// The round that the report is about.
     pub round: u32,
-    /// What has become of it there.
+    /// The reported state.
     pub state: CallbackState,
-    /// In its own words.
+    /// The message of the receiver.
     #[serde(default)]
     pub message: String,
-    /// When it said so.
+    /// When the report was received.
     #[schemars(schema_with = "date_time")]
     pub at: String,
 }
 
-/// What has become of a promotion at the other side of a webhook; the order is that of its course.
+/// The state of a promotion at the receiver of a webhook, in the order in which the states follow each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum CallbackState {
-    /// It was taken, and is being carried out.
+    /// The receiver has accepted the promotion and carries it out.
     #[default]
     Accepted,
-    /// It was carried out; what counts is still what the targets run.
+    /// The receiver has carried the promotion out. It succeeds when the targets run the revision.
     Done,
-    /// It was not carried out.
+    /// The receiver has not carried the promotion out.
     Failed,
 }
 
-/// One gate and its verdict.
+/// A gate of a promotion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateStatus {
-    /// Which gate.
+    /// The name of the gate.
     pub name: String,
-    /// Whether the promotion may pass.
+    /// True if the gate is open.
     pub open: bool,
-    /// Why, and what opens it.
+    /// Why the gate is closed, and what opens it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -358,24 +365,25 @@ pub struct GateStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeRequest {
-    /// Its number on the forge.
+    /// The number on the forge.
     pub number: u64,
-    /// Where to look at it.
+    /// The address of the change request, for people.
     pub url: String,
     /// `open`, `merged`, `closed` by a person, `withdrawn` by Sluice, `handed over` to a later
     /// promotion, or `left` open where Sluice cannot close it.
     pub state: String,
-    /// The branch it comes from.
+    /// The source branch.
     pub branch: String,
-    /// The commit at the top of that branch that Sluice pushed.
+    /// The last commit that Sluice pushed to that branch.
     pub head_commit: String,
-    /// What was asked for and its forge did not take, such as a reviewer that it does not know.
+    /// Settings that the forge refused, such as an unknown reviewer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// It was put into its forge's queue with this head; it is not put there twice.
+    /// True if Sluice added this head commit to the forge's merge queue. It is not added twice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
-    /// The strategy that opened it: there it is closed, whatever the pipeline names by then.
+    /// The strategy that opened the change request. It is used to close the change request, even if the pipeline has another
+    /// strategy then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<PullRequestStrategy>,
 }

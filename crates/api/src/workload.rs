@@ -1,4 +1,4 @@
-//! The fields of Deployments and their kin that tell which images run and whether they do.
+//! The fields of Deployments, StatefulSets, DaemonSets and CronJobs that Sluice reads: their images and their health.
 
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use crate::flux::FluxCondition;
 /// Deployment, StatefulSet, DaemonSet or CronJob.
 pub type Workload = Object<WorkloadSpec, WorkloadState>;
 
-/// What Sluice reads of a workload's spec.
+/// The fields that Sluice reads of a workload's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadSpec {
-    /// How many pods; absent means one.
+    /// The number of pods; 1 if absent.
     pub replicas: Option<i64>,
     /// How pods are replaced.
     pub update_strategy: Option<UpdateStrategy>,
@@ -20,7 +20,7 @@ pub struct WorkloadSpec {
     pub template: Option<PodTemplate>,
     /// The jobs of a CronJob.
     pub job_template: Option<JobTemplate>,
-    /// Absent: a Deployment never counts as stuck.
+    /// After how many seconds without progress a Deployment counts as stuck; never if absent.
     pub progress_deadline_seconds: Option<i64>,
 }
 
@@ -31,11 +31,11 @@ pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete.
     #[serde(rename = "type")]
     pub type_: String,
-    /// How a rolling update goes.
+    /// The settings of a rolling update.
     pub rolling_update: Option<RollingUpdate>,
 }
 
-/// How a StatefulSet's pods are replaced one after the other.
+/// The settings of a StatefulSet's rolling update.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RollingUpdate {
@@ -71,9 +71,9 @@ pub struct PodTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Run to their end before the others.
+    /// The containers that run before the others.
     pub init_containers: Vec<Container>,
-    /// Run side by side.
+    /// The containers of the pod.
     pub containers: Vec<Container>,
 }
 
@@ -81,15 +81,15 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Container {
-    /// The image that it runs.
+    /// The image of the container.
     pub image: String,
 }
 
-/// What Sluice reads of a workload's status.
+/// The fields that Sluice reads of a workload's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadState {
-    /// The generation that its controller has seen.
+    /// The generation that its controller has observed.
     pub observed_generation: Option<i64>,
     /// Its conditions.
     pub conditions: Vec<FluxCondition>,
@@ -101,7 +101,7 @@ pub struct WorkloadState {
     pub available_replicas: i64,
     /// Pods that are ready.
     pub ready_replicas: i64,
-    /// StatefulSet: pods of the revision that was there before.
+    /// StatefulSet: pods of the previous revision.
     pub current_replicas: i64,
     /// StatefulSet: the revision that is running.
     pub current_revision: String,

@@ -1,8 +1,8 @@
-//! Ages as kubectl prints them: two units at most, fewer the older it is.
+//! Ages as kubectl prints them: one or two units.
 
 use jiff::Timestamp;
 
-/// How long ago `then` was: `45s`, `5m30s`, `3h`, `2d4h`, `400d`.
+/// Returns the time between `then` and `now`: `45s`, `5m30s`, `3h`, `2d4h`, `400d`.
 pub fn since(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -20,7 +20,7 @@ pub fn since(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// The same for a time as it is written in a status; empty when there is none.
+/// Returns the same for the text of a time in a status; empty if there is no time, or an invalid one.
 pub fn since_text(then: Option<&str>, now: Timestamp) -> String {
     then.and_then(|t| t.parse().ok()).map(|t| since(t, now)).unwrap_or_default()
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_read_as_those_of_kubectl() {
+    fn ages_are_printed_as_by_kubectl() {
         let table = [
             (-5, "0s"),
             (0, "0s"),
@@ -57,9 +57,9 @@ mod tests {
             (315_360_000, "10y"),
         ];
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        for (seconds, said) in table {
+        for (seconds, expected) in table {
             let then = Timestamp::from_second(now.as_second() - seconds).unwrap();
-            assert_eq!(since(then, now), said, "{seconds} seconds ago");
+            assert_eq!(since(then, now), expected, "{seconds} seconds ago");
         }
         assert_eq!(since_text(Some("2026-11-21T11:55:00Z"), now), "5m");
         assert_eq!(since_text(Some("yesterday"), now), "");

@@ -1,5 +1,5 @@
-//! Names for the shell's completion, read from the cluster while the user types. Whatever goes wrong, no cluster,
-//! no permission, no answer in time, the shell gets no names and no message.
+//! Names for shell completion, read from the cluster while the user types. After any error (no cluster, no permission, no
+//! answer in time) the shell gets no names and no message.
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -14,16 +14,17 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use sluice_api::{Pipeline, Promotion};
 
-use crate::connect::{Connect, Connection};
+use crate::connection::{Connection, ConnectionOptions};
+use crate::dns_name::{is_label, is_subdomain};
 use crate::objects;
 
 /// The environment variable by which the shell's script asks for candidates.
 pub(crate) const VARIABLE: &str = "SLUICE_COMPLETE";
 
-/// How long a completion may take: a user who waits longer types on.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a completion may take. Without an answer by then, the shell completes nothing.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers a shell that asks for candidates, and ends the process; returns where no shell asks.
+/// Prints the candidates and ends the process if a shell asks for them; otherwise returns.
 pub fn complete(cli: fn() -> clap::Command) {
     clap_complete::CompleteEnv::with_factory(cli).var(VARIABLE).complete();
 }
@@ -69,7 +70,7 @@ pub(crate) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// A name, and what it is.
+/// A name, and its kind if names of several kinds are listed.
 type Name = (String, Option<&'static str>);
 
 async fn names<K>(connection: &Connection, words: &Words) -> Option<Vec<Name>>
@@ -83,11 +84,11 @@ where
     Some(list.items.into_iter().filter_map(|o| Some((o.metadata.name?, Some(kind)))).collect())
 }
 
-/// The words of the command line that is completed.
+/// The words of the command line to complete.
 struct Words(Vec<String>);
 
 impl Words {
-    /// Reads the arguments by which the shell's script runs this program: what is completed is behind `--`.
+    /// Reads the arguments with which the shell's script runs this program: the words are after `--`.
     fn of_process() -> Words {
         let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
         Words(words.map(|word| word.to_string_lossy().into_owned()).collect())
@@ -110,11 +111,11 @@ impl Words {
         self.0.iter().any(|word| word == "-A" || word == "--all-namespaces")
     }
 
-    fn connect(&self) -> Connect {
-        Connect {
+    fn connection_options(&self) -> ConnectionOptions {
+        ConnectionOptions {
             kubeconfig: self.value(None, "kubeconfig").map(Into::into),
             context: self.value(None, "context"),
-            namespace: self.value(Some('n'), "namespace").filter(|namespace| is_name(namespace)),
+            namespace: self.value(Some('n'), "namespace").filter(|namespace| is_label(namespace)),
             impersonate: self.value(None, "as"),
         }
     }
@@ -131,27 +132,22 @@ fn ask(
     };
     let found = runtime.block_on(async {
         let words = Words::of_process();
-        let connection = words.connect().open(Some(TIMEOUT)).ok()?;
-        tokio::time::timeout(TIMEOUT, list(connection, words)).await.ok()?
+        let connection = Connection::open(words.connection_options(), Some(COMPLETION_TIMEOUT)).ok()?;
+        tokio::time::timeout(COMPLETION_TIMEOUT, list(connection, words)).await.ok()?
     });
-    // A name server that does not answer must not hold the process.
+    // A DNS server that does not answer must not delay the end of the process.
     runtime.shutdown_background();
     candidates(current, found.unwrap_or_default())
 }
 
-/// Returns the names that begin with what is typed. A name with any other character than those of Kubernetes is
-/// left out: the shell puts it on the user's command line.
+/// Returns the names that begin with the typed text. A name with a character that Kubernetes does not allow is left out,
+/// because the shell writes it to the user's command line.
 fn candidates(current: &str, mut names: Vec<Name>) -> Vec<CompletionCandidate> {
-    names.retain(|(name, _)| name.starts_with(current) && is_name(name));
+    names.retain(|(name, _)| name.starts_with(current) && is_subdomain(name));
     names.sort();
     names.dedup_by(|a, b| a.0 == b.0);
     let candidate = |(name, what): Name| CompletionCandidate::new(name).help(what.map(StyledStr::from));
     names.into_iter().map(candidate).collect()
-}
-
-fn is_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(fits)
 }
 
 #[cfg(test)]
@@ -159,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_read_in_each_of_their_forms() {
+    fn flags_are_read_in_all_their_forms() {
         for (words, expected) in [
             ("sluice approve -n apps ", Some("apps")),
             ("sluice approve -napps ", Some("apps")),
@@ -169,12 +165,12 @@ mod tests {
             ("sluice approve -n", None),
         ] {
             let words = Words(words.split(' ').map(str::to_owned).collect());
-            assert_eq!(words.connect().namespace.as_deref(), expected, "{:?}", words.0);
+            assert_eq!(words.connection_options().namespace.as_deref(), expected, "{:?}", words.0);
         }
     }
 
     #[test]
-    fn a_name_that_is_not_one_of_kubernetes_never_reaches_the_shell() {
+    fn names_that_kubernetes_does_not_allow_are_left_out() {
         let names = ["podinfo", "podinfo-2", "web", "pod$(reboot)", "pod;ls", "pod\u{1b}[A", "-o", "podinfo"];
         let names = names.map(|name| (name.to_owned(), None)).to_vec();
         let found = |current| {

@@ -1,13 +1,13 @@
-//! `sluice completion`: the script by which a shell completes commands, flags and the names of live objects.
+//! `sluice completion`: prints the script with which a shell completes commands, flags and names of objects.
 
 use std::io;
 
-use clap::{Args, ValueEnum};
-use clap_complete::env::{Bash, EnvCompleter, Fish, Powershell, Zsh};
+use clap::Args;
+use clap_complete::env::Shells;
 
 use crate::complete::VARIABLE;
 use crate::exit::Outcome;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice completion`.
 #[derive(Args, Clone, Debug)]
@@ -22,37 +22,20 @@ use crate::sign::Io;
   # PowerShell
   sluice completion powershell | Out-String | Invoke-Expression
 
-The script runs sluice for each completion: load it anew after an upgrade.")]
+The script runs sluice for each completion: load it again after an upgrade.")]
 pub struct Completion {
     /// The shell
-    #[arg(value_enum)]
-    shell: KnownShell,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum KnownShell {
-    Bash,
-    Zsh,
-    Fish,
-    Powershell,
-}
-
-impl KnownShell {
-    fn completer(self) -> &'static dyn EnvCompleter {
-        match self {
-            KnownShell::Bash => &Bash,
-            KnownShell::Zsh => &Zsh,
-            KnownShell::Fish => &Fish,
-            KnownShell::Powershell => &Powershell,
-        }
-    }
+    #[arg(value_parser = ["bash", "zsh", "fish", "powershell"])]
+    shell: String,
 }
 
 pub(crate) fn run(args: &Completion, program: &clap::Command, io: &mut Io<'_>) -> Outcome {
     let name = program.get_name();
     let mut script = Vec::new();
-    let written = args.shell.completer().write_registration(VARIABLE, name, name, name, &mut script);
-    written.map_err(io::Error::other)?;
+    if let Some(completer) = Shells::builtins().completer(&args.shell) {
+        let written = completer.write_registration(VARIABLE, name, name, name, &mut script);
+        written.map_err(io::Error::other)?;
+    }
     io.out.write_all(&script)?;
     Ok(())
 }

@@ -1,21 +1,20 @@
-//! `sluice crds`: the custom resource definitions of exactly this version and the admission policy that goes with
-//! them, from the binary itself.
+//! `sluice crds`: prints the custom resource definitions and the admission policy of this version.
 
 use std::io;
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
-use sluice_api::policy;
+use sluice_api::admission_policy;
 
 use crate::exit::Outcome;
 use crate::output;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice crds`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  # Install them, or bring them up to this version
+  # Install them, or upgrade them to this version
   sluice crds | kubectl apply --server-side -f -
 
   # Keep them in git, for Flux to apply
@@ -34,8 +33,8 @@ pub(crate) fn run(args: &Crds, io: &mut Io<'_>) -> Outcome {
         document(crd, io)?;
     }
     if !args.no_policy {
-        document(policy::policy(), io)?;
-        document(policy::binding(), io)?;
+        document(admission_policy::policy(), io)?;
+        document(admission_policy::binding(), io)?;
     }
     Ok(())
 }
@@ -47,7 +46,7 @@ fn document(object: impl Serialize, io: &mut Io<'_>) -> io::Result<()> {
     io.out.write_all(output::yaml(&value)?.as_bytes())
 }
 
-/// Takes out what says nothing: nulls, which `kubectl apply` would take for "remove this field".
+/// Removes nulls, because `kubectl apply` removes a field whose value is null.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -84,7 +83,7 @@ mod tests {
         assert_eq!(crds, sluice_api::all_crds());
         let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(&documents[2]).unwrap();
         let binding: ValidatingAdmissionPolicyBinding = serde_saphyr::from_str(&documents[3]).unwrap();
-        assert_eq!((policy, binding), (policy::policy(), policy::binding()));
+        assert_eq!((policy, binding), (admission_policy::policy(), admission_policy::binding()));
         assert_eq!(printed(true), documents[..2]);
     }
 }

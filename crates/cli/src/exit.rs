@@ -1,28 +1,27 @@
-//! How a command ends: the exit codes of every command in one place, and the failure that carries
-//! one of them together with the sentence for the person.
+//! The exit codes of all commands, and the failure of a command with its exit code, message and hint.
 
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// The exit codes of `sluice`. They are part of its interface: scripts rely on them.
+/// The exit codes of `sluice`. Scripts depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: done, also when there was nothing to show or to do.
+    /// 0: success, also if there was nothing to show or to do.
     Ok = 0,
-    /// 1: something went wrong that none of the other codes names.
+    /// 1: an error that has no other code.
     Error = 1,
-    /// 2: the command line itself is wrong; clap ends the process with the same code.
+    /// 2: a wrong command line. clap ends the process with the same code.
     Usage = 2,
-    /// 3: what was asked for by name does not exist.
+    /// 3: the named object does not exist.
     NotFound = 3,
-    /// 4: the cluster cannot be used: no kubeconfig, not reachable, not logged in, not allowed.
+    /// 4: the cluster cannot be used: no kubeconfig, no connection, no login, or no permission.
     Cluster = 4,
-    /// 5: the promotion exists, but is not where the command can do anything with it.
+    /// 5: the command does not apply to the promotion in its current phase.
     Refused = 5,
-    /// 6: `validate`: a Pipeline is not valid.
+    /// 6: `validate` found a Pipeline that is not valid.
     Invalid = 6,
-    /// 7: `validate`: the Pipelines are valid, and values in the checkout could not be set.
+    /// 7: `validate` found only valid Pipelines, but values in the checkout cannot be set.
     Unset = 7,
 }
 
@@ -32,27 +31,27 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked to.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
-    /// The code the process ends with.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// What happened, in one sentence.
+    /// What failed, as one sentence.
     pub message: String,
-    /// What to do about it.
+    /// What to do.
     pub hint: Option<String>,
 }
 
-/// What every command gives back.
+/// The result of a command, or of a part of it.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// Ends with `exit`, and says `message`.
+    /// Returns a failure without a hint.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into(), hint: None }
     }
 
-    /// Says, on a line of its own, what to do.
+    /// Adds the hint, which is printed on its own line.
     pub fn hinted(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
@@ -67,7 +66,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A reader that went away, as `head` does, has seen what it wanted: that is success, and silent.
+/// A closed pipe is a success without a message: a reader such as `head` ends when it has read enough.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {

@@ -1,5 +1,5 @@
-//! Finds the promotion that a person means, by its own name or by where it goes, and says what there
-//! is when there is no such thing.
+//! Finds the promotion that a command names, by its own name or by its pipeline and environment. If there is none, the
+//! error names what there is.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,16 +15,16 @@ use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
 
 use crate::complete::{environments, promotions_and_pipelines};
-use crate::connect::Connection;
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::objects;
 use crate::reference;
-use crate::sign::Io;
 use crate::suggest::instead;
+use crate::terminal::Io;
 
-/// Which promotion.
+/// The arguments that name a promotion.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Which {
+pub(crate) struct PromotionArgs {
     /// The promotion's name; or, together with --environment, the pipeline's
     #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
     pub name: String,
@@ -33,13 +33,16 @@ pub(crate) struct Which {
     pub environment: Option<String>,
 }
 
-/// The promotion that is meant. Of several into one environment it is the newest for which `fits`
-/// is true, else the newest that no other has taken the place of: what is wrong with that one is
-/// then the answer. With a revision the pipeline's name alone is enough. Where an object that cannot be read may be
-/// the one that is meant, none is.
+/// Returns the promotion that the arguments name.
+///
+/// Of several into one environment it is the newest for which `fits` is true, else the newest that no other has replaced:
+/// the command then reports what is wrong with that one. With a revision, the pipeline's name is enough.
+///
+/// # Errors
+/// When there is no such promotion, or when an unreadable object may be the promotion.
 pub(crate) async fn promotion(
     connection: &Connection,
-    which: &Which,
+    which: &PromotionArgs,
     revision: Option<&str>,
     fits: &dyn Fn(&Promotion) -> bool,
     io: &mut Io<'_>,
@@ -54,10 +57,10 @@ pub(crate) async fn promotion(
         }
         _ => {}
     }
-    by_place(connection, &which.name, (environment, revision), fits, io).await
+    by_environment(connection, &which.name, (environment, revision), fits, io).await
 }
 
-/// The pipeline of a promotion, if it can be read; a pipeline that cannot be read is warned about.
+/// Returns the pipeline of a promotion, if it can be read. Warns about an unreadable pipeline.
 pub(crate) async fn pipeline_of(
     connection: &Connection,
     promotion: &Promotion,
@@ -66,22 +69,13 @@ pub(crate) async fn pipeline_of(
     let namespace = promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
     match objects::get(connection, &namespace, &promotion.spec.pipeline).await {
         Ok(pipeline) => pipeline,
-        // A user who may not read pipelines may still approve.
+        // A user without the permission to read pipelines may still approve.
         Err(failure) if failure.exit == Exit::Cluster => None,
         Err(failure) => {
             io.fail(&failure);
             None
         }
     }
-}
-
-/// Why nothing happens for now, if a promotion's pipeline is suspended.
-pub(crate) fn suspended(pipeline: Option<&Pipeline>) -> Option<String> {
-    let pipeline = pipeline.filter(|pipeline| pipeline.spec.suspend)?;
-    Some(format!(
-        "pipeline {} is suspended: nothing is done until spec.suspend is false",
-        pipeline.name_any()
-    ))
 }
 
 async fn by_name(connection: &Connection, name: &str) -> Outcome<Promotion> {
@@ -101,7 +95,7 @@ fn is_a_pipeline(pipeline: &Pipeline) -> Failure {
         .hinted(format!("say which environment: {name} --environment {last}"))
 }
 
-async fn by_place(
+async fn by_environment(
     connection: &Connection,
     pipeline: &str,
     (environment, revision): (Option<&str>, Option<&str>),
@@ -121,15 +115,15 @@ async fn by_place(
     if places.len() > 1 {
         let places: Vec<String> = places.into_iter().collect();
         let message = match environment {
-            Some(environment) => format!("each target of {environment} is promoted into by itself"),
+            Some(environment) => format!("each target of {environment} is promoted into separately"),
             None => format!("pipeline {pipeline} promotes it into several places"),
         };
-        let hint = format!("say which is meant: {pipeline} --environment {}", places.join(" or "));
+        let hint = format!("name one: {pipeline} --environment {}", places.join(" or "));
         return Err(Failure::new(Exit::Error, message).hinted(hint));
     }
     let chosen = choose(there, fits);
-    if let Some(bad) = unreadable.iter().find(|bad| may_be_meant(bad, chosen.as_ref())) {
-        return Err(not_certain(bad, chosen.as_ref()));
+    if let Some(bad) = unreadable.iter().find(|bad| may_be_requested(bad, chosen.as_ref())) {
+        return Err(uncertain(bad, chosen.as_ref()));
     }
     objects::warn::<Promotion, _>(unreadable.iter(), io);
     match chosen {
@@ -138,24 +132,26 @@ async fn by_place(
     }
 }
 
-/// Returns true if a promotion that cannot be read may be the one that is meant, and not this one: unless it was made
-/// earlier for the same place.
-fn may_be_meant(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> bool {
+/// Returns true if an unreadable promotion may be the requested one instead of `chosen`: it is not an earlier promotion
+/// into the same environment (or target).
+fn may_be_requested(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> bool {
     let Some(chosen) = chosen else { return true };
     let is_of_its_place = bad.spec.as_ref().is_some_and(|spec| spec.place() == chosen.spec.place());
     !is_of_its_place || bad.metadata.creation_timestamp >= chosen.creation_timestamp()
 }
 
-fn not_certain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Failure {
-    let failure = objects::failure(&objects::said::<Promotion, _>(bad));
+/// Returns the failure if it is uncertain which promotion is requested.
+fn uncertain(bad: &Unreadable<PromotionSpec>, chosen: Option<&Promotion>) -> Failure {
+    let failure = objects::failure(&objects::describe::<Promotion, _>(bad));
     let Some(chosen) = chosen else { return failure };
     let hint = failure.hint.clone().unwrap_or_default();
     failure.hinted(format!(
-        "it may be the promotion that is meant: {hint}; if {} is meant, write that name",
+        "it may be the requested promotion: {hint}; to use {}, write its name",
         chosen.name_any()
     ))
 }
 
+/// Returns the promotion to change: the newest that fits, else the newest waiting, else the newest not replaced.
 fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> Option<Promotion> {
     promotions.sort_by_cached_key(|p| {
         let replaced = matches!(phase(p), Phase::Superseded | Phase::Cancelled);
@@ -165,7 +161,7 @@ fn choose(mut promotions: Vec<Promotion>, fits: &dyn Fn(&Promotion) -> bool) -> 
     promotions.pop()
 }
 
-/// Where a promotion is; Pending before the controller has said anything.
+/// Returns the phase of a promotion; Pending before the controller has written its status.
 pub(crate) fn phase(promotion: &Promotion) -> Phase {
     promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()
 }
@@ -191,8 +187,8 @@ async fn no_promotion(connection: &Connection, pipeline: &str, environment: Opti
     }
 }
 
-/// The failure that says `name` is not there, and what is: in this namespace or, where one may look
-/// further, in another.
+/// Returns the failure for a missing object. It names similar objects of the namespace, or the namespace that has the
+/// object if the user may list all namespaces.
 pub(crate) async fn missing<K>(connection: &Connection, name: &str, everywhere: bool) -> Failure
 where
     K: Resource<DynamicType = (), Scope: NamespaceScope> + Clone + Debug + DeserializeOwned,
@@ -209,11 +205,21 @@ where
     let place = if everywhere { "the cluster".into() } else { format!("namespace {here}") };
     Failure::new(
         Exit::NotFound,
-        format!("there is no {kind} {name} in {place}{}", other(name, &there, &kinds, here, everywhere)),
+        format!(
+            "there is no {kind} {name} in {place}{}",
+            alternatives(name, &there, &kinds, here, everywhere)
+        ),
     )
 }
 
-fn other<K>(name: &str, there: &[PartialObjectMeta<K>], kinds: &str, here: &str, everywhere: bool) -> String
+/// Returns the end of the message: another namespace with the object, or existing names.
+fn alternatives<K>(
+    name: &str,
+    there: &[PartialObjectMeta<K>],
+    kinds: &str,
+    here: &str,
+    everywhere: bool,
+) -> String
 where
     K: Resource<DynamicType = ()>,
 {
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_fits_is_meant_else_the_newest_that_counts() {
+    fn the_newest_that_fits_is_chosen_else_the_newest_not_replaced() {
         let all = vec![
             promotion("a", 1, Phase::Pending),
             promotion("b", 2, Phase::Pending),
@@ -258,21 +264,21 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_may_be_meant_unless_it_is_earlier_in_the_same_place() {
+    fn an_unreadable_promotion_may_be_requested_unless_it_is_earlier_in_the_same_environment() {
         let chosen = promotion("chosen", 5, Phase::Pending);
         let bad = |created: i64, target: Option<&str>| Unreadable {
             metadata: promotion("bad", created, Phase::Pending).metadata,
             spec: Some(PromotionSpec { target: target.map(str::to_owned), ..PromotionSpec::default() }),
             error: "why".into(),
         };
-        assert!(!may_be_meant(&bad(4, None), Some(&chosen)));
-        assert!(may_be_meant(&bad(5, None), Some(&chosen)), "in one second nobody can tell");
-        assert!(may_be_meant(&bad(6, None), Some(&chosen)));
-        assert!(may_be_meant(&bad(4, Some("eu")), Some(&chosen)), "another place may be meant");
-        assert!(may_be_meant(&Unreadable { spec: None, ..bad(4, None) }, Some(&chosen)));
-        assert!(may_be_meant(&bad(4, None), None));
-        let Failure { message, hint, .. } = not_certain(&bad(6, None), Some(&chosen));
+        assert!(!may_be_requested(&bad(4, None), Some(&chosen)));
+        assert!(may_be_requested(&bad(5, None), Some(&chosen)), "the order within one second is unknown");
+        assert!(may_be_requested(&bad(6, None), Some(&chosen)));
+        assert!(may_be_requested(&bad(4, Some("eu")), Some(&chosen)), "another target may be requested");
+        assert!(may_be_requested(&Unreadable { spec: None, ..bad(4, None) }, Some(&chosen)));
+        assert!(may_be_requested(&bad(4, None), None));
+        let Failure { message, hint, .. } = uncertain(&bad(6, None), Some(&chosen));
         assert!(message.ends_with("bad cannot be read: why"), "{message}");
-        assert!(hint.is_some_and(|hint| hint.ends_with("if chosen is meant, write that name")));
+        assert!(hint.is_some_and(|hint| hint.ends_with("to use chosen, write its name")));
     }
 }

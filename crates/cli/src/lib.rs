@@ -1,39 +1,45 @@
-//! Sluice's command line, one file a command. The binary embeds [`Command`] beside its own
-//! `controller` and hands what was typed to [`main`]; nothing here decides about promotions.
+//! The command line of Sluice, one file for each command. The binary adds its own `controller` to [`Command`], and passes
+//! the parsed command to [`main`].
 
 mod age;
+mod api_errors;
 mod approve;
+mod cluster_flags;
 mod complete;
 mod completion;
-mod connect;
+mod connection;
 mod crds;
+mod dns_name;
 mod exit;
 mod export;
 mod find;
 mod get;
 mod objects;
 mod output;
-pub mod plain;
+mod promotion_change;
 mod proxy;
 mod reference;
 mod reject;
 mod retry;
-mod server;
-mod sign;
+pub mod safe_text;
 mod suggest;
 mod table;
+mod terminal;
 mod validate;
 mod version;
 
 use std::io::BufWriter;
 use std::process::ExitCode;
 
+pub use cluster_flags::ClusterFlags;
 pub use complete::complete;
-pub use connect::Connect;
 pub use exit::{Exit, Failure, Outcome};
-pub use sign::{Io, Sign};
+pub use terminal::{Io, Symbol};
 
-/// Everything `sluice` does for a person.
+// until all crates use the new name
+pub use safe_text as plain;
+
+/// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]
 pub enum Command {
     /// Show pipelines, promotions and targets
@@ -46,7 +52,7 @@ pub enum Command {
     Retry(retry::Retry),
     /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
-    /// Print what others need to work with Sluice, ready to commit
+    /// Print objects that let Flux and forges work with Sluice, ready to commit
     Export(export::Export),
     /// Print the custom resource definitions and the admission policy
     Crds(crds::Crds),
@@ -56,17 +62,16 @@ pub enum Command {
     Version(version::Version),
 }
 
-/// What the commands have to know of the program they are part of.
+/// The program that the commands are part of.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its version.
+    /// The version of the program.
     pub version: &'static str,
-    /// Its whole command line, for shell completion.
+    /// Returns the whole command line, for shell completion.
     pub cli: fn() -> clap::Command,
 }
 
-/// Runs a command against the process's own stdout and stderr and says how it ended.
-/// It brings the small runtime that it needs; call it outside of any other.
+/// Runs a command with the stdout and stderr of the process, in its own runtime. Call it outside of any other runtime.
 pub fn main(command: &Command, program: Program) -> ExitCode {
     let stdout = anstream::AutoStream::auto(std::io::stdout());
     let color = stdout.current_choice() != anstream::ColorChoice::Never;
@@ -76,12 +81,12 @@ pub fn main(command: &Command, program: Program) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(command, program, &mut io));
-            // A name server that does not answer must not hold the process.
+            // A DNS server that does not answer must not delay the end of the process.
             runtime.shutdown_background();
             exit.into()
         }
         Err(error) => {
-            io.tell(Sign::Failed, &format!("cannot start: {error}"));
+            io.progress(Symbol::Failed, &format!("cannot start: {error}"));
             Exit::Error.into()
         }
     }
@@ -104,7 +109,7 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
     match outcome {
         Ok(()) => Exit::Ok,
         Err(failure) => {
-            // What was shown before it failed comes first.
+            // The output before the failure comes first.
             let _ = io.flush();
             io.fail(&failure);
             failure.exit

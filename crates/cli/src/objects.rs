@@ -1,17 +1,15 @@
-//! Reads Pipelines and Promotions so that an object that cannot be read hides no other: commands warn about such
-//! objects, and fail only if one of them is, or may be, the object that is meant.
+//! Reads Pipelines and Promotions one by one, so that an unreadable object does not prevent reading the others. Commands
+//! warn about unreadable objects, and fail only if one of them is, or may be, the object that they need.
 
 use kube::Resource;
-use kube::api::{GetParams, ListParams};
-use kube::core::Request;
+use kube::api::ListParams;
 use kube::core::object::HasSpec;
 use serde::de::DeserializeOwned;
 use sluice_api::lenient::{self, List, Unreadable};
 
-use crate::connect::Connection;
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::server::is_missing;
-use crate::sign::{Io, Sign};
+use crate::terminal::{Io, Symbol};
 
 /// What to do about an object that cannot be read.
 const COMPARE: &str = "another version of Sluice may have written it: compare the definition in the cluster with \
@@ -25,14 +23,11 @@ pub(crate) async fn get<K>(connection: &Connection, namespace: &str, name: &str)
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let request = Request::new(K::url_path(&(), Some(namespace))).get(name, &GetParams::default());
-    let request = request.map_err(|e| connection.explain(kube::Error::BuildRequest(e)))?;
-    match connection.client.request_text(request).await {
-        Ok(text) => match lenient::read(&text) {
-            Ok(read) => Ok(Some(read.object)),
-            Err(error) => Err(failure(&sentence::<K>(namespace, name, &error.to_string()))),
-        },
-        Err(kube::Error::Api(status)) if is_missing(&status) => Ok(None),
+    match lenient::get(&connection.client, namespace, name).await {
+        Ok(read) => Ok(read.map(|read| read.object)),
+        Err(kube::Error::SerdeError(error)) => {
+            Err(failure(&sentence::<K>(namespace, name, &error.to_string())))
+        }
         Err(error) => Err(connection.explain(error)),
     }
 }
@@ -46,25 +41,22 @@ pub(crate) async fn list<K>(
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + HasSpec<Spec: DeserializeOwned>,
 {
-    let request = Request::new(K::url_path(&(), namespace)).list(params);
-    let request = request.map_err(|e| connection.explain(kube::Error::BuildRequest(e)))?;
-    let text = connection.client.request_text(request).await.map_err(|e| connection.explain(e))?;
-    lenient::read_list(&text).map_err(|e| connection.explain(kube::Error::SerdeError(e)))
+    lenient::list(&connection.client, namespace, params).await.map_err(|e| connection.explain(e))
 }
 
-/// The failure of a command that needs an object that cannot be read.
+/// Returns the failure of a command that needs an unreadable object.
 pub(crate) fn failure(sentence: &str) -> Failure {
     Failure::new(Exit::Error, sentence).hinted(COMPARE)
 }
 
-/// Warns about objects that cannot be read, and says what to do.
+/// Warns about unreadable objects, with what to do.
 pub(crate) fn warn<'a, K, S: 'a>(unreadable: impl Iterator<Item = &'a Unreadable<S>>, io: &mut Io<'_>)
 where
     K: Resource<DynamicType = ()>,
 {
     let mut any = false;
     for bad in unreadable {
-        io.tell(Sign::Failed, &said::<K, S>(bad));
+        io.progress(Symbol::Failed, &describe::<K, S>(bad));
         any = true;
     }
     if any {
@@ -72,8 +64,8 @@ where
     }
 }
 
-/// Names an object of a list, and says why it cannot be read.
-pub(crate) fn said<K: Resource<DynamicType = ()>, S>(bad: &Unreadable<S>) -> String {
+/// Returns a sentence with the name of an unreadable object and the error.
+pub(crate) fn describe<K: Resource<DynamicType = ()>, S>(bad: &Unreadable<S>) -> String {
     sentence::<K>(bad.metadata.namespace.as_deref().unwrap_or_default(), bad.name(), &bad.error)
 }
 

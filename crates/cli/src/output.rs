@@ -1,4 +1,4 @@
-//! The forms in which data goes to stdout, the same for every command.
+//! The output formats of all commands.
 
 use std::io::{self, Write};
 
@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::plain;
+use crate::safe_text;
 
-/// What `-o` takes.
+/// The formats of `sluice get`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Columns, for people
@@ -20,11 +20,11 @@ pub enum Format {
     Json,
     /// The objects as YAML
     Yaml,
-    /// Only names, one a line
+    /// Only names, one in each line
     Name,
 }
 
-/// What `-o` takes where there is nothing but data.
+/// The formats of commands that print only data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DataFormat {
     /// JSON
@@ -33,18 +33,19 @@ pub enum DataFormat {
     Yaml,
 }
 
-/// Writes one value.
+/// Writes a value in a format.
 ///
 /// # Errors
-/// When the reader is gone.
+/// When the reader has closed the pipe.
 pub fn data(format: DataFormat, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        DataFormat::Json => writeln!(out, "{}", plain::json(&serde_json::to_string_pretty(value)?)),
+        DataFormat::Json => writeln!(out, "{}", safe_text::json(&serde_json::to_string_pretty(value)?)),
         DataFormat::Yaml => out.write_all(yaml(value)?.as_bytes()),
     }
 }
 
-/// Several objects in one document, as kubectl gives them; one that was asked for by name is bare.
+/// Returns the document for several objects, as kubectl prints them: a List, or the object itself if it was requested by
+/// name.
 pub fn list(mut objects: Vec<Value>, named: bool) -> Value {
     match (named, objects.len()) {
         (true, 1) => objects.remove(0),
@@ -62,11 +63,11 @@ pub fn list(mut objects: Vec<Value>, named: bool) -> Value {
 /// When the value cannot be written as YAML.
 pub fn yaml(value: &impl Serialize) -> io::Result<String> {
     let text = raw_yaml(value)?;
-    if !text.chars().any(|c| c != '\n' && plain::is_unsafe(c)) {
+    if !text.chars().any(|c| c != '\n' && safe_text::is_unsafe(c)) {
         return Ok(text);
     }
-    // The serializer leaves some characters as they are. A placeholder that the text does not contain
-    // stands for each string that has one, and gives way to the string with all of them escaped.
+    // The serializer does not escape all unsafe characters. Each string with such a character is replaced by a
+    // placeholder that the text does not contain, and the placeholder by the string in double quotes.
     let mark = (0..).map(|n: u32| format!("sluice-{n}-")).find(|mark| !text.contains(mark.as_str()));
     let mut quoted = Quoted { mark: mark.unwrap_or_default(), strings: Vec::new() };
     let mut value = serde_json::to_value(value)?;
@@ -115,7 +116,7 @@ impl Quoted {
     }
 
     fn replace_text(&mut self, text: &mut String) {
-        if text.chars().any(plain::is_unsafe) {
+        if text.chars().any(safe_text::is_unsafe) {
             let placeholder = self.placeholder(self.strings.len());
             self.strings.push(double_quoted(text));
             *text = placeholder;
@@ -133,7 +134,7 @@ fn double_quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             // YAML has no surrogate pairs.
-            c if plain::is_unsafe(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+            c if safe_text::is_unsafe(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
             c => quoted.push(c),
         }
     }
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_is_read_back_as_it_was() {
+    fn yaml_is_read_back_as_the_same_value() {
         let value = json!({
             "switch": "yes", "also": "no", "y": "on", "number": "1e3", "octal": "0755", "sexagesimal": "1:20",
             "null": "null", "tilde": "~", "empty": "", "true": true, "n": 7, "list": [], "map": {},
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_escaped_and_read_back_as_it_was() {
+    fn escaped_data_is_read_back_as_the_same_value() {
         let value = json!({
             "esc": "a\u{1b}[31m\u{7}\0", "c1": "\u{9b}2J\u{85}", "del": "\u{7f}", "bidi": "well \u{202e}deliaf",
             "space": "6.1\u{200b}.8 # x", "tag": "v\u{e0041}", "lines": "\u{feff}a\n\tb\"c\\d\u{2028}e",
@@ -169,7 +170,7 @@ mod tests {
             let mut out = Vec::new();
             data(format, &value, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
-            assert!(!text.chars().any(|c| c != '\n' && plain::is_unsafe(c)), "{text:?}");
+            assert!(!text.chars().any(|c| c != '\n' && safe_text::is_unsafe(c)), "{text:?}");
             assert!(text.contains("fine ✔ שלום"), "{text}");
             let back: Value = match format {
                 DataFormat::Json => serde_json::from_str(&text).unwrap(),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_by_name_is_bare_and_several_are_a_list() {
+    fn an_object_requested_by_name_is_not_in_a_list() {
         assert_eq!(list(vec![json!({"a": 1})], true), json!({"a": 1}));
         assert_eq!(list(vec![json!({"a": 1})], false)["items"], json!([{"a": 1}]));
         assert_eq!(list(vec![], false)["kind"], "List");

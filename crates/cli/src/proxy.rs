@@ -1,9 +1,9 @@
-//! Which clusters are reached without the proxy that HTTPS_PROXY names: those on this machine and
-//! those in NO_PROXY, by the rules that kubectl follows.
+//! The clusters that are reached without the proxy of HTTPS_PROXY: those on this machine and those in NO_PROXY, by the
+//! rules of kubectl.
 
 use std::net::IpAddr;
 
-/// Whether the environment wants this host to be reached directly.
+/// Returns true if the environment variables exclude a host from the proxy.
 pub(crate) fn direct_by_environment(host: &str) -> bool {
     let excepted = std::env::var("NO_PROXY").or_else(|_| std::env::var("no_proxy"));
     direct(host, &excepted.unwrap_or_default())
@@ -28,6 +28,7 @@ fn direct(host: &str, excepted: &str) -> bool {
     })
 }
 
+/// Returns true if a network contains an address.
 fn holds(network: &str, bits: &str, address: IpAddr) -> bool {
     let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
     let (a, b, width) = match (network, address) {
@@ -35,7 +36,7 @@ fn holds(network: &str, bits: &str, address: IpAddr) -> bool {
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
         _ => return false,
     };
-    // Shifting by the whole width is an overflow, and means that nothing is compared.
+    // A shift by the whole width overflows: a network of 0 bits contains every address.
     width >= bits && (a ^ b).checked_shr(width - bits).unwrap_or_default() == 0
 }
 
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_near_or_excepted_needs_no_proxy() {
+    fn local_and_excluded_hosts_need_no_proxy() {
         let table = [
             ("127.0.0.1", "", true),
             ("localhost", "", true),

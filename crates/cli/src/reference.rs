@@ -1,4 +1,4 @@
-//! Names of objects on the command line, plain or as `-o name` prints them.
+//! Names of objects on the command line, plain or in the form that `-o name` prints.
 
 use sluice_api::GROUP;
 
@@ -6,23 +6,23 @@ use sluice_api::GROUP;
 /// name` and `kubectl get pipelines -o name` print.
 ///
 /// # Errors
-/// When the name is empty, or is one of another kind.
+/// When the name is empty, or names another kind.
 pub(crate) fn pipeline(text: &str) -> Result<String, String> {
     named(text, &["pipeline"])
 }
 
-/// The same for a promotion.
+/// Reads the name of a promotion in the same forms.
 ///
 /// # Errors
-/// When the name is empty, or is one of another kind.
+/// When the name is empty, or names another kind.
 pub(crate) fn promotion(text: &str) -> Result<String, String> {
     named(text, &["promotion"])
 }
 
-/// The same for an argument that names either.
+/// Reads the name of a promotion or of a pipeline in the same forms.
 ///
 /// # Errors
-/// When the name is empty, or is one of another kind.
+/// When the name is empty, or names another kind.
 pub(crate) fn either(text: &str) -> Result<String, String> {
     named(text, &["promotion", "pipeline"])
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_printed() {
+    fn a_name_is_read_in_every_printed_form() {
         for (text, expected) in [
             ("podinfo", Ok("podinfo")),
             ("pipeline/podinfo", Ok("podinfo")),

@@ -1,5 +1,5 @@
-//! `sluice retry`: asks for another try of a promotion that failed, was rejected, or waits for its next attempt; or
-//! of all that failed.
+//! `sluice retry`: requests another try of a promotion that failed, was rejected, or waits for its next attempt; or of
+//! all that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,17 @@ use sluice_api::lenient::{List, Unreadable};
 use sluice_api::promotion::Phase;
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
 
-use crate::approve::{Change, PATIENCE, Verdict, apply, said, what, write};
+use crate::cluster_flags::ClusterFlags;
 use crate::complete::{environments, pipelines, promotions_and_pipelines};
-use crate::connect::{Connect, Connection};
+use crate::connection::{API_CALL_TIMEOUT, Connection};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::find::{self, Which, phase};
+use crate::find::{self, PromotionArgs, phase};
 use crate::objects;
+use crate::promotion_change::{
+    ChangeCheck, PromotionChange, apply, describe, note_suspension, status_message, write,
+};
 use crate::reference;
-use crate::sign::{Io, Sign};
+use crate::terminal::{Io, Symbol};
 
 /// Arguments of `sluice retry`.
 #[derive(Args, Clone, Debug)]
@@ -70,25 +73,25 @@ pub struct Retry {
     #[arg(short = 'A', long, requires = "failed", conflicts_with = "name")]
     all_namespaces: bool,
     #[command(flatten)]
-    connect: Connect,
+    cluster: ClusterFlags,
 }
 
 pub(crate) async fn run(args: &Retry, io: &mut Io<'_>) -> Outcome {
-    let connection = args.connect.open(Some(PATIENCE))?;
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let Some(name) = &args.name else { return retry_failed(args, &connection, io).await };
-    let which = Which { name: name.clone(), environment: args.environment.clone() };
-    let change = Change { judge: &judge, spec: &token };
+    let which = PromotionArgs { name: name.clone(), environment: args.environment.clone() };
+    let change = PromotionChange { check: &check, spec: &retry_token };
     let Some((promotion, pipeline)) = apply(&connection, &which, None, &change, io).await? else {
         return Ok(());
     };
-    tell(&promotion, pipeline.as_ref(), io);
+    confirm(&promotion, pipeline.as_ref(), io);
     Ok(())
 }
 
-/// Retries each promotion that failed, and goes on where one cannot be retried.
+/// Retries each promotion that failed, and continues if one cannot be retried.
 async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) -> Outcome {
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
-    // A later promotion has replaced an earlier one also where it lacks the labels.
+    // The list is not limited to the labels: a later promotion without them also replaces an earlier one.
     let List { items, unreadable } =
         objects::list::<Promotion>(connection, namespace, &ListParams::default()).await?;
     let (pipeline, environment) = (args.pipeline.as_deref(), args.environment.as_deref());
@@ -108,32 +111,32 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
     let (mut first, mut refused) = (None, 0);
     for promotion in meant {
         let pipeline = find::pipeline_of(connection, &promotion, io).await;
-        let verdict = match unreadable.iter().find(|bad| may_have_replaced(bad, &promotion)) {
-            Some(bad) => Verdict::Refuse(
+        let check = match unreadable.iter().find(|bad| may_have_replaced(bad, &promotion)) {
+            Some(bad) => ChangeCheck::Refuse(
                 format!("{} may have replaced it, and cannot be read", bad.name()),
-                Some(format!("if this one is meant, name it: sluice retry {}", promotion.name_any())),
+                Some(format!("to retry this one, name it: sluice retry {}", promotion.name_any())),
             ),
-            None => judge(&promotion, pipeline.as_ref()),
+            None => check(&promotion, pipeline.as_ref()),
         };
-        let outcome = match verdict {
-            Verdict::Go => match write(connection, &promotion, token(&promotion)).await {
+        let outcome = match check {
+            ChangeCheck::Apply => match write(connection, &promotion, retry_token(&promotion)).await {
                 Ok(()) => {
-                    tell(&promotion, pipeline.as_ref(), io);
+                    confirm(&promotion, pipeline.as_ref(), io);
                     continue;
                 }
-                // It has changed just now: what failed may be over.
+                // The promotion has changed since it was read, so it may not be failed any more.
                 Err(kube::Error::Api(status)) if status.is_conflict() => {
                     Failure::new(Exit::Error, "it changed meanwhile: look at it again")
                 }
                 Err(error) => connection.explain(error),
             },
-            Verdict::Already(why) => {
-                io.tell(Sign::Done, &why);
+            ChangeCheck::NothingToDo(why) => {
+                io.progress(Symbol::Done, &why);
                 continue;
             }
-            Verdict::Refuse(message, hint) => Failure { exit: Exit::Refused, message, hint },
+            ChangeCheck::Refuse(message, hint) => Failure { exit: Exit::Refused, message, hint },
         };
-        io.tell(Sign::Failed, &format!("{}: {}", what(&promotion), outcome.message));
+        io.progress(Symbol::Failed, &format!("{}: {}", describe(&promotion), outcome.message));
         refused += 1;
         first.get_or_insert(outcome);
     }
@@ -145,7 +148,7 @@ async fn retry_failed(args: &Retry, connection: &Connection, io: &mut Io<'_>) ->
     }
 }
 
-/// The identities of the promotions with these labels.
+/// Returns the UIDs of the promotions with these labels.
 async fn labelled(
     connection: &Connection,
     namespace: Option<&str>,
@@ -162,25 +165,25 @@ fn is_meant(spec: &PromotionSpec, pipeline: Option<&str>, environment: Option<&s
         && environment.is_none_or(|wanted| spec.is_into(wanted))
 }
 
-/// Returns true if a promotion that cannot be read may be a later one into the same place.
+/// Returns true if an unreadable promotion may be a later one into the same environment (or target).
 fn may_have_replaced(bad: &Unreadable<PromotionSpec>, promotion: &Promotion) -> bool {
     bad.metadata.namespace == promotion.metadata.namespace
         && bad.may_be(|spec| {
             (&spec.pipeline, spec.place()) == (&promotion.spec.pipeline, promotion.spec.place())
-                && (spec.sequence, bad.name()) > promotion.line()
+                && (spec.sequence, bad.name()) > promotion.order()
         })
 }
 
-/// The promotions that failed or wait for their next attempt, of those that no later one into the same place has
-/// replaced.
+/// Returns the promotions that failed or wait for their next attempt, unless a later one into the same environment (or
+/// target) has replaced them.
 fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>) -> Vec<Promotion> {
     let lane = |p: &Promotion| (p.namespace(), p.spec.pipeline.clone(), p.spec.place());
     let mut newest = BTreeMap::new();
     for promotion in &all {
-        let line = newest.entry(lane(promotion)).or_insert_with(|| promotion.line());
-        *line = promotion.line().max(*line);
+        let order = newest.entry(lane(promotion)).or_insert_with(|| promotion.order());
+        *order = promotion.order().max(*order);
     }
-    let is_newest = |p: &Promotion| newest.get(&lane(p)) == Some(&p.line());
+    let is_newest = |p: &Promotion| newest.get(&lane(p)) == Some(&p.order());
     let has_failed = |p: &Promotion| {
         let waits = p.status.as_ref().is_some_and(|s| s.next_attempt.is_some());
         phase(p) == Phase::Failed || (phase(p) == Phase::Promoting && waits)
@@ -192,33 +195,31 @@ fn failed(all: Vec<Promotion>, pipeline: Option<&str>, environment: Option<&str>
     all.into_iter().zip(keep).filter_map(|(promotion, keep)| keep.then_some(promotion)).collect()
 }
 
-/// The request for another try: the time, later than that of the request before.
-fn token(promotion: &Promotion) -> Value {
+/// Returns the request for another try: the current time, or a later one if that is not after the last request.
+fn retry_token(promotion: &Promotion) -> Value {
     let now = Timestamp::now();
     let before = promotion.spec.retry.as_ref().and_then(|text| text.parse::<Timestamp>().ok());
     let after = before.and_then(|before| before.checked_add(SignedDuration::from_secs(1)).ok());
     json!({"retry": after.map_or(now, |after| now.max(after)).to_string()})
 }
 
-/// Prints that it was asked for, and what it needs beside.
-fn tell(promotion: &Promotion, pipeline: Option<&Pipeline>, io: &mut Io<'_>) {
-    io.tell(Sign::Done, &format!("asked for another try of {}", what(promotion)));
+/// Prints that another try was requested, and what it waits for.
+fn confirm(promotion: &Promotion, pipeline: Option<&Pipeline>, io: &mut Io<'_>) {
+    io.progress(Symbol::Done, &format!("requested another try of {}", describe(promotion)));
     let Some(pipeline) = pipeline else { return };
-    if pipeline.spec.suspend {
-        let name = pipeline.name_any();
-        let note = format!("pipeline {name} is suspended: nothing is tried until spec.suspend is false");
-        return io.tell(Sign::Waiting, &note);
+    if note_suspension(Some(pipeline), io) {
+        return;
     }
     let environment = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
     let manual = environment.and_then(|e| pipeline.spec.policy(e)).is_some_and(|policy| policy.manual);
     if manual && phase(promotion) != Phase::Promoting {
         let namespace = promotion.namespace().unwrap_or_default();
         let note = format!("it needs a new approval: sluice approve -n {namespace} {}", promotion.name_any());
-        io.tell(Sign::Waiting, &note);
+        io.progress(Symbol::Waiting, &note);
     }
 }
 
-/// Whether the place that a promotion goes to runs its revision, as the pipeline's status says.
+/// Returns true if the environment (or target) of a promotion runs its revision, by the status of the pipeline.
 fn runs(promotion: &Promotion, pipeline: &Pipeline) -> bool {
     let spec = &promotion.spec;
     let status = pipeline.status.as_ref().and_then(|status| status.environments.get(&spec.environment));
@@ -229,12 +230,13 @@ fn runs(promotion: &Promotion, pipeline: &Pipeline) -> bool {
     running == Some(&spec.revision)
 }
 
-fn judge(promotion: &Promotion, pipeline: Option<&Pipeline>) -> Verdict {
+/// Checks whether a promotion can be retried.
+fn check(promotion: &Promotion, pipeline: Option<&Pipeline>) -> ChangeCheck {
     let (spec, at) = (&promotion.spec, phase(promotion));
-    let what = what(promotion);
+    let what = describe(promotion);
     if at == Phase::Succeeded && pipeline.is_some_and(|pipeline| runs(promotion, pipeline)) {
         let why = format!("{what} has succeeded, and {} runs it: there is nothing to retry", spec.place());
-        return Verdict::Refuse(why, None);
+        return ChangeCheck::Refuse(why, None);
     }
     let status = promotion.status.as_ref();
     let waits = status.is_some_and(|s| s.next_attempt.is_some());
@@ -247,13 +249,13 @@ fn judge(promotion: &Promotion, pipeline: Option<&Pipeline>) -> Verdict {
             Phase::Proposed => "is proposed, nothing has failed",
             _ => "is delivered, nothing has failed",
         };
-        return Verdict::Refuse(format!("{what} {why}{}", said(promotion)), None);
+        return ChangeCheck::Refuse(format!("{what} {why}{}", status_message(promotion)), None);
     }
     match &spec.retry {
         Some(token) if status.and_then(|s| s.retried.as_ref()) != Some(token) => {
-            Verdict::Already(format!("another try of {what} was asked for already, at {token}"))
+            ChangeCheck::NothingToDo(format!("another try of {what} was requested already, at {token}"))
         }
-        _ => Verdict::Go,
+        _ => ChangeCheck::Apply,
     }
 }
 
@@ -262,39 +264,39 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn judged(status: Value, retry: Value) -> Verdict {
+    fn checked(status: Value, retry: Value) -> ChangeCheck {
         let promotion = json!({
             "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": "p-1"},
             "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "facets": {}, "retry": retry},
             "status": status,
         });
-        judge(&serde_json::from_value(promotion).unwrap(), None)
+        check(&serde_json::from_value(promotion).unwrap(), None)
     }
 
     #[test]
-    fn what_failed_was_rejected_or_waits_is_tried_again() {
+    fn failed_rejected_and_waiting_promotions_are_retried() {
         for status in [
             json!({"phase": "Failed"}),
             json!({"phase": "Rejected"}),
             json!({"phase": "Promoting", "nextAttempt": "2026-11-21T10:00:00Z"}),
         ] {
-            assert_eq!(judged(status, Value::Null), Verdict::Go);
+            assert_eq!(checked(status, Value::Null), ChangeCheck::Apply);
         }
         let acted_on = json!({"phase": "Failed", "retried": "then"});
-        assert_eq!(judged(acted_on, json!("then")), Verdict::Go);
+        assert_eq!(checked(acted_on, json!("then")), ChangeCheck::Apply);
     }
 
     #[test]
-    fn anything_else_is_refused_with_the_reason() {
+    fn other_promotions_are_refused_with_the_reason() {
         for phase in ["Pending", "Promoting", "Proposed", "Delivered", "Superseded", "Cancelled"] {
-            let verdict = judged(json!({"phase": phase, "message": "why"}), Value::Null);
-            let Verdict::Refuse(why, _) = verdict else { panic!("{phase}: {verdict:?}") };
+            let check = checked(json!({"phase": phase, "message": "why"}), Value::Null);
+            let ChangeCheck::Refuse(why, _) = check else { panic!("{phase}: {check:?}") };
             assert!(why.starts_with("podinfo 6.1.8 into prod ") && why.ends_with("(why)"), "{why}");
         }
     }
 
     #[test]
-    fn a_later_promotion_that_cannot_be_read_may_have_replaced_one_that_failed() {
+    fn an_unreadable_later_promotion_may_have_replaced_a_failed_one() {
         let spec = |environment: &str, sequence: u64| PromotionSpec {
             pipeline: "podinfo".into(),
             environment: environment.into(),
@@ -323,8 +325,8 @@ mod tests {
     }
 
     #[test]
-    fn asking_twice_is_harmless() {
-        let verdict = judged(json!({"phase": "Failed"}), json!("2026-11-21T10:00:00Z"));
-        assert!(matches!(verdict, Verdict::Already(_)), "{verdict:?}");
+    fn a_second_request_changes_nothing() {
+        let check = checked(json!({"phase": "Failed"}), json!("2026-11-21T10:00:00Z"));
+        assert!(matches!(check, ChangeCheck::NothingToDo(_)), "{check:?}");
     }
 }

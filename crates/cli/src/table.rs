@@ -1,23 +1,23 @@
-//! Tables as kubectl prints them: left-aligned, three spaces between columns, no borders. A cell holds
-//! only text that is safe to print ([`plain::line`]).
+//! Tables as kubectl prints them: left-aligned, three spaces between columns, no borders. A cell has only text that is
+//! safe to print ([`safe_text::line`]).
 
 use std::io::{self, Write};
 
-use crate::plain;
+use crate::safe_text;
 
-/// What a cell says about the state of things; shown as a colour where there are colours.
+/// The meaning of a cell's colour, on outputs with colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing in particular.
+    /// No colour.
     #[default]
     Plain,
-    /// All is well.
+    /// Healthy or succeeded.
     Good,
-    /// On its way.
+    /// In progress.
     Busy,
-    /// Stands still because somebody wants it so.
+    /// Waiting, suspended or unknown.
     Held,
-    /// Somebody should look at this.
+    /// Failed: a person should look at it.
     Bad,
 }
 
@@ -49,27 +49,27 @@ impl Cell {
     /// a cluster neither breaks the table nor controls the terminal.
     pub fn new(text: impl AsRef<str>) -> Cell {
         let words = text.as_ref().split_whitespace().collect::<Vec<_>>().join(" ");
-        Cell { text: plain::line(&words).into_owned(), ..Cell::default() }
+        Cell { text: safe_text::line(&words).into_owned(), ..Cell::default() }
     }
 
-    /// A cell that only grows older: it alone does not make a row a changed one.
+    /// Returns a cell with an age. A row in which only ages are different has not changed.
     pub fn age(text: String) -> Cell {
         Cell { text, ticks: true, ..Cell::default() }
     }
 
-    /// The same cell in this tone.
+    /// Returns the cell with this tone.
     pub fn tone(mut self, tone: Tone) -> Cell {
         self.tone = tone;
         self
     }
 }
 
-/// Whether two rows say the same, apart from ages.
+/// Returns true if two rows are equal except for ages.
 pub fn same(a: &Row, b: &Row) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || (a.ticks && b.ticks))
 }
 
-/// Knows the columns and how wide they are. More rows can follow later, as a watch needs it.
+/// The columns of a table with their widths. A watch prints more rows later.
 pub struct Table {
     columns: Vec<&'static str>,
     widths: Vec<usize>,
@@ -77,7 +77,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Returns a table with these columns and no rows.
     pub fn new(columns: Vec<&'static str>, color: bool) -> Table {
         let widths = columns.iter().map(|c| c.len()).collect();
         Table { columns, widths, color }
@@ -95,7 +95,7 @@ impl Table {
     /// Prints the names of the columns.
     ///
     /// # Errors
-    /// When the reader is gone.
+    /// When the reader has closed the pipe.
     pub fn header(&self, out: &mut dyn Write) -> io::Result<()> {
         let cells: Row = self.columns.iter().map(Cell::new).collect();
         self.line(&cells, out)
@@ -104,7 +104,7 @@ impl Table {
     /// Prints rows.
     ///
     /// # Errors
-    /// When the reader is gone.
+    /// When the reader has closed the pipe.
     pub fn rows(&self, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
         rows.iter().try_for_each(|row| self.line(row, out))
     }
@@ -112,7 +112,7 @@ impl Table {
     fn line(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
         let last = row.iter().rposition(|c| !c.text.is_empty()).unwrap_or_default();
         for (n, (cell, width)) in row.iter().zip(&self.widths).enumerate().take(last + 1) {
-            // An empty field in the middle is shown, so that awk and cut count the columns right.
+            // An empty cell in the middle is printed as `-`, so that awk and cut count the columns correctly.
             let text = if cell.text.is_empty() { "-" } else { cell.text.as_str() };
             match (self.color, cell.tone.code()) {
                 (false, _) | (true, "") => out.write_all(text.as_bytes())?,
@@ -126,7 +126,7 @@ impl Table {
     }
 }
 
-/// The table as text: what tests compare.
+/// Returns a table as text, for comparisons in tests.
 #[cfg(test)]
 pub fn text(columns: Vec<&'static str>, rows: &[Row]) -> String {
     let mut table = Table::new(columns, false);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_lines_have_no_tail() {
+    fn columns_are_aligned_and_lines_do_not_end_with_spaces() {
         let rows = [
             vec![Cell::new("a"), Cell::new(""), Cell::new("x y")],
             vec![Cell::new("längst"), Cell::new("b"), Cell::new("")],
@@ -156,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cannot_break_lines_or_talk_to_the_terminal() {
+    fn a_message_cannot_break_lines_or_control_the_terminal() {
         assert_eq!(Cell::new("one\n  two\r\x1b[31mred\x07").text, "one two \\u{1b}[31mred\\u{7}");
     }
 
     #[test]
-    fn a_message_is_read_in_the_order_that_it_has() {
+    fn a_message_cannot_change_its_reading_order() {
         let turned =
             "well \u{202e}deliaf\u{202c} \u{2066}a\u{2069}\u{200f}b\u{200b}c\u{feff}d\u{e0041}e\u{2029}f";
         assert_eq!(
             Cell::new(turned).text,
             "well \\u{202e}deliaf\\u{202c} \\u{2066}a\\u{2069}\\u{200f}b\\u{200b}c\\u{feff}d\\u{e0041}e f"
         );
-        // Letters of any script stay, with what is put above them.
+        // Letters of all scripts are kept, with their diacritics.
         assert_eq!(Cell::new("schön שלום ガ ✔").text, "schön שלום ガ ✔");
     }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn growing_older_is_no_change() {
+    fn a_different_age_is_no_change() {
         let row = |health, age: &str| vec![Cell::new(health), Cell::age(age.into())];
         assert!(same(&row("Ready", "1s"), &row("Ready", "2s")));
         assert!(!same(&row("Ready", "1s"), &row("Failed", "1s")));

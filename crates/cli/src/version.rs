@@ -1,11 +1,11 @@
-//! `sluice version`: works without a cluster.
+//! `sluice version`: prints the version. It needs no cluster.
 
 use clap::Args;
 use serde_json::json;
 
 use crate::exit::Outcome;
 use crate::output::{self, DataFormat};
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice version`.
 #[derive(Args, Clone, Debug)]

@@ -1,72 +1,78 @@
-//! What has been proven: which revisions each target has run healthily, in the order in which they
-//! arrived. Proof outlives the moment: a target that moves on, fails or cannot be read any more
-//! takes nothing back. Order is counted, never timed, so that clocks cannot change it.
+//! Proofs: the revisions that each target has run healthily, in the order of their arrival. A proof stays valid when
+//! the target runs another revision, fails or cannot be read any more. Arrivals are counted and not timed, so that
+//! clocks cannot change their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::model::{Environment, MinReady, Pipeline, Policy};
+use crate::observed::{ObservedTargets, is_tracked};
+use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
 use crate::revision::Revision;
-use crate::world::{World, is_tracked};
 
-/// How many revisions are remembered for each target, whether another environment needs them or not.
-pub const KEPT: usize = 10;
-/// How many revisions are remembered at most for a target, while another environment needs them.
-pub const LIMIT: usize = 64;
-/// How many revisions are remembered at most for all targets of a pipeline together, unless [`KEPT`] for
-/// each are more: one takes some 300 bytes of the status.
-const LIMIT_OF_ALL: usize = 2000;
+/// How many proofs are kept for each target, whether an environment needs them or not.
+pub const MIN_PROOFS: usize = 10;
+/// The most proofs that are kept for a target, while an environment needs them.
+pub const MAX_PROOFS: usize = 64;
+/// The most proofs that are kept for all targets of a pipeline together, unless [`MIN_PROOFS`] for each target are
+/// more. A proof takes about 300 bytes of the status.
+const MAX_PROOFS_OF_PIPELINE: usize = 2000;
 
 /// A revision that a target has run healthily.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proof {
-    /// Which.
+    /// The proven revision.
     pub revision: Revision,
-    /// Its place in the order of arrivals, over the whole pipeline.
+    /// The number of its arrival, counted over the whole pipeline.
     pub arrival: u64,
-    /// How many times the target had come back to it before.
+    /// How many times the target had come back to the revision before.
     pub run: u32,
-    /// When it was first seen; for people.
+    /// When the revision was first seen healthy, for people.
     pub at: Timestamp,
 }
 
-/// Proofs by environment and target, each list oldest first.
+/// The proofs of a pipeline, by environment and target, each list oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     proofs: BTreeMap<(String, String), Vec<Proof>>,
 }
 
-/// A revision that may go into an environment.
+/// A revision that may be promoted into an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Which.
+    /// The revision.
     pub revision: Revision,
-    /// When it came to be one, in the order of arrivals.
+    /// When enough targets had proven the revision, in the order of arrivals.
     pub arrival: u64,
-    /// Which return of this revision it is.
+    /// How many times the revision had come back before.
     pub run: u32,
-    /// The targets that have proven it, by environment and target, with the time.
+    /// The targets that have proven the revision: environment, target and time.
     pub proven_by: Vec<(String, String, Timestamp)>,
 }
 
 impl Evidence {
-    /// Adds a list of proofs as it was kept, oldest first.
+    /// Adds the stored proofs of a target, oldest first.
     pub fn insert(&mut self, environment: &str, target: &str, proofs: Vec<Proof>) {
         if !proofs.is_empty() {
             self.proofs.insert((environment.into(), target.into()), proofs);
         }
     }
 
-    /// What a target has proven, oldest first.
+    /// Returns the proofs of a target, oldest first.
     pub fn of(&self, environment: &str, target: &str) -> &[Proof] {
         self.proofs.get(&(environment.into(), target.into())).map_or(&[], Vec::as_slice)
     }
 
-    /// What is proven after a look at the world: all of before, and what each target proves now.
-    /// Targets that the pipeline does not have any more are forgotten. New arrivals count on from
-    /// those that are remembered, and from `counted`: what is known to have arrived otherwise.
-    pub fn after(&self, pipeline: &Pipeline, world: &World, counted: u64, now: Timestamp) -> Evidence {
+    /// Returns the proofs after an observation: these proofs, and those of the revisions that targets run healthily now.
+    /// Proofs of targets that the pipeline does not have any more are dropped. New arrivals are counted from the highest
+    /// number in the proofs, or from `counted` if that is higher.
+    pub fn updated(
+        &self,
+        pipeline: &Pipeline,
+        world: &ObservedTargets,
+        counted: u64,
+        now: Timestamp,
+    ) -> Evidence {
         let known = self.proofs.values().flatten().map(|p| p.arrival).max().unwrap_or(0);
         let mut next = known.max(counted);
         let mut proofs = BTreeMap::new();
@@ -83,17 +89,30 @@ impl Evidence {
             }
         }
         let mut evidence = Evidence { proofs };
-        evidence.forget(pipeline, world);
+        evidence.drop_unneeded(pipeline, world);
         evidence
     }
 
-    /// Forgets what no environment needs any more. Beside the newest, an environment that needs several
-    /// proofs of one revision needs all that are newer than its candidate: a fast target has them long
-    /// before a slow one. Where these are too many, they are thinned out evenly, so that a slow target that
-    /// proves one revision after the other always comes to one that is remembered; what a target runs now
-    /// is not thinned out.
-    fn forget(&mut self, pipeline: &Pipeline, world: &World) {
-        if self.proofs.values().all(|list| list.len() <= KEPT) {
+    // until all crates use the new name
+    #[doc(hidden)]
+    pub fn after(
+        &self,
+        pipeline: &Pipeline,
+        world: &ObservedTargets,
+        counted: u64,
+        now: Timestamp,
+    ) -> Evidence {
+        self.updated(pipeline, world, counted, now)
+    }
+
+    /// Drops the proofs that no environment needs any more.
+    ///
+    /// The newest proofs are kept. An environment that needs several proofs of one revision also needs all that are
+    /// newer than its candidate, because a fast target has them long before a slow one. If these are too many, every
+    /// second one or so is dropped, evenly: a slow target that proves one revision after the other then reaches one that
+    /// is kept. Proofs of revisions that targets run now are dropped last.
+    fn drop_unneeded(&mut self, pipeline: &Pipeline, world: &ObservedTargets) {
+        if self.proofs.values().all(|list| list.len() <= MIN_PROOFS) {
             return;
         }
         let followers: Vec<(&Environment, Option<Candidate>)> = pipeline
@@ -105,7 +124,7 @@ impl Evidence {
             })
             .collect();
         let targets: usize = pipeline.environments.iter().map(|e| e.targets.len()).sum();
-        let limit = (LIMIT_OF_ALL / targets.max(1)).clamp(KEPT, LIMIT);
+        let limit = (MAX_PROOFS_OF_PIPELINE / targets.max(1)).clamp(MIN_PROOFS, MAX_PROOFS);
         let running: Vec<Revision> = pipeline
             .environments
             .iter()
@@ -119,7 +138,7 @@ impl Evidence {
                 needed.then(|| candidate.as_ref().and_then(proven).unwrap_or(0))
             };
             let unneeded = followers.iter().filter_map(floor).min().unwrap_or(list.len());
-            let surplus = list.len().saturating_sub(KEPT).min(unneeded);
+            let surplus = list.len().saturating_sub(MIN_PROOFS).min(unneeded);
             list.drain(..surplus);
             while list.len() > limit {
                 list.remove(least_needed(list, &running));
@@ -127,21 +146,20 @@ impl Evidence {
         }
     }
 
-    /// Whether every target of the environment ran this revision when it was last seen healthy.
+    /// Returns true if every target of the environment ran this revision when it was last seen healthy.
     pub fn has_settled(&self, environment: &Environment, revision: &Revision) -> bool {
         environment.targets.iter().all(|target| {
             self.of(&environment.name, target).last().is_some_and(|p| revision.is_run_by(&p.revision))
         })
     }
 
-    /// Whether some target of the environment has ever run this revision healthily.
-    pub fn was_here(&self, environment: &Environment, revision: &Revision) -> bool {
+    /// Returns true if a target of the environment has ever run this revision healthily.
+    pub fn has_run(&self, environment: &Environment, revision: &Revision) -> bool {
         let mut targets = environment.targets.iter().flat_map(|t| self.of(&environment.name, t));
         targets.any(|p| revision.is_run_by(&p.revision))
     }
 
-    /// The newest revision, by arrival, that enough targets of each environment before this one
-    /// have proven.
+    /// Returns the revision that arrived last of those that enough targets of each predecessor have proven.
     pub fn candidate(&self, pipeline: &Pipeline, into: &Environment, needed: MinReady) -> Option<Candidate> {
         let before = predecessors(pipeline, into);
         let revisions: BTreeSet<&Revision> = self.revisions(&before).collect();
@@ -149,8 +167,8 @@ impl Evidence {
         tracked.filter_map(|r| self.judge(r, &before, needed).ok()).max_by_key(|c| c.arrival)
     }
 
-    /// The newest revision before this environment that is not proven by enough targets yet, if it
-    /// is newer than `candidate`: what the environment waits for, and the targets that lack it.
+    /// Returns the newest revision in the predecessors that not enough targets have proven yet, if it is newer than
+    /// `candidate`, with the targets that lack it.
     pub fn upcoming(
         &self,
         pipeline: &Pipeline,
@@ -172,7 +190,7 @@ impl Evidence {
             .map(|p| &p.revision)
     }
 
-    /// Whether enough targets of every environment have proven a revision.
+    /// Returns the revision as a candidate if enough targets of every environment have proven it.
     fn judge(
         &self,
         revision: &Revision,
@@ -204,7 +222,7 @@ impl Evidence {
             match arrivals.get(enough - 1) {
                 Some(arrival) => {
                     candidate.arrival = candidate.arrival.max(*arrival);
-                    // It has come back as often as enough of them have.
+                    // The revision has come back as often as on enough of the targets.
                     runs.sort_unstable_by(|a, b| b.cmp(a));
                     candidate.run = candidate.run.max(runs[enough - 1]);
                 }
@@ -222,15 +240,15 @@ impl Evidence {
 /// A revision that not enough targets have proven.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortfall {
-    /// Which.
+    /// The revision.
     pub revision: Revision,
-    /// When it was last proven by a target, in the order of arrivals.
+    /// When a target last proved the revision, in the order of arrivals.
     pub arrival: u64,
-    /// How many targets must have proven it, in the environment that lacks it.
+    /// How many targets must have proven the revision, in the predecessor that lacks proofs.
     pub needed: usize,
-    /// How many have.
+    /// How many targets have proven it.
     pub has: usize,
-    /// Those that have not, by environment and target.
+    /// The targets that have not proven it, by environment and target.
     pub missing: Vec<(String, String)>,
 }
 
@@ -248,7 +266,7 @@ fn append(list: &mut Vec<Proof>, revision: Revision, last_arrival: &mut u64, at:
     list.push(Proof { revision, arrival: *last_arrival, run, at });
 }
 
-/// Whether one proof is not enough for a revision to go into an environment.
+/// Returns true if a revision needs more than one proof to be promoted into an environment.
 fn needs_several(pipeline: &Pipeline, into: &Environment) -> bool {
     let needed = |policy: &Policy| -> usize {
         predecessors(pipeline, into).iter().map(|e| policy.min_ready.of(e.targets.len())).sum()
@@ -256,15 +274,15 @@ fn needs_several(pipeline: &Pipeline, into: &Environment) -> bool {
     into.policy.as_ref().is_some_and(|policy| needed(policy) > 1)
 }
 
-/// The place of the proof whose absence leaves the smallest gap in the order of arrivals: one of what targets
-/// run now, one of the newest, or the oldest only if there is no other.
+/// Returns the index of the proof whose absence leaves the smallest gap in the order of arrivals. The proof of a
+/// revision that a target runs now, one of the newest proofs, or the oldest proof is returned only if there is no other.
 fn least_needed(list: &[Proof], running: &[Revision]) -> usize {
     let runs = |p: &Proof| running.iter().any(|r| r.is_run_by(&p.revision) || p.revision.is_run_by(r));
     let gap = |at: usize| match at.checked_sub(1) {
         Some(before) => list[at + 1].arrival.saturating_sub(list[before].arrival),
         None => u64::MAX,
     };
-    let newest = list.len().saturating_sub(KEPT);
+    let newest = list.len().saturating_sub(MIN_PROOFS);
     let all = 0..list.len().saturating_sub(1);
     all.min_by_key(|at| (runs(&list[*at]), *at >= newest, gap(*at))).unwrap_or(0)
 }

@@ -1,16 +1,18 @@
-//! How much of the past is kept: enough to see what happened and to roll back, no more.
+//! Which records of ended promotions to delete.
 
 use std::collections::BTreeMap;
 
-use crate::model::{Phase, Promotion};
+use crate::promotion::{Phase, Promotion};
 
-/// How many revisions that once succeeded are kept beside the newest records: the one that runs and
-/// the one to go back to.
-const TO_ROLL_BACK: usize = 2;
+/// How many succeeded promotions are kept beside the newest records: that of the running revision, and that of the
+/// revision to roll back to.
+const SUCCEEDED_KEPT: usize = 2;
 
-/// The promotions whose records may go: of each environment (or target) all that have ended, but for the newest
-/// `keep`, one at least, which says why its revision is not promoted again; for those that are needed
-/// to roll back; and for those whose change request is still to be closed.
+/// Returns the names of the records to delete: of each environment (or target) all promotions that have ended, except
+///
+/// - the newest `keep`, at least one, which says why its revision is not promoted again;
+/// - those that are needed to roll back;
+/// - those whose change request is still open.
 pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut lanes: BTreeMap<(&str, Option<&str>), Vec<&Promotion>> = BTreeMap::new();
     for promotion in promotions.iter().filter(|p| p.phase.has_ended()) {
@@ -20,11 +22,11 @@ pub fn surplus(promotions: &[Promotion], keep: usize) -> Vec<String> {
     let mut surplus = Vec::new();
     let keep = keep.max(1);
     for mut ended in lanes.into_values().filter(|e| e.len() > keep) {
-        ended.sort_by_key(|p| std::cmp::Reverse(p.line()));
+        ended.sort_by_key(|p| std::cmp::Reverse(p.order()));
         let needed: Vec<u64> = ended
             .iter()
             .filter(|p| p.phase == Phase::Succeeded)
-            .take(TO_ROLL_BACK)
+            .take(SUCCEEDED_KEPT)
             .map(|p| p.sequence)
             .collect();
         let old = ended.into_iter().skip(keep);
@@ -67,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stays_and_so_does_what_is_still_to_be_closed() {
+    fn the_newest_record_and_those_with_an_open_change_request_are_kept() {
         let mut all: Vec<Promotion> = (1..=4).map(|n| promotion(n, Phase::Superseded)).collect();
-        all[1].request = Some(crate::model::Request { number: 7, open: true, stray: false });
+        all[1].request = Some(crate::promotion::RecordedRequest { number: 7, open: true, stray: false });
         assert_eq!(surplus(&all, 0), ["p3", "p1"]);
     }
 
     #[test]
-    fn the_newest_stay_and_what_is_needed_to_go_back() {
+    fn the_newest_records_and_those_needed_to_roll_back_are_kept() {
         use Phase::{Delivered, Failed, Succeeded, Superseded};
         let phases = [Succeeded, Succeeded, Superseded, Succeeded, Failed, Failed, Superseded, Delivered];
         let all: Vec<_> = phases.iter().enumerate().map(|(i, p)| promotion(i as u64, *p)).collect();

@@ -1,5 +1,5 @@
-//! What a revision is: the values of the facets that a pipeline tracks, each belonging to one
-//! workload. Two environments run the same revision when these values agree.
+//! Revisions: the values of the facets that a pipeline tracks, each of one workload. Two environments run the same
+//! revision if these values are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,17 +8,17 @@ use std::str::FromStr;
 /// One aspect of what a workload runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facet {
-    /// The chart's version, without build metadata.
+    /// The version of the chart, without build metadata.
     Chart,
-    /// The chart's appVersion.
+    /// The `appVersion` of the chart.
     App,
     /// The tag of an OCI source.
     Tag,
     /// The digest of an OCI source.
     Digest,
-    /// The source's revision as Flux prints it.
+    /// The revision of the source, as Flux prints it.
     Source,
-    /// The tag (or else digest) of the image of one repository.
+    /// The tag of an image, or its digest if it has no tag; the value is the image's repository.
     Image(String),
 }
 
@@ -35,15 +35,18 @@ impl fmt::Display for Facet {
     }
 }
 
-/// The text does not name a facet.
+/// The error for a text that does not name a facet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a facet: write chart, app, tag, digest, source or image:<repository>")]
-pub struct NotAFacet(pub String);
+pub struct InvalidFacet(pub String);
+
+// until all crates use the new name
+pub use self::InvalidFacet as NotAFacet;
 
 impl FromStr for Facet {
-    type Err = NotAFacet;
+    type Err = InvalidFacet;
 
-    fn from_str(text: &str) -> Result<Self, NotAFacet> {
+    fn from_str(text: &str) -> Result<Self, InvalidFacet> {
         Ok(match text {
             "chart" => Facet::Chart,
             "app" => Facet::App,
@@ -52,7 +55,7 @@ impl FromStr for Facet {
             "source" => Facet::Source,
             other => match other.strip_prefix("image:") {
                 Some(repository) if !repository.is_empty() => Facet::Image(repository.into()),
-                _ => return Err(NotAFacet(text.into())),
+                _ => return Err(InvalidFacet(text.into())),
             },
         })
     }
@@ -61,11 +64,11 @@ impl FromStr for Facet {
 /// A facet of one workload: workloads are matched between environments by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FacetKey {
-    /// Kustomization or HelmRelease.
+    /// The workload's kind: Kustomization or HelmRelease.
     pub kind: String,
     /// The workload's name.
     pub name: String,
-    /// Which aspect of it.
+    /// The aspect of the workload.
     pub facet: Facet,
 }
 
@@ -76,65 +79,66 @@ impl fmt::Display for FacetKey {
 }
 
 impl FromStr for FacetKey {
-    type Err = NotAFacet;
+    type Err = InvalidFacet;
 
-    fn from_str(text: &str) -> Result<Self, NotAFacet> {
-        let wrong = || NotAFacet(text.into());
+    fn from_str(text: &str) -> Result<Self, InvalidFacet> {
+        let wrong = || InvalidFacet(text.into());
         let (workload, facet) = text.split_once(':').ok_or_else(wrong)?;
         let (kind, name) = workload.split_once('/').ok_or_else(wrong)?;
         Ok(FacetKey { kind: kind.into(), name: name.into(), facet: facet.parse()? })
     }
 }
 
-/// The values of the tracked facets: what is compared, proven and promoted. Never empty. Thousands
-/// are kept, mostly of one facet: they are a sorted list, which has no room to spare.
+/// The values of the tracked facets, never empty. Revisions are compared, proven and promoted.
+///
+/// A controller keeps thousands of them, mostly of one facet: a boxed sorted list takes the least memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(Box<[(FacetKey, String)]>);
 
 impl Revision {
-    /// A revision of these facets; none at all is no revision.
+    /// Returns the revision with these facets, or `None` if there are none.
     pub fn new(facets: BTreeMap<FacetKey, String>) -> Option<Self> {
         (!facets.is_empty()).then(|| Self(facets.into_iter().collect()))
     }
 
-    /// Reads the form in which Kubernetes objects keep it; keys that name no facet are left out.
+    /// Reads a revision from the form that Kubernetes objects store. Keys that name no facet are left out.
     pub fn from_strings(facets: &BTreeMap<String, String>) -> Option<Self> {
         Self::new(facets.iter().filter_map(|(k, v)| Some((k.parse().ok()?, v.clone()))).collect())
     }
 
-    /// The form in which Kubernetes objects keep it.
+    /// Returns the form that Kubernetes objects store.
     pub fn to_strings(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|(k, v)| (k.to_string(), v.clone())).collect()
     }
 
-    /// The value of one facet.
+    /// Returns the value of one facet.
     pub(crate) fn value(&self, key: &FacetKey) -> Option<&str> {
         self.0.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|i| self.0[i].1.as_str())
     }
 
-    /// Its facets and their values.
+    /// Returns the facets with their values, in the order of their keys.
     pub fn facets(&self) -> impl Iterator<Item = (&FacetKey, &str)> {
         self.0.iter().map(|(k, v)| (k, v.as_str()))
     }
 
-    /// Whether something that runs `other` runs all of this: every facet here is there, equal.
+    /// Returns true if `other` has every facet of this revision with the same value.
     pub fn is_run_by(&self, other: &Revision) -> bool {
         self.facets().all(|(k, v)| other.value(k) == Some(v))
     }
 
-    /// The part of it that belongs to these workloads, by kind and name.
+    /// Returns the part of the revision that belongs to these workloads, by kind and name.
     pub fn restricted_to(&self, workloads: &BTreeSet<(&str, &str)>) -> Option<Revision> {
         let keep = |k: &FacetKey| workloads.contains(&(k.kind.as_str(), k.name.as_str()));
         Self::new(self.0.iter().filter(|(k, _)| keep(k)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
-    /// Whether this is older than `other` by semantic versioning: some facet that both have is older
-    /// here, whatever the others are. `None` where none is, and some cannot be compared.
+    /// Returns true if this revision is older than `other` by semantic versioning: a facet that both have is older
+    /// here, whatever the other facets are. `None` if no facet is older, and some cannot be compared.
     ///
     /// Two pre-releases of one version, such as `1.0.0-1a2b3c4` and `1.0.0-9f8e7d6`, cannot be compared if
     /// the first dot-separated identifier in which they differ contains a hash: hashes have no order. A hash
     /// is 7 to 64 hexadecimal digits, with or without the `g` of `git describe`, between hyphens or alone.
-    /// Digits that are a date (`20240131`, or with the time behind it) are a number.
+    /// Digits that are a date (`20240131`, or a date and a time) are a number.
     pub fn is_older_than(&self, other: &Revision) -> Option<bool> {
         let mut comparable = true;
         for (key, ours) in &self.0 {
@@ -150,12 +154,12 @@ impl Revision {
     }
 }
 
-/// A version with or without a leading `v`.
+/// Parses a version with or without a leading `v`.
 fn version(text: &str) -> Option<semver::Version> {
     semver::Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
 }
 
-/// Whether two versions differ first in an identifier of their pre-releases that contains a hash.
+/// Returns true if the first difference of two versions is in a pre-release identifier that contains a hash.
 fn differ_by_hash(one: &semver::Version, other: &semver::Version) -> bool {
     let numbers = |v: &semver::Version| (v.major, v.minor, v.patch);
     let mut identifiers = one.pre.split('.').zip(other.pre.split('.'));
@@ -165,13 +169,13 @@ fn differ_by_hash(one: &semver::Version, other: &semver::Version) -> bool {
     both.is_some_and(|(a, b)| [a, b].iter().any(|identifier| identifier.split('-').any(is_hash)))
 }
 
-/// Whether a text looks like a hash, whole or abbreviated: git abbreviates to 7 digits at least.
+/// Returns true if a text looks like a hash, whole or abbreviated. Git abbreviates to 7 digits or more.
 fn is_hash(text: &str) -> bool {
     let digits = text.strip_prefix('g').unwrap_or(text);
     (7..=64).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) && !is_date(text)
 }
 
-/// Whether a text is a date as version numbers have it: year, month and day, and perhaps the time.
+/// Returns true if a text is a date as in version numbers: year, month and day, with or without a time.
 fn is_date(text: &str) -> bool {
     let number = |at: std::ops::Range<usize>| text.get(at).and_then(|t| t.parse::<u32>().ok()).unwrap_or(0);
     matches!(text.len(), 8 | 10 | 12 | 14)
@@ -181,8 +185,8 @@ fn is_date(text: &str) -> bool {
         && (1..=31).contains(&number(6..8))
 }
 
-/// As people read it: the value where all facets agree, else each facet with its value. The
-/// workload is named only where there are several.
+/// Writes the value if all facets have the same one, else each facet with its value. Workloads are named only if there
+/// are several.
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values: BTreeSet<&str> = self.facets().map(|(_, v)| v).collect();
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_survive_being_written_and_read() {
+    fn keys_are_written_and_read_back() {
         for text in [
             "HelmRelease/podinfo:chart",
             "Kustomization/podinfo:image:registry:5000/team/podinfo",
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn is_shown_as_short_as_it_is_clear() {
+    fn the_text_is_as_short_as_it_can_be_without_ambiguity() {
         assert_eq!(revision(&[("HelmRelease/a:chart", "6.1.8")]).to_string(), "6.1.8");
         assert_eq!(
             revision(&[("HelmRelease/a:chart", "6.1.8"), ("HelmRelease/b:chart", "6.1.8")]).to_string(),
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn older_means_that_some_version_is_lower() {
+    fn a_revision_is_older_if_one_version_is_lower() {
         let chart = |v: &str| revision(&[("HelmRelease/a:chart", v)]);
         assert_eq!(chart("6.1.5").is_older_than(&chart("6.1.8")), Some(true));
         assert_eq!(chart("6.1.10").is_older_than(&chart("6.1.9")), Some(false));
@@ -281,7 +285,7 @@ mod tests {
             assert_eq!(chart(other).is_older_than(&chart(one)), None, "{other} and {one}");
         }
         for (older, newer) in [
-            // The numbers before it decide, and so does what stands before the hash.
+            // The version numbers, and the identifiers before the hash, decide.
             ("1.0.0-fffffff", "1.0.1-0a0a0a0"),
             ("1.0.0-1a2b3c4", "1.0.0"),
             ("1.0.0-alpha.fffffff", "1.0.0-beta.0a0a0a0"),

@@ -1,21 +1,23 @@
-//! What a value of a revision may be. Values come from clusters and from calls, and go into records,
-//! files, branches and commit messages.
+//! Checks of the values of a revision, which come from clusters and calls, and go into records, files, branches and
+//! commit messages.
 
-use crate::model::Track;
 use crate::revision::Facet;
-use crate::world::Natural;
+use crate::tracks::{DefaultFacet, Track};
 
-/// What a value may be, in words.
-pub const VALUE: &str =
+/// The form of a value, for error messages.
+pub const VALUE_FORMAT: &str =
     "up to 256 letters, digits and the signs . _ - + / @ : such as 1.2.3 or main@sha1:1eabc9a4";
 
-/// Whether a text may be a value of a revision.
+// until all crates use the new name
+pub use self::VALUE_FORMAT as VALUE;
+
+/// Returns true if a text has the form of a revision's value.
 pub fn is_value(value: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || b"._-+/@:".contains(&b);
     !value.is_empty() && value.len() <= 256 && value.bytes().all(good)
 }
 
-/// Returns whether a character must not reach a terminal as it is: control characters (C0, DEL, C1), line and
+/// Returns true if a character must not be written to a terminal unescaped: control characters (C0, DEL, C1), line and
 /// paragraph separators, and characters that no reader sees, which reorder a text (Unicode Standard Annex 9),
 /// hide a part of it, or make two names look the same (general category Cf of UnicodeData.txt, and the
 /// fillers that are letters without a glyph).
@@ -30,13 +32,13 @@ pub fn is_unsafe(c: char) -> bool {
     c.is_control() || invisible
 }
 
-/// Checks a value that a cluster reports for a facet.
+/// Checks a value that a cluster or a caller reports for a facet.
 ///
 /// # Errors
-/// What the value should be.
+/// The form that the value should have.
 pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
     let good = match facet {
-        // Chart authors write any words there.
+        // An appVersion is free text.
         Facet::App => !value.is_empty() && value.len() <= 256 && !value.contains(is_unsafe),
         Facet::Source => is_value(value),
         Facet::Chart | Facet::Tag | Facet::Digest | Facet::Image(_) => {
@@ -49,12 +51,12 @@ pub fn check(facet: &Facet, value: &str) -> Result<(), String> {
         }
         (true, _) => Ok(()),
         (false, Facet::App) => Err("it should be up to 256 bytes of visible characters on one line".into()),
-        (false, Facet::Source) => Err(format!("it should be {VALUE}")),
+        (false, Facet::Source) => Err(format!("it should be {VALUE_FORMAT}")),
         (false, _) => Err("it should be up to 256 letters, digits and the signs . _ - + @ :".into()),
     }
 }
 
-/// Whether a text may name a repository of images: a registry with an optional port, and a path.
+/// Returns true if a text has the form of an image repository: a registry with an optional port, and a path.
 fn is_repository(text: &str) -> bool {
     let (registry, path) = text.split_once('/').unwrap_or(("", text));
     let (host, port) = registry.split_once(':').unwrap_or((registry, "0"));
@@ -67,16 +69,16 @@ fn is_repository(text: &str) -> bool {
         && port.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Whether a facet is part of the revision of a workload: one that the pipeline tracks, or where it
-/// tracks none, one that counts by default.
-pub fn is_part(facet: &Facet, natural: Natural, tracks: &[Track]) -> bool {
+/// Returns true if a facet is part of a workload's revision: the pipeline tracks it, or has no `tracks` and it is a
+/// default facet.
+pub fn is_part(facet: &Facet, default: DefaultFacet, tracks: &[Track]) -> bool {
     if !tracks.is_empty() {
         return tracks.iter().any(|track| track.admits(facet));
     }
-    match natural {
-        Natural::Chart => *facet == Facet::Chart,
-        Natural::Artifact => matches!(facet, Facet::Tag | Facet::Digest),
-        Natural::Images => matches!(facet, Facet::Image(_)),
+    match default {
+        DefaultFacet::Chart => *facet == Facet::Chart,
+        DefaultFacet::Artifact => matches!(facet, Facet::Tag | Facet::Digest),
+        DefaultFacet::Images => matches!(facet, Facet::Image(_)),
     }
 }
 
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_checked_by_its_facet() {
+    fn each_facet_has_its_own_check() {
         let image = |repository: &str| Facet::Image(repository.into());
         let table = [
             (Facet::Chart, "1.0.0-rc.1", true),

@@ -5,17 +5,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 
 mod setters {
-    pub mod draw;
-    mod many;
+    pub mod generated_file;
+    mod many_files;
 }
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use setters::draw::{self, Drawn, Kind, Piece};
+use setters::generated_file::{self, Drawn, Kind, Piece};
 use sluice_core::Revision;
-use sluice_core::setters::{Edited, SetError, Wanted, set};
+use sluice_core::setters::{EditedFile, MarkerRequest, SetError, set};
 
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
@@ -32,8 +32,9 @@ fn revision(source: &str, tag: &str) -> Revision {
     Revision::new(facets).unwrap()
 }
 
-fn set_all(bytes: &[u8], revision: &Revision) -> Result<Option<Edited>, SetError> {
-    let wanted = Wanted { namespace: "ns", pipeline: "app", environment: "prod", target: None, revision };
+fn set_all(bytes: &[u8], revision: &Revision) -> Result<Option<EditedFile>, SetError> {
+    let wanted =
+        MarkerRequest { namespace: "ns", pipeline: "app", environment: "prod", target: None, revision };
     set("file.yaml", bytes, &wanted)
 }
 
@@ -88,7 +89,7 @@ fn slots_of<'t>(drawn: &Drawn, text: &'t str) -> Vec<&'t str> {
     slots
 }
 
-fn put(documents: &mut [Value], path: &draw::Path, new: &str) {
+fn put(documents: &mut [Value], path: &generated_file::Path, new: &str) {
     let place = documents.get_mut(path.document).and_then(|document| document.pointer_mut(&path.pointer));
     *place.unwrap_or_else(|| panic!("nothing at {path:?}")) = Value::String(new.into());
 }
@@ -118,7 +119,7 @@ proptest! {
         source in value(),
         tag in "[0-9a-z][0-9a-z.]{0,9}",
     ) {
-        let drawn = draw::file(&bytes);
+        let drawn = generated_file::file(&bytes);
         let before = drawn.text();
         let revision = revision(&source, &tag);
         let edited = set_all(before.as_bytes(), &revision).unwrap_or_else(|error| panic!("{error}\n{before}"));
@@ -150,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn a_soup_of_syntax_is_edited_right_or_refused(
+    fn random_yaml_syntax_is_edited_correctly_or_refused(
         lines in prop::collection::vec(any::<[prop::sample::Index; 3]>(), 0..6),
         source in value(),
     ) {
@@ -158,7 +159,7 @@ proptest! {
             part.get(choices).replace('k', &format!("k{number}"))
         };
         let line = |(number, parts): (usize, &[prop::sample::Index; 3])| {
-            parts.iter().zip(draw::SOUP).map(|(index, choices)| part(number, index, choices)).collect::<String>()
+            parts.iter().zip(generated_file::SOUP).map(|(index, choices)| part(number, index, choices)).collect::<String>()
         };
         let before: String = lines.iter().enumerate().map(line).collect();
         let ends = |text: &str| text.bytes().filter(|b| matches!(b, b'\n' | b'\r')).count();
@@ -192,7 +193,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         cuts in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 1..4),
     ) {
-        let mut file = draw::file(&bytes).text().into_bytes();
+        let mut file = generated_file::file(&bytes).text().into_bytes();
         for (at, byte) in cuts {
             let at = at.index(file.len());
             match byte {
@@ -209,7 +210,7 @@ proptest! {
 
 /// Files as people have them. The values are 6.1.5 and become 6.1.8.
 #[test]
-fn real_files_differ_in_the_marked_lines_only() {
+fn real_files_differ_only_in_the_marked_lines() {
     for (name, file, changes) in [
         ("helmrelease.yaml", include_str!("corpus/helmrelease.yaml"), 2),
         ("kustomization.yaml", include_str!("corpus/kustomization.yaml"), 2),
@@ -218,7 +219,7 @@ fn real_files_differ_in_the_marked_lines_only() {
         for (file, newline) in [(file.to_string(), "\n"), (file.replace('\n', "\r\n"), "\r\n")] {
             let facets = [("HelmRelease/podinfo:chart".parse().unwrap(), "6.1.8".to_string())];
             let revision = Revision::new(BTreeMap::from(facets)).unwrap();
-            let wanted = Wanted {
+            let wanted = MarkerRequest {
                 namespace: "flux-system",
                 pipeline: "podinfo",
                 environment: "prod",

@@ -1,5 +1,5 @@
-//! The `Pipeline`: which environments an application goes through, on which clusters, and how a
-//! revision gets from one to the next. The field shapes of the Go predecessor are kept.
+//! The `Pipeline`: the environments of an application, their clusters, and how revisions are promoted from one to the next.
+//! The fields have the form of the Go predecessor's.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,11 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod references;
 mod status;
 mod strategy;
 
+pub use references::*;
 pub use status::*;
 pub use strategy::*;
 
@@ -46,49 +48,49 @@ pub use strategy::*;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.appRef) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push' || (has(t.workloads) && t.workloads.size() > 0)))").message("the labels of a target with observe: Push cannot be seen: name its application in spec.appRef, or in the target's workloads"),
-    validation = Rule::new("!has(self.tracks) || !self.tracks.exists(t, t == 'images' || t.startsWith('image:')) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push'))").message("events tell nothing of images: with a target of observe: Push, tracks may name chart, app, tag, digest and source"),
-    // The key of an environment is that of its own policy, or of one that comes after it.
-    validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.environments.size() || self.environments[i].targets.all(t, !has(t.observe) || t.observe != 'Push') || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j >= i && j < self.environments.size() && (has(self.environments[j].promotion) ? has(self.environments[j].promotion.strategy) && has(self.environments[j].promotion.strategy.secretRef) : has(self.promotion) && has(self.promotion.strategy) && has(self.promotion.strategy.secretRef))))").message("a target with observe: Push is known by signed events only: name a Secret with a key report-key.<cluster> for each cluster in promotion.strategy.secretRef, of its environment or of one that comes after it")
+    validation = Rule::new("has(self.appRef) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push' || (has(t.workloads) && t.workloads.size() > 0)))").message("the labels of objects cannot be read for a target with observe: Push: name its application in spec.appRef, or in the target's workloads"),
+    validation = Rule::new("!has(self.tracks) || !self.tracks.exists(t, t == 'images' || t.startsWith('image:')) || self.environments.all(e, e.targets.all(t, !has(t.observe) || t.observe != 'Push'))").message("events do not contain images: with a target of observe: Push, tracks may name chart, app, tag, digest and source"),
+    // The key of an environment is in the Secret of its own policy, or of a following environment.
+    validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.environments.size() || self.environments[i].targets.all(t, !has(t.observe) || t.observe != 'Push') || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j >= i && j < self.environments.size() && (has(self.environments[j].promotion) ? has(self.environments[j].promotion.strategy) && has(self.environments[j].promotion.strategy.secretRef) : has(self.promotion) && has(self.promotion.strategy) && has(self.promotion.strategy.secretRef))))").message("a target with observe: Push is observed by signed events only: name a Secret with a key report-key.<cluster> for each cluster in promotion.strategy.secretRef, of its environment or of one that comes after it")
 )]
 pub struct PipelineSpec {
-    /// Pause: the pipeline is still observed and shown, but nothing is started, pushed or opened.
+    /// Suspends the pipeline: it is still observed and shown, but nothing is started, pushed or opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
     /// The one application of this pipeline, under the same kind and name in every target's
-    /// namespace. The API version is not compared: the version that each cluster serves is read.
+    /// namespace. The API version is not compared: Sluice reads the version that each cluster serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_ref: Option<AppRef>,
-    /// What makes a revision of this pipeline: `chart`, `app`, `images`, `tag`, `digest`, `source`
+    /// The facets that make a revision of this pipeline: `chart`, `app`, `images`, `tag`, `digest`, `source`
     /// or `image:<repository>`. Default: `chart` for a HelmRelease; `tag` for a Kustomization from
     /// an OCIRepository; `images` for a Kustomization from a GitRepository whose workloads show
     /// images, and `source` for one whose workloads show none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new("self.all(t, t in ['chart', 'app', 'images', 'tag', 'digest', 'source'] || (t.startsWith('image:') && t.size() > 6))").message("tracks knows chart, app, images, tag, digest, source and image:<repository>"))]
+    #[x_kube(validation = Rule::new("self.all(t, t in ['chart', 'app', 'images', 'tag', 'digest', 'source'] || (t.startsWith('image:') && t.size() > 6))").message("tracks may have chart, app, images, tag, digest, source and image:<repository>"))]
     pub tracks: Vec<String>,
     /// The environments, in the order in which a revision goes through them.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(
         validation = Rule::new("self.all(e, self.exists_one(x, x.name == e.name))").message("two environments have the same name: give each its own"),
-        // Rules know no index of the element they look at: the places are counted out.
-        validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.size() || !has(self[i].after) || self[i].after.all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j < i && self[j].name == a)))").message("after may only name environments that stand before it in the list: correct the name, move the environment down, or take the name out of after")
+        // A CEL rule has no index of the current element, so the rule lists all possible indices.
+        validation = Rule::new("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].all(i, i >= self.size() || !has(self[i].after) || self[i].after.all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15].exists(j, j < i && self[j].name == a)))").message("after may only name earlier environments of the list: correct the name, move the environment down, or remove the name from after")
     )]
     pub environments: Vec<Environment>,
-    /// How to promote into each environment that does not say so itself. Without it here and there,
-    /// the pipeline only shows.
+    /// How to promote into each environment without its own promotion. An environment without any promotion is only
+    /// shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionPolicy>,
 }
 
 impl PipelineSpec {
-    /// How revisions are promoted into an environment: as it says itself, else as the pipeline does.
+    /// Returns the policy of an environment: its own, else that of the pipeline.
     pub fn policy<'a>(&'a self, environment: &'a Environment) -> Option<&'a PromotionPolicy> {
         environment.promotion.as_deref().or(self.promotion.as_ref())
     }
 
-    /// The policies by which calls about an environment are judged: its own first, then those of the
-    /// environments that its revisions go into.
+    /// Returns the policies whose keys authenticate calls about an environment: its own first, then those of the
+    /// environments that its revisions are promoted into.
     pub fn policies_about(&self, environment: &str) -> Vec<&PromotionPolicy> {
         let all = || self.environments.iter().enumerate();
         let own = all().filter(|(_, e)| e.name == environment);
@@ -96,7 +98,7 @@ impl PipelineSpec {
         own.chain(next).filter_map(|(_, e)| self.policy(e)).collect()
     }
 
-    /// The names of the environments whose revisions come into the one at this place in the list.
+    /// Returns the names of the predecessors of the environment with this index.
     pub fn after(&self, at: usize) -> Vec<&str> {
         let named = self.environments.get(at).map_or(&[][..], |e| &e.after);
         let before = at.checked_sub(1).filter(|_| named.is_empty()).and_then(|at| self.environments.get(at));
@@ -104,20 +106,7 @@ impl PipelineSpec {
     }
 }
 
-/// Names a Flux object by kind and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AppRef {
-    /// API group and version, for example `helm.toolkit.fluxcd.io/v2`. Only the group counts.
-    pub api_version: String,
-    /// `HelmRelease` or `Kustomization`.
-    pub kind: String,
-    /// The object's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-}
-
-/// One step on the way of a revision, for example dev or prod.
+/// One environment of the application, for example dev or prod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Environment {
@@ -125,22 +114,22 @@ pub struct Environment {
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("an environment's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
     pub name: String,
-    /// Where the application runs in this environment.
+    /// The namespaces and clusters that the application runs in.
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = Rule::new("self.all(t, !has(t.name) || self.exists_one(x, has(x.name) && x.name == t.name))").message("two targets of this environment have the same name: give each its own"))]
     pub targets: Vec<Target>,
-    /// The environments whose revisions come here; default is the one before it in the list.
+    /// The environments whose revisions are promoted into this one; default is the previous one in the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub after: Vec<EnvironmentName>,
-    /// How to promote into this environment; replaces the pipeline's own promotion as a whole.
+    /// How to promote into this environment. It replaces the whole promotion of the pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<Box<PromotionPolicy>>,
 }
 
 impl Environment {
-    /// What its events call a cluster of this environment: by its name, and with its namespace where
-    /// another cluster here has the same name. `home` is the pipeline's namespace.
+    /// Returns the name of a cluster in events about this environment. It includes the namespace if another cluster of the
+    /// environment has the same name. `home` is the pipeline's namespace.
     pub fn name_of_cluster(&self, cluster: &ClusterRef, home: &str) -> String {
         let mut all = self.targets.iter().filter_map(|t| t.cluster_ref.as_ref());
         let namespace = cluster.namespace_or(home);
@@ -150,7 +139,7 @@ impl Environment {
         }
     }
 
-    /// The names of its targets, in their order: as given, or made from cluster and namespace.
+    /// Returns the names of the targets, in their order: as given, or made from cluster and namespace.
     pub fn target_names(&self) -> Vec<String> {
         let mut taken = BTreeSet::new();
         let mut names = Vec::new();
@@ -172,7 +161,7 @@ impl Environment {
     }
 }
 
-/// An environment's name where another environment refers to it.
+/// The name of an environment, as a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EnvironmentName(#[schemars(length(min = 1, max = 63))] pub String);
@@ -191,23 +180,23 @@ pub struct Target {
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a namespace's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit"))]
     pub namespace: String,
-    /// The cluster; absent, it is the cluster that holds the Pipeline.
+    /// The cluster; default is the cluster with the Pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<ClusterRef>,
-    /// How Sluice learns what the target runs. `Watch`, the default, reads its cluster. `Push` is for
-    /// a cluster that cannot be reached from here: what its Flux reports by signed events counts.
+    /// How Sluice observes the target. `Watch`, the default, reads its cluster. `Push` is for a cluster that Sluice cannot
+    /// reach: Flux on that cluster reports the state by signed events.
     #[serde(default, skip_serializing_if = "Observe::is_watch")]
     pub observe: Observe,
-    /// Further members of this target, by kind and name.
+    /// More members of this target, by kind and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub workloads: Vec<WorkloadRef>,
 }
 
-/// How Sluice learns what a target runs.
+/// How Sluice observes a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Observe {
-    /// It reads the target's cluster.
+    /// Sluice reads the target's cluster.
     #[default]
     Watch,
     /// Flux on the target's cluster reports by signed events; no GitopsCluster is needed.
@@ -220,43 +209,6 @@ impl Observe {
     }
 }
 
-/// Names a GitopsCluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterRef {
-    /// Accepted and not compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// `GitopsCluster`.
-    #[schemars(extend("enum" = ["GitopsCluster"]))]
-    pub kind: String,
-    /// The GitopsCluster's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Its namespace; default is the Pipeline's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-}
-
-impl ClusterRef {
-    /// Its namespace, where `home` is the pipeline's.
-    pub fn namespace_or<'a>(&'a self, home: &'a str) -> &'a str {
-        self.namespace.as_deref().unwrap_or(home)
-    }
-}
-
-/// Names a member of a target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkloadRef {
-    /// `Kustomization` or `HelmRelease`.
-    #[schemars(extend("enum" = ["Kustomization", "HelmRelease"]))]
-    pub kind: String,
-    /// The object's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-}
-
 /// How revisions are promoted into an environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -267,7 +219,7 @@ pub struct WorkloadRef {
     validation = Rule::new("has(self.strategy) || has(self.pullRequest) || has(self.pull__dash__request) || has(self.notification) || has(self.webhook)").message("promotion needs a strategy: write promotion: {strategy: {pull-request: {...}}} or one of commit, notification, webhook")
 )]
 pub struct PromotionPolicy {
-    /// A person approves each revision before it goes into the environment.
+    /// True if a person must approve each revision before it is promoted into the environment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub manual: bool,
     /// Of each environment it comes after, how many targets must have run the revision healthily:
@@ -287,26 +239,26 @@ pub struct PromotionPolicy {
     /// How a revision is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// Older form; refused with the form to write.
+    /// An older form. It is refused, with the form to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub pull_request: Option<serde_json::Value>,
-    /// Older form; refused with the form to write.
+    /// An older form. It is refused, with the form to write.
     #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub pull_request_without_strategy: Option<serde_json::Value>,
-    /// Older form; refused with the form to write.
+    /// An older form. It is refused, with the form to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub notification: Option<serde_json::Value>,
-    /// Older form; refused with the form to write.
+    /// An older form. It is refused, with the form to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub webhook: Option<serde_json::Value>,
 }
 
 impl PromotionPolicy {
-    /// The Secret with the key that calls are signed with.
+    /// Returns the Secret with the keys that sign calls.
     pub fn secret(&self) -> Option<&str> {
         self.strategy.as_ref()?.secret_ref.as_ref().map(|secret| secret.name.as_str())
     }
@@ -316,9 +268,9 @@ impl PromotionPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IntOrPercent {
-    /// So many targets.
+    /// A number of targets.
     Count(u32),
-    /// So many percent of the targets, rounded up; ends in `%`.
+    /// A percentage of the targets, rounded up, with `%` at the end.
     Percent(String),
 }
 

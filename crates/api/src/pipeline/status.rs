@@ -1,4 +1,4 @@
-//! What a pipeline's status says.
+//! The status of a Pipeline.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,55 +7,56 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::ClusterRef;
+use super::references::ClusterRef;
 use crate::promotion::Phase;
+use crate::schema::{date_time, is_zero};
 
-/// What runs where, and what is on its way.
+/// The observed state of the targets, and the promotions in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PipelineStatus {
-    /// The generation of the Pipeline that this status speaks of.
+    /// The generation of the Pipeline that this status is about.
     #[serde(default)]
     pub observed_generation: i64,
     /// `Ready`: every target was read and none is Failed. `Reconciling`, `Stalled`, `PromotionPending` and
     /// `Summarized` are present only when true.
     #[serde(default, deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// One line each, for `kubectl get`.
+    /// Summaries for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// By environment name. One writer owns all of it: the bookkeeping of who owns which field would
-    /// otherwise be larger than what it is about, in every list and every watch.
+    /// The environments, by name. One writer owns the whole map: otherwise `managedFields` would be larger than the map, in
+    /// every list and every watch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub environments: BTreeMap<String, EnvironmentStatus>,
-    /// The revisions that `proofs` of targets refer to, each by its facets. Only in a status that would be too
-    /// large with the facets at every target.
+    /// The revisions that `proofs` of targets refer to, each by its facets. Present only in a status that would be
+    /// too large with the facets at every target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<BTreeMap<String, String>>,
-    /// The clusters of targets that cannot be reached, as the events `ClusterLost` and `ClusterBack` last said.
+    /// The clusters that cannot be reached, by the last events `ClusterLost` and `ClusterBack`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_clusters: Vec<String>,
-    /// When a forge last said that something became of a change request: they are looked at then.
-    /// Whichever replica was called wrote it.
+    /// When a forge last reported a change of a change request. Sluice then reads the change requests. The replica that was
+    /// called writes the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub forge_called: Option<String>,
-    /// What the members of targets with `observe: Push` reported last, by
-    /// `<environment>/<target>/<kind>/<name>`. Whichever replica took the report wrote it.
+    /// The last reports of the members of targets with `observe: Push`, by `<environment>/<target>/<kind>/<name>`. The
+    /// replica that received the report writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reports: BTreeMap<String, Report>,
 }
 
-/// What a Kustomization or HelmRelease said of itself, in an event that was signed. Every field is
-/// always written, so that a merge leaves nothing of an earlier report.
+/// A report of a Kustomization or HelmRelease, from a signed event. All fields are always written, so that a merge leaves
+/// nothing of an earlier report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// When it happened, as the event says.
+    /// The time in the event.
     #[schemars(schema_with = "date_time")]
     pub time: String,
-    /// The object's resource version in the event: of two in one second the higher is the later.
+    /// The object's resource version in the event. Of two events in one second, the higher version is the later one.
     #[serde(default)]
     pub version: u64,
     /// `Ready`; `Failed`; or `Progressing` while the tests of a release are still to come.
@@ -63,73 +64,73 @@ pub struct Report {
     /// The event's reason.
     #[serde(default)]
     pub reason: String,
-    /// What the object said when it is not Ready.
+    /// The message of the event if the object is not Ready.
     #[serde(default)]
     pub message: String,
-    /// The revision that it last said to run, as Flux writes it.
+    /// The last reported revision, as Flux writes it.
     #[serde(default)]
     pub revision: String,
-    /// That revision's appVersion, if it said one.
+    /// The appVersion of that revision, if it was reported.
     #[serde(default)]
     pub app: String,
-    /// That revision's digest, if it said one.
+    /// The digest of that revision, if it was reported.
     #[serde(default)]
     pub digest: String,
-    /// Its releases are tested: one is Ready when its tests have succeeded, and not before.
+    /// True if Helm tests the releases: a release is Ready only after its tests have succeeded.
     #[serde(default)]
     pub tests: bool,
 }
 
-/// The pipeline in one line each.
+/// The summaries of a pipeline, one line each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
-    /// Each environment with what it runs, in order.
+    /// The environments with their revisions, in order.
     pub environments: String,
-    /// What is being promoted where; empty when nothing is.
+    /// The promotions in progress; empty if there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub promoting: String,
 }
 
-/// What one environment runs.
+/// The state of one environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentStatus {
     /// The worst health of its targets.
     #[serde(default)]
     pub health: Health,
-    /// The revision, when all targets agree on it.
+    /// The revision, if all targets run the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Why nothing moves into this environment now, when something could.
+    /// Why nothing is promoted into this environment now, although something could be.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// In the order of the spec.
+    /// The targets, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetStatus>,
-    /// The revision that waits for a person's approval; empty when none does.
+    /// The revision that waits for an approval.
     #[serde(default)]
     pub waiting_approval: WaitingApproval,
-    /// The promotion in hand.
+    /// The promotion in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionSummary>,
 }
 
-/// Flux's own words for how a workload does. The order is from best to worst.
+/// The health of a workload, in the words of Flux, from best to worst.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Health {
-    /// Runs what it should, healthily.
+    /// The workload runs the wanted state and is healthy.
     Ready,
-    /// On its way.
+    /// The workload is being updated.
     Progressing,
-    /// Flux does not reconcile it: somebody suspended it.
+    /// Flux does not reconcile the workload, because a person suspended it.
     Suspended,
-    /// Not looked at by Flux yet.
+    /// Flux has not reconciled the workload yet.
     Pending,
-    /// Went wrong.
+    /// The last reconciliation failed.
     Failed,
-    /// Could not be read; never counts as healthy.
+    /// The workload could not be read. It never counts as healthy.
     #[default]
     Unknown,
 }
@@ -141,7 +142,7 @@ impl fmt::Display for Health {
     }
 }
 
-/// What one target runs.
+/// The state of one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
@@ -157,47 +158,40 @@ pub struct TargetStatus {
     /// The worst health of its workloads.
     #[serde(default)]
     pub health: Health,
-    /// Since when it is so.
+    /// When the health last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub since: Option<String>,
-    /// For a target with `observe: Push`: when its members last said something, the oldest of these
-    /// times; absent while one of them has said nothing.
+    /// For a target with `observe: Push`: the time of the last report, the oldest of all members. Absent until every member
+    /// has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub reported: Option<String>,
-    /// Whether every member was read and is Ready.
+    /// True if every member was read and is Ready.
     #[serde(default)]
     pub ready: bool,
-    /// What it runs.
+    /// The revision that the target runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Why it could not be read, or what is wrong with it, and what to do.
+    /// Why the target could not be read or is not healthy, and what to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// The members of the target and what they made.
+    /// The members of the target and the workloads that they made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<WorkloadStatus>,
-    /// The promotion in hand, where each target is promoted into by itself.
+    /// The promotion in progress, if each target is promoted into separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionSummary>,
-    /// The revisions that this target has run healthily, oldest first: what promotions rest on.
+    /// The revisions that this target has run healthily, oldest first. Promotions need them as proofs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verified: Vec<Verified>,
-    /// The same in short, for a status that would be too large otherwise: for each verified revision its place
-    /// in `status.revisions`, its arrival, its run and its time, as `place/arrival/run/time`.
+    /// The same in short form, for a status that would be too large otherwise: for each verified revision its index in
+    /// `status.revisions`, its arrival, its run and its time, as `index/arrival/run/time`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub proofs: String,
 }
 
-/// A pattern and no format: where a text has a format, the API server lets lists in as well.
-pub(crate) fn date_time(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let pattern =
-        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$";
-    schemars::json_schema!({ "type": "string", "pattern": pattern })
-}
-
-/// Conditions as far as they can be read: what the API server takes for a time is not always one.
+/// Reads the readable conditions. The API server accepts times that cannot be parsed.
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
     let all = Vec::<serde_json::Value>::deserialize(deserializer)?;
     Ok(all.into_iter().filter_map(|condition| serde_json::from_value(condition).ok()).collect())
@@ -216,12 +210,12 @@ pub struct ClusterAppRef {
     /// Name as the Pipeline names it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The cluster, unless it is the one that holds the Pipeline.
+    /// The cluster, unless it is the cluster with the Pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<ClusterRef>,
 }
 
-/// A workload of a target: a Flux object, or what it made.
+/// A workload of a target: a Flux object, or a workload that it made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadStatus {
@@ -229,16 +223,16 @@ pub struct WorkloadStatus {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Chart version, tag or revision of a Flux object; the image tags of a Deployment.
+    /// The chart version, tag or revision of a Flux object; the image tags of a Deployment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// How it does.
+    /// The health of the workload.
     #[serde(default)]
     pub health: Health,
-    /// What it says about itself when it is not Ready.
+    /// The message of its condition if it is not Ready.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The images it runs.
+    /// The images of its containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
 }
@@ -249,53 +243,49 @@ pub struct WorkloadStatus {
 pub struct Verified {
     /// The revision by its facets: `HelmRelease/podinfo:chart` to `6.1.8`.
     pub facets: BTreeMap<String, String>,
-    /// Its place in the order in which revisions arrived, over the whole pipeline.
+    /// The number of its arrival, counted over the whole pipeline.
     pub arrival: u64,
     /// How many times the target had come back to this revision before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: u32,
-    /// When it was first seen healthy.
+    /// When the revision was first seen healthy.
     #[schemars(schema_with = "date_time")]
     pub at: String,
-}
-
-pub(crate) fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 /// The revision that waits for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingApproval {
-    /// Empty when none does.
+    /// The revision; empty if none waits.
     #[serde(default)]
     pub revision: String,
 }
 
-/// The promotion in hand, in short; the Promotion object has the whole story.
+/// A summary of the promotion in progress. The Promotion object has all details.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromotionSummary {
     /// The Promotion's name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What is promoted.
+    /// The promoted revision.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    /// Where it is.
+    /// The phase of the promotion.
     #[serde(default)]
     pub phase: Phase,
-    /// What it waits for, or what went wrong.
+    /// What the promotion waits for, or what failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Its change request.
+    /// The change request of the promotion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<PullRequestSummary>,
 }
 
-/// A change request, in short.
+/// A summary of a change request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PullRequestSummary {
-    /// Where to look at it.
+    /// The address of the change request, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// `open`, `merged`, `closed`, `withdrawn` or `left`, as in the Promotion.

@@ -1,10 +1,12 @@
-//! How a revision is delivered: exactly one of four ways, each with its settings.
+//! The strategies to deliver a revision, with their settings.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Exactly one way of delivering a revision, and the Secret with the keys for calls of the hook server.
+use super::references::SecretRef;
+
+/// Exactly one strategy to deliver a revision, and the Secret with the keys for calls of the hook server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.pull__dash__request), has(self.commit), has(self.notification), has(self.webhook)].filter(x, x).size() == 1").message("a strategy is exactly one of pull-request, commit, notification and webhook"))]
@@ -12,14 +14,14 @@ pub struct Strategy {
     /// Open a pull or merge request that sets the revision; a person or a rule merges it.
     #[serde(default, rename = "pull-request", skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<PullRequestStrategy>,
-    /// Commit the revision straight to a branch.
+    /// Commit the revision directly to a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitStrategy>,
-    /// Announce the promotion by an event about this Pipeline that names environment and revision; whoever
-    /// listens (Flux's notification-controller passes it on) promotes.
+    /// Publish an event about this Pipeline with environment and revision. A receiver of the event, for example by Flux's
+    /// notification-controller, promotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification: Option<NotificationStrategy>,
-    /// Call an address with a signed description of the promotion; the other side promotes.
+    /// Call an address with a signed description of the promotion. The receiver promotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookStrategy>,
     /// Secret in the Pipeline's namespace with the keys for calls of the hook server. Each key is accepted for one
@@ -29,29 +31,29 @@ pub struct Strategy {
     /// accepted as `hmac-key-previous`, `report-key-previous.<cluster>` and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// Take calls to this pipeline's hook that nobody has signed. They only make Sluice look at once.
+    /// Accept unsigned calls to this pipeline's hook. They only make Sluice observe the targets immediately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_unsigned: bool,
 }
 
 impl Strategy {
-    /// The values that it lists to be set.
+    /// Returns the list of values to set, if the strategy has one.
     pub fn updates(&self) -> &[Update] {
         let request = self.pull_request.iter().map(|s| &s.update);
         request.chain(self.commit.iter().map(|s| &s.update)).next().map_or(&[], Vec::as_slice)
     }
 }
 
-/// Which forge to open a change request on, where, and what it is to be like.
+/// The forge and repository of change requests, and their settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.merge) || self.merge == 'Never' || !has(self.draft) || !self.draft").message("a draft is not merged: take draft out, or write merge: Never"),
+    validation = Rule::new("!has(self.merge) || self.merge == 'Never' || !has(self.draft) || !self.draft").message("a draft is not merged: remove draft, or write merge: Never"),
     validation = Rule::new("!has(self.merge) || self.merge != 'Queue' || self.type in ['github', 'gitlab', 'bitbucket']").message("only GitHub, GitLab and Bitbucket Cloud have a merge queue: write merge: WhenGreen"),
-    validation = Rule::new("!has(self.labels) || !(self.type in ['bitbucket', 'bitbucket-server'])").message("Bitbucket has no labels on pull requests: take labels out"),
-    validation = Rule::new("!has(self.assignees) || !(self.type in ['bitbucket', 'bitbucket-server', 'azure-devops'])").message("Bitbucket and Azure DevOps have no assignees on pull requests: take assignees out, and name reviewers"),
-    validation = Rule::new("!has(self.reviewers) || self.type != 'bitbucket' || self.reviewers.all(r, r.matches('^([{][0-9a-fA-F-]{36}[}]|[0-9a-fA-F]+:[0-9a-fA-F-]+|[0-9a-f]{24})$'))").message("Bitbucket Cloud knows reviewers by uuid or account id: write '{504c3b62-8120-4f0c-a7bc-87800b9d6f70}' or 557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"),
-    validation = Rule::new("!has(self.reviewers) || self.type != 'azure-devops' || self.reviewers.all(r, r.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'))").message("Azure DevOps knows reviewers by the id of their identity: write one such as d6245f20-2af8-44f4-9451-8107cb2767db")
+    validation = Rule::new("!has(self.labels) || !(self.type in ['bitbucket', 'bitbucket-server'])").message("Bitbucket has no labels on pull requests: remove labels"),
+    validation = Rule::new("!has(self.assignees) || !(self.type in ['bitbucket', 'bitbucket-server', 'azure-devops'])").message("Bitbucket and Azure DevOps have no assignees on pull requests: remove assignees, and name reviewers"),
+    validation = Rule::new("!has(self.reviewers) || self.type != 'bitbucket' || self.reviewers.all(r, r.matches('^([{][0-9a-fA-F-]{36}[}]|[0-9a-fA-F]+:[0-9a-fA-F-]+|[0-9a-f]{24})$'))").message("Bitbucket Cloud identifies reviewers by uuid or account id: write '{504c3b62-8120-4f0c-a7bc-87800b9d6f70}' or 557058:ba8948b2-49da-43a9-9e8b-e7249b8e324a"),
+    validation = Rule::new("!has(self.reviewers) || self.type != 'azure-devops' || self.reviewers.all(r, r.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'))").message("Azure DevOps identifies reviewers by the id of their identity: write one such as d6245f20-2af8-44f4-9451-8107cb2767db")
 )]
 pub struct PullRequestStrategy {
     /// The kind of forge. `bitbucket` is Bitbucket Cloud, `bitbucket-server` Bitbucket Data Center.
@@ -64,9 +66,9 @@ pub struct PullRequestStrategy {
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("self.matches('^(https?|ssh)://[^/[:space:]]+/[^[:space:]]') || self.matches('^[^-/:@?#[:space:]][^/:@?#[:space:]]*@[^/:?#[:space:]]+:[^:[:space:]][^[:space:]]*$')").message("write https://host/owner/repository.git, ssh://git@host/owner/repository.git or git@host:owner/repository.git"))]
     pub url: String,
-    /// The address of the forge's API, where it does not follow from `url`: for SSH, another port or path than https
-    /// at the same host. Such as `https://git.example.com:8443/api/v1`; docs/forges/README.md says how that of each forge
-    /// ends.
+    /// The address of the forge's API, if it does not follow from `url`: for SSH, if the API has another port or path than
+    /// https at the same host. For example `https://git.example.com:8443/api/v1`; docs/forges/README.md lists the path of
+    /// each forge.
     #[serde(default, rename = "apiURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$')").message("apiURL is the address of the forge's API, without user, query and fragment: write for example https://git.example.com:8443/api/v1"))]
@@ -79,77 +81,77 @@ pub struct PullRequestStrategy {
     /// `githubAppPrivateKey`; for git, where that is not enough, `username` and `password`, or
     /// `identity` and `known_hosts`; optionally `caFile`; to sign commits `signingKey`.
     pub secret_ref: SecretRef,
-    /// The values to set, for repositories without markers. With it, markers are not looked for.
+    /// The values to set, for repositories without markers. Markers are then ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub update: Vec<Update>,
-    /// Labels that it gets; what people add stays. Those that the repository does not have are made.
+    /// The labels of the change request. Labels that people add are kept. Missing labels are created in the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(min = 1, max = 50)))]
     #[x_kube(validation = Rule::new("self.all(l, l.matches('^[^,[:cntrl:]]+$'))").message("a label is one line without a comma"))]
     pub labels: Vec<String>,
-    /// Who is asked to review it, as the forge names people; at GitHub and Gitea also teams, as
-    /// `organization/team`. One who cannot be asked is told of, and the change request stands.
+    /// The requested reviewers, by their names on the forge; on GitHub and Gitea also teams, as `organization/team`. A
+    /// reviewer that the forge refuses is reported in the status, and the change request is still opened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(min = 1, max = 100)))]
     #[x_kube(validation = Rule::new("self.all(a, a.matches('^[^@[:space:]][^[:space:]]*$'))").message("reviewers are names of accounts, without @ and blanks"))]
     pub reviewers: Vec<String>,
-    /// Who is to see to it, as the forge names people.
+    /// The assignees, by their names on the forge.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(min = 1, max = 100)))]
     #[x_kube(validation = Rule::new("self.all(a, a.matches('^[^@[:space:]][^[:space:]]*$'))").message("assignees are names of accounts, without @ and blanks"))]
     pub assignees: Vec<String>,
-    /// Open it as a draft: a person says when it is ready.
+    /// Open the change request as a draft, which a person marks as ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draft: bool,
-    /// Its title, one line, with placeholders: `{namespace}`, `{pipeline}`, `{environment}`, `{target}`,
+    /// The title of the change request, one line, with placeholders: `{namespace}`, `{pipeline}`, `{environment}`, `{target}`,
     /// `{revision}`, `{replaces}` and `{promotion}`. `{{` is a brace. Default
     /// `Promote {namespace}/{pipeline} to {revision} in {environment}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
-    #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}'])").message("title knows {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}; write {{ and }} for braces"))]
+    #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}'])").message("title may have {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}; write {{ and }} for braces"))]
     pub title: Option<String>,
-    /// Its body in Markdown, with the placeholders of the title, and `{evidence}`, `{changes}` and
-    /// `{usual}`, which is all that Sluice says by itself. The mark that Sluice finds it by comes after it.
+    /// The body of the change request in Markdown, with the placeholders of the title, and `{evidence}`, `{changes}` and
+    /// `{usual}`, which is the default body. Sluice adds the mark by which it finds the change request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4000))]
-    #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}', '{evidence}', '{changes}', '{usual}'])").message("body knows {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}, {evidence}, {changes}, {usual}; write {{ and }} for braces"))]
+    #[x_kube(validation = Rule::new("self.replace('{{', '').replace('}}', '').findAll('[{][^}]*[}]').all(v, v in ['{namespace}', '{pipeline}', '{environment}', '{target}', '{revision}', '{replaces}', '{promotion}', '{evidence}', '{changes}', '{usual}'])").message("body may have {namespace}, {pipeline}, {environment}, {target}, {revision}, {replaces}, {promotion}, {evidence}, {changes}, {usual}; write {{ and }} for braces"))]
     pub body: Option<String>,
-    /// The branch that it comes from: ends with `{namespace}/{pipeline}/{environment}`, which keeps one
-    /// environment apart from all others; or `promotion-{namespace}-{pipeline}-{environment}`, the branch of Weave's
+    /// The source branch. It ends with `{namespace}/{pipeline}/{environment}`, so that each environment has its own
+    /// branch; or `promotion-{namespace}-{pipeline}-{environment}`, the branch of Weave's
     /// pipeline-controller, whose open change requests are then updated in place. Default
     /// `sluice/{namespace}/{pipeline}/{environment}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
-    #[x_kube(validation = Rule::new("self == 'promotion-{namespace}-{pipeline}-{environment}' || self.matches('^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[{]namespace[}]/[{]pipeline[}]/[{]environment[}]$') && !self.contains('..') && !self.contains('./') && !self.contains('.lock/')").message("branch has to end with {namespace}/{pipeline}/{environment}, which keeps one environment apart from all others: write for example deploy/{namespace}/{pipeline}/{environment}"))]
+    #[x_kube(validation = Rule::new("self == 'promotion-{namespace}-{pipeline}-{environment}' || self.matches('^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[{]namespace[}]/[{]pipeline[}]/[{]environment[}]$') && !self.contains('..') && !self.contains('./') && !self.contains('.lock/')").message("branch has to end with {namespace}/{pipeline}/{environment}, so that each environment has its own branch: write for example deploy/{namespace}/{pipeline}/{environment}"))]
     pub branch: Option<String>,
-    /// Whether Sluice merges it: `Never`; `WhenGreen`, as soon as the checks and approvals that its forge
-    /// requires are there; or `Queue`, by the merge queue of GitHub or Bitbucket Cloud or the merge
-    /// train of GitLab, as soon as they are. Only the commit that Sluice pushed is ever merged. Default `Never`.
+    /// When Sluice merges the change request: `Never`; `WhenGreen`, when it has the checks and approvals that the forge
+    /// requires; or `Queue`, by the merge queue of GitHub or Bitbucket Cloud or the merge train of GitLab. Sluice merges only
+    /// the commit that it pushed. Default `Never`.
     #[serde(default, skip_serializing_if = "Merge::is_never")]
     pub merge: Merge,
-    /// Delete its branch once it is merged, unless somebody has pushed to it.
+    /// Delete the source branch after the merge, unless another user has pushed to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_branch: bool,
-    /// Report on the commit of a merged change request how its promotion goes, as a commit status. Needs a right that
-    /// not every token has: docs/strategies/pull-request.md says which. A report that fails delays no promotion.
+    /// Report the progress of the promotion as a commit status of the merged commit. This needs a permission that not every
+    /// token has: see docs/strategies/pull-request.md. A failed report delays no promotion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub commit_statuses: bool,
-    /// `Environment`: one change request for all targets of the environment. `Target`: one for each of
-    /// them, merged one by one; then every marker names its `"target"`. Default Environment.
+    /// `Environment`: one change request for all targets of the environment. `Target`: one for each target, merged
+    /// separately; every marker then names its `"target"`. Default Environment.
     #[serde(default, skip_serializing_if = "Per::is_environment")]
     pub per: Per,
 }
 
-/// Whether Sluice merges a change request.
+/// When Sluice merges a change request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Merge {
-    /// People do.
+    /// Never: people merge it.
     #[default]
     Never,
-    /// As soon as checks and approvals allow it.
+    /// When its checks and approvals allow it.
     WhenGreen,
-    /// As soon as they do, by the queue of its forge.
+    /// When its checks and approvals allow it, by the merge queue of the forge.
     Queue,
 }
 
@@ -159,7 +161,7 @@ impl Merge {
     }
 }
 
-/// What one change request is for.
+/// The targets of one change request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Per {
     /// All targets of an environment.
@@ -179,7 +181,7 @@ fn main_branch() -> String {
     "main".into()
 }
 
-/// Which branch to commit to.
+/// The repository and branch to commit to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitStrategy {
@@ -196,20 +198,20 @@ pub struct CommitStrategy {
     /// `signingKey`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// The values to set, for repositories without markers. With it, markers are not looked for.
+    /// The values to set, for repositories without markers. Markers are then ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub update: Vec<Update>,
 }
 
-/// One value to set. In `path`, `name` and `field` stand `{environment}`, `{target}`, `{cluster}` and
-/// `{namespace}` for those of each target; each entry means exactly one value for each of them.
+/// One value to set. `path`, `name` and `field` may have the placeholders `{environment}`, `{target}`, `{cluster}` and
+/// `{namespace}`. Each entry must mean exactly one value for each target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct Update {
     /// The file, from the root of the repository; its name ends in `.yaml` or `.yml`. `*` and `?` stand
     /// for any part of a name, `**` for any folders.
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("!self.replace('{environment}', '').replace('{target}', '').replace('{cluster}', '').replace('{namespace}', '').matches('[{}]')").message("a path knows the placeholders {environment}, {target}, {cluster} and {namespace}, and no other braces: write an entry for each"))]
+    #[x_kube(validation = Rule::new("!self.replace('{environment}', '').replace('{target}', '').replace('{cluster}', '').replace('{namespace}', '').matches('[{}]')").message("a path may have the placeholders {environment}, {target}, {cluster} and {namespace}, and no other braces: write an entry for each"))]
     pub path: String,
     /// The kind of the Kubernetes object in the file, for example `HelmRelease`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,23 +226,23 @@ pub struct Update {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new(r#"self.matches('^([^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])(\\.[^\\s.\\[\\]]+|\\[([0-9]+|[^\\s\\[\\]="\']+=[^\\[\\]]+|"[^"\\[\\]]+")\\])*$')"#).message("a field is a path such as spec.values.image.tag, spec.containers[name=app].image, list[0] or annotations[\"example.com/version\"]"))]
     pub field: String,
-    /// Which part of the revision is the value: `chart`, `app`, `tag`, `digest`, `source` or
+    /// The part of the revision that is the value: `chart`, `app`, `tag`, `digest`, `source` or
     /// `image:<repository>`. Default: the one that the pipeline tracks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self in ['chart', 'app', 'tag', 'digest', 'source'] || (self.startsWith('image:') && self.size() > 6)").message("value is chart, app, tag, digest, source or image:<repository>"))]
     pub value: Option<String>,
-    /// Of which workload, as `HelmRelease/podinfo`, where the pipeline tracks several whose values differ.
+    /// The workload of the value, as `HelmRelease/podinfo`, if the pipeline tracks several with different values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 317))]
     pub workload: Option<String>,
 }
 
-/// Has no settings.
+/// The notification strategy, which has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotificationStrategy {}
 
-/// Whom to call.
+/// The address to call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookStrategy {
@@ -254,12 +256,4 @@ pub struct WebhookStrategy {
     /// also `username` and `password`, and `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-}
-
-/// Names a Secret in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SecretRef {
-    /// The Secret's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
 }

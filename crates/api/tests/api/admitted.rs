@@ -1,6 +1,5 @@
-//! What the definitions let in, our types read: every field is given odd values, one at a time, and what
-//! the API server takes of them has to be readable. One that is not would be an object that nobody acts
-//! on and nobody was told about.
+//! Our types can read all objects that the definitions accept: each field gets unusual values, one at a time, and every
+//! object that the API server accepts must be readable. The controller would ignore an unreadable object silently.
 
 use futures::StreamExt;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -34,7 +33,7 @@ fn below(schema: &JSONSchemaProps) -> Vec<(String, &JSONSchemaProps)> {
     fields.chain(items).chain(more).collect()
 }
 
-/// All fields below one, at any depth.
+/// Returns all fields below one, at any depth.
 fn places(schema: &JSONSchemaProps, at: &Place, all: &mut Vec<Place>) {
     for (step, field) in below(schema) {
         let place = [at.as_slice(), &[step]].concat();
@@ -43,7 +42,7 @@ fn places(schema: &JSONSchemaProps, at: &Place, all: &mut Vec<Place>) {
     }
 }
 
-/// The least that is valid.
+/// Returns the smallest valid value.
 fn example(schema: &JSONSchemaProps) -> Value {
     if let Some(first) = schema.enum_.iter().flatten().next() {
         return first.0.clone();
@@ -62,14 +61,14 @@ fn example(schema: &JSONSchemaProps) -> Value {
     }
 }
 
-/// Puts a value at a place, with what has to be around it.
+/// Sets a value at a path, with the required values around it.
 fn put(object: &mut Value, schema: &JSONSchemaProps, place: &[String], value: Value) {
     let Some((step, rest)) = place.split_first() else {
         *object = value;
         return;
     };
     if step == "strategy" {
-        // Of several only one may be there.
+        // Only one of several may be present.
         object[step] = json!({});
     }
     let below = below(schema);
@@ -123,11 +122,11 @@ fn odd_values() -> Vec<Value> {
     numbers.chain(texts.map(Value::from)).chain(others).collect()
 }
 
-/// How a field's value is put before the API server, without effect.
+/// A dry-run request with a field's value.
 struct Judge {
     client: Client,
     url: String,
-    /// The object whose status is written; none where a new object is made.
+    /// The object whose status is written; `None` if a new object is created.
     name: Option<String>,
 }
 
@@ -143,7 +142,7 @@ impl Judge {
     }
 }
 
-/// Tries each value at each place below `part`, and reads what is let in.
+/// Sends each value at each path below `part`, and reads the accepted objects.
 async fn all_admitted_is_read<K: DeserializeOwned>(kind: &str, mut base: Value, part: &str) {
     let hub = &shared().await.unwrap().hub;
     let namespace = format!("admitted-{}-{part}", kind.to_lowercase());
@@ -153,7 +152,7 @@ async fn all_admitted_is_read<K: DeserializeOwned>(kind: &str, mut base: Value, 
     let mut judge = Judge { client: client.clone(), url: url.clone(), name: None };
     assert!(judge.admits(&base).await.is_some(), "the base itself is refused");
     if part == "status" {
-        // A status is of something that is there.
+        // A status belongs to a stored object.
         let body = serde_json::to_vec(&base).unwrap();
         let request = Request::new(&url).create(&PostParams::default(), body).unwrap();
         base = client.request(request).await.unwrap();
@@ -172,7 +171,7 @@ async fn all_admitted_is_read<K: DeserializeOwned>(kind: &str, mut base: Value, 
     let admitted: Vec<_> = tried.buffer_unordered(8).filter_map(async |read| read).collect().await;
     let unreadable: Vec<_> = admitted.iter().filter_map(|read| read.as_ref().err()).collect();
     assert!(unreadable.is_empty(), "let in and not readable: {unreadable:#?}");
-    // Were nothing let in, nothing would be proven.
+    // If nothing is accepted, the test proves nothing.
     assert!(admitted.len() > all.len(), "{} values for {} places", admitted.len(), all.len());
 }
 
@@ -194,21 +193,21 @@ fn promotion() -> Value {
 }
 
 #[tokio::test]
-async fn pipelines_are_read() {
+async fn admitted_pipelines_are_readable() {
     all_admitted_is_read::<Pipeline>("Pipeline", pipeline(), "spec").await;
 }
 
 #[tokio::test]
-async fn their_statuses_are() {
+async fn admitted_pipeline_statuses_are_readable() {
     all_admitted_is_read::<Pipeline>("Pipeline", pipeline(), "status").await;
 }
 
 #[tokio::test]
-async fn promotions_are_read() {
+async fn admitted_promotions_are_readable() {
     all_admitted_is_read::<Promotion>("Promotion", promotion(), "spec").await;
 }
 
 #[tokio::test]
-async fn what_came_of_them_is() {
+async fn admitted_promotion_statuses_are_readable() {
     all_admitted_is_read::<Promotion>("Promotion", promotion(), "status").await;
 }

@@ -1,5 +1,5 @@
-//! Every field that is read of other projects' kinds exists in the kinds that they ship. The fields are
-//! taken from the types that read them: a new one is looked for as soon as it is there.
+//! Every field that Sluice reads of other projects' kinds exists in their definitions. The fields are taken from our types,
+//! so that new fields are checked automatically.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn source_ref() -> SourceRef {
     SourceRef { kind: "k".into(), name: "n".into(), namespace: some("ns") }
 }
 
-// Each is spelled out in full, so that a field cannot be added to a type and not to its value here.
+// Each value has all fields, so that the compiler requires a new field of a type here.
 
 fn kustomization() -> KustomizationSpec {
     KustomizationSpec {
@@ -101,7 +101,7 @@ fn object(spec: impl Serialize, status: impl Serialize) -> Value {
     json!({"spec": spec, "status": status})
 }
 
-/// The paths of all fields of a value, lists left out.
+/// Returns the paths of all fields of a value, without lists.
 fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -130,7 +130,7 @@ fn has(schema: &JSONSchemaProps, path: &str) -> bool {
     true
 }
 
-/// The fields of a value that a kind does not have, for each version that is served.
+/// Returns the fields of a value that a kind does not have, for each served version.
 fn missing(crds: &[CustomResourceDefinition], kind: &str, value: &Value) -> Vec<(String, Vec<String>)> {
     let mut wanted = BTreeSet::new();
     paths(value, "", &mut wanted);
@@ -146,10 +146,10 @@ fn missing(crds: &[CustomResourceDefinition], kind: &str, value: &Value) -> Vec<
 }
 
 #[test]
-fn every_field_that_is_read_is_one_that_flux_has() {
+fn every_field_that_sluice_reads_exists_in_flux() {
     let crds = sluice_testkit::flux_crds().unwrap();
     let (source_spec, source_status) = source();
-    // Kustomization and HelmRelease share the type of their status, and each lacks what is the other's.
+    // Kustomization and HelmRelease share the type of their status. Each lacks some fields of the other.
     let helms_own = [
         "status.history.appVersion",
         "status.history.chartVersion",
@@ -175,7 +175,7 @@ fn every_field_that_is_read_is_one_that_flux_has() {
 }
 
 #[test]
-fn the_groups_and_names_are_those_that_flux_serves() {
+fn groups_and_names_are_those_of_flux() {
     let crds = sluice_testkit::flux_crds().unwrap();
     let group = |kind: &str| crds.iter().find(|c| c.spec.names.kind == kind).map(|c| c.spec.group.clone());
     assert_eq!(group("Kustomization").as_deref(), Some(sluice_api::flux::KUSTOMIZE_GROUP));

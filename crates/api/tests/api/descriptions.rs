@@ -1,4 +1,4 @@
-//! `kubectl explain` has a word for every field.
+//! Every field has a description for `kubectl explain`.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -35,7 +35,7 @@ fn every_field_has_a_description() {
                 "{} has only {fields} fields: this test no longer finds them",
                 crd.name_any()
             );
-            // What every Kubernetes object has is described by Kubernetes.
+            // Kubernetes describes the fields of all objects.
             found.retain(|path| !path.ends_with(".metadata"));
             assert_eq!(found, Vec::<String>::new());
         }

@@ -1,4 +1,4 @@
-//! The API server that judges, as strict as `kubectl apply` asks it to be.
+//! An API server that validates Pipelines strictly, as for `kubectl apply`.
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
@@ -6,17 +6,17 @@ use serde_json::Value;
 use sluice_api::Pipeline;
 use sluice_testkit::{parse_yaml, shared};
 
-/// Has the API server judge a Pipeline as if it were applied.
+/// Validates a Pipeline by a dry-run request.
 ///
 /// # Errors
-/// What the API server says against it.
+/// The message of the API server.
 pub async fn judge(pipeline: &Value) -> Result<DynamicObject, String> {
     let client = shared().await.expect("the API server starts").hub.client().await.unwrap();
     let resource = ApiResource::erase::<Pipeline>(&());
     let api: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
     let params = PatchParams { dry_run: true, ..PatchParams::apply("test").validation_strict() };
     let name = pipeline["metadata"]["name"].as_str().unwrap();
-    // Where an object is to be is not the question here.
+    // The namespace does not matter here.
     let mut object = pipeline.clone();
     object["metadata"].as_object_mut().unwrap().remove("namespace");
     api.patch(name, &params, &Patch::Apply(object)).await.map_err(|error| match error {
@@ -25,10 +25,10 @@ pub async fn judge(pipeline: &Value) -> Result<DynamicObject, String> {
     })
 }
 
-/// Judges each Pipeline of a YAML text.
+/// Validates each Pipeline of a YAML text.
 ///
 /// # Errors
-/// What the API server says against the first that it refuses.
+/// The message of the API server about the first refused Pipeline.
 pub async fn judge_yaml(yaml: &str) -> Result<(), String> {
     let objects = parse_yaml(yaml).unwrap();
     assert!(!objects.is_empty());

@@ -1,11 +1,11 @@
-//! A Promotion's spec stays as Sluice wrote it: the API server refuses every change but what people may set, and
-//! each of those is set once. Everything here is asked by an administrator, whom no policy stops.
+//! The API server refuses all changes of a Promotion's spec except the fields that people set, and each of these is set
+//! once. The requests are those of an administrator, to whom no policy applies.
 
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::Promotion;
-use sluice_api::rules::SET_BY_PEOPLE;
+use sluice_api::promotion_rules::SET_BY_PEOPLE;
 use sluice_testkit::shared;
 
 /// A stored Promotion with every field set.
@@ -50,7 +50,7 @@ impl Stored {
     async fn refused(&self, spec: Value, sentence: &str) {
         match self.patch(spec.clone()).await {
             Ok(()) => panic!("{spec} was accepted"),
-            Err(said) => assert!(said.contains(sentence), "{spec} was refused with: {said}"),
+            Err(error) => assert!(error.contains(sentence), "{spec} was refused with: {error}"),
         }
     }
 
@@ -64,7 +64,7 @@ const DECIDED: &str =
     "a Promotion records what Sluice decided: only spec.approval, spec.rejection and spec.retry can be set";
 
 #[tokio::test]
-async fn every_field_but_what_people_set_is_immutable() {
+async fn all_fields_except_those_of_people_are_immutable() {
     let full = stored("full", json!({})).await;
     let optional = json!({"target": null, "replaces": null, "evidence": null, "trigger": null});
     let bare = stored("bare", optional).await;
@@ -87,14 +87,14 @@ async fn every_field_but_what_people_set_is_immutable() {
         bare.refused(json!({field: changes[field]}), DECIDED).await;
     }
     bare.refused(json!({"trigger": {"key": "build-1", "at": "2026-11-21T10:00:00Z"}}), DECIDED).await;
-    // The forged promotion, as it was done to the demo.
+    // A forged promotion.
     full.refused(
         json!({"facets": {"HelmRelease/podinfo:chart": "6.6.6"}, "revision": "6.6.6", "arrival": 999_999,
             "approval": {"by": "admin", "revision": "6.6.6"}}),
         DECIDED,
     )
     .await;
-    // No field is forgotten: each is tried above, or people set it.
+    // Every field is tried above, or set by people.
     let crd = serde_json::to_value(&sluice_api::all_crds()[1]).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     for field in schema.as_object().unwrap().keys() {
@@ -179,11 +179,11 @@ async fn a_retry_only_moves_forward() {
         stored.refused(json!({"retry": text}), forward).await;
     }
     stored.refused(json!({"retry": null}), forward).await;
-    // A time that nobody reaches does not keep others from retrying.
+    // A request with a time in the far future does not prevent later requests.
     stored.patch(json!({"retry": "9999-12-31T23:59:59.999999999Z"})).await.unwrap();
     stored.patch(json!({"retry": "2026-11-21T10:00:01Z"})).await.unwrap();
     stored.refused(json!({"retry": "2026-11-21T10:00:00Z"}), forward).await;
-    // What an earlier version stored is no time.
+    // An earlier version stored a text that is no time.
     let earlier = self::stored("retried-earlier", json!({"retry": "again"})).await;
     earlier.refused(json!({"retry": null}), forward).await;
     earlier.patch(json!({"retry": "2026-11-21T10:00:00Z"})).await.unwrap();

@@ -1,5 +1,4 @@
-//! What Sluice asks of an API server and of Flux, judged by real ones: its own definitions and rules,
-//! manifests as users have them, and the fields of Flux that are read.
+//! The API on a real API server: the definitions and rules, manifests of users, and the fields of Flux that Sluice reads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 

@@ -1,19 +1,19 @@
-//! Pipelines as users have them: those of the documents that Sluice answers, and those of the
-//! predecessor. Each applies unchanged, or is refused with the sentence that says what to write.
+//! Pipelines of users: those of Weave's RFCs, and those of the predecessor. Each is accepted unchanged, or refused with a
+//! message that says what to write.
 
 use crate::hub::judge_yaml;
 
 async fn applies(yaml: &str) {
-    if let Err(said) = judge_yaml(yaml).await {
-        panic!("{said}\n{yaml}");
+    if let Err(error) = judge_yaml(yaml).await {
+        panic!("{error}\n{yaml}");
     }
 }
 
-async fn told(yaml: &str, sentence: &str) {
-    let said = judge_yaml(yaml).await.expect_err(yaml);
-    assert!(said.contains(sentence), "{said}");
-    // What to write is not buried under what else could be said.
-    assert_eq!(said.matches("Invalid value").count(), 1, "{said}");
+async fn refused(yaml: &str, sentence: &str) {
+    let error = judge_yaml(yaml).await.expect_err(yaml);
+    assert!(error.contains(sentence), "{error}");
+    // What to write is not buried under what else could be error.
+    assert_eq!(error.matches("Invalid value").count(), 1, "{error}");
 }
 
 /// RFC-0001, story 1, in today's group.
@@ -67,7 +67,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn pipelines_that_only_show_apply() {
+async fn pipelines_without_promotion_are_accepted() {
     applies(TWO_CLUSTERS).await;
     applies(TWO_TARGETS).await;
 }
@@ -112,14 +112,14 @@ const PULL_REQUEST: &str = "    pullRequest:
       branch: main";
 
 #[tokio::test]
-async fn the_rfcs_pull_requests_are_told_todays_form() {
+async fn the_rfcs_pull_requests_are_refused_with_the_current_form() {
     let one: &[(&str, &[&str])] = &[("dev", &["dev"]), ("prod", &["prod"])];
     let several: &[(&str, &[&str])] = &[("dev", &["dev"]), ("test", &["qa", "perf"])];
     let on_to_prod: &[(&str, &[&str])] = &[("dev", &["dev"]), ("test", &["qa", "perf"]), ("prod", &["prod"])];
     for environments in [one, several, on_to_prod] {
         let sentence = "promotion.pullRequest is an older form: write promotion: {strategy: {pull-request: {type: \
                         github, url: ..., baseBranch: main, secretRef: {name: ...}}}}";
-        told(&scenario(PULL_REQUEST, environments), sentence).await;
+        refused(&scenario(PULL_REQUEST, environments), sentence).await;
         let todays = "    strategy:
       pull-request:
         type: github
@@ -132,14 +132,14 @@ async fn the_rfcs_pull_requests_are_told_todays_form() {
 }
 
 #[tokio::test]
-async fn the_rfcs_webhook_is_told_todays_form() {
+async fn the_rfcs_webhook_is_refused_with_the_current_form() {
     let environments: &[(&str, &[&str])] = &[("dev", &["dev"])];
     let webhook = "    webhook:
       url: https://my-jenkins.prod/webhooks/XoLZfgK
       secretRef: my-jenkins-promotion-secret";
     let sentence = "promotion.webhook is an older form: write promotion: {strategy: {webhook: {url: ..., secretRef: \
                     {name: ...}}}}";
-    told(&scenario(webhook, environments), sentence).await;
+    refused(&scenario(webhook, environments), sentence).await;
     let todays = "    strategy:
       webhook:
         url: https://my-jenkins.prod/webhooks/XoLZfgK
@@ -148,7 +148,7 @@ async fn the_rfcs_webhook_is_told_todays_form() {
     applies(&scenario(todays, environments)).await;
 }
 
-/// As the predecessor's documents have it; `promotion` is put in at both levels.
+/// Returns a Pipeline of the predecessor's documents with `promotion` at both levels.
 fn predecessors(promotion: &str, of_prod: &str) -> String {
     format!(
         "
@@ -198,7 +198,7 @@ fn pull_request(forge: &str, url: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_predecessors_pull_requests_apply_for_each_of_its_forges() {
+async fn the_predecessors_pull_requests_are_accepted_for_each_forge() {
     for (forge, url) in [
         ("github", "https://github.com/my-org/my-app-repo.git"),
         ("gitlab", "https://gitlab.com/my-org/my-group/my-app-repo.git"),
@@ -209,7 +209,7 @@ async fn the_predecessors_pull_requests_apply_for_each_of_its_forges() {
 }
 
 #[tokio::test]
-async fn the_predecessors_other_promotions_apply() {
+async fn the_predecessors_other_promotions_are_accepted() {
     applies(&predecessors("", "")).await;
     applies(&predecessors("  promotion:\n    strategy:\n      notification: {}", "")).await;
     let with_key = "  promotion:
@@ -233,9 +233,9 @@ async fn the_predecessors_other_promotions_apply() {
     applies(&predecessors("", of_prod)).await;
 }
 
-/// Before the strategy had a level of its own.
+/// The form before the field `strategy` existed.
 #[tokio::test]
-async fn the_predecessors_oldest_form_is_told_todays() {
+async fn the_predecessors_oldest_form_is_refused_with_the_current_one() {
     let sentence = "the strategy has a level of its own: write promotion: {strategy: {pull-request: {...}}} or \
                     promotion: {strategy: {notification: {}}}";
     let pull_request = "  promotion:
@@ -245,6 +245,6 @@ async fn the_predecessors_oldest_form_is_told_todays() {
       baseBranch: main
       secretRef:
         name: promotion-credentials";
-    told(&predecessors(pull_request, ""), sentence).await;
-    told(&predecessors("  promotion:\n    notification: {}", ""), sentence).await;
+    refused(&predecessors(pull_request, ""), sentence).await;
+    refused(&predecessors("  promotion:\n    notification: {}", ""), sentence).await;
 }

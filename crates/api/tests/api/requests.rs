@@ -1,11 +1,11 @@
-//! What may be asked of a change request, at which forge: the rest is refused when it is applied, with the
-//! sentence that says what to write.
+//! The settings of change requests that each forge supports. The API server refuses the others with a message that says
+//! what to write.
 
 use serde_json::{Value, json};
 
 use crate::hub::judge;
 
-/// A pipeline that proposes changes at a forge, with further settings.
+/// Returns a pipeline with change requests on a forge, with these settings.
 fn pipeline(forge: &str, settings: &Value) -> Value {
     let environment = |name: &str| json!({"name": name, "targets": [{"namespace": "apps"}]});
     let mut request = json!({"type": forge, "url": "https://host/a/b", "secretRef": {"name": "s"}});
@@ -19,22 +19,22 @@ fn pipeline(forge: &str, settings: &Value) -> Value {
     })
 }
 
-/// Every row must be refused with its sentence, or pass where that is empty.
+/// Asserts that each row is refused with its message, or accepted if the message is empty.
 async fn judged(rows: &[(&str, Value, &str)]) {
     for (forge, settings, sentence) in rows {
         match judge(&pipeline(forge, settings)).await {
             Ok(_) => assert!(sentence.is_empty(), "{forge}: {settings} was let through"),
-            Err(said) => {
-                assert!(!sentence.is_empty() && said.contains(sentence), "{forge}: {settings}: {said}");
+            Err(error) => {
+                assert!(!sentence.is_empty() && error.contains(sentence), "{forge}: {settings}: {error}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn labels_and_people_are_asked_for_where_there_are_such() {
-    let no_labels = "Bitbucket has no labels on pull requests: take labels out";
-    let no_assignees = "have no assignees on pull requests: take assignees out, and name reviewers";
+async fn labels_and_people_are_allowed_only_for_forges_that_have_them() {
+    let no_labels = "Bitbucket has no labels on pull requests: remove labels";
+    let no_assignees = "have no assignees on pull requests: remove assignees, and name reviewers";
     let (uuid, guid) = ("{504c3b62-8120-4f0c-a7bc-87800b9d6f70}", "d6245f20-2af8-44f4-9451-8107cb2767db");
     let mut rows = vec![
         ("bitbucket", json!({"labels": ["a"]}), no_labels),
@@ -52,7 +52,7 @@ async fn labels_and_people_are_asked_for_where_there_are_such() {
         (
             "bitbucket",
             json!({"reviewers": ["jane"]}),
-            "Bitbucket Cloud knows reviewers by uuid or account id",
+            "Bitbucket Cloud identifies reviewers by uuid or account id",
         ),
         ("bitbucket-server", json!({"reviewers": ["jane"], "draft": true}), ""),
         ("github", json!({"labels": ["a, b"]}), "a label is one line without a comma"),
@@ -72,7 +72,7 @@ async fn labels_and_people_are_asked_for_where_there_are_such() {
 }
 
 #[tokio::test]
-async fn texts_have_placeholders_that_are_known() {
+async fn texts_may_have_only_known_placeholders() {
     let apart = "write for example deploy/{namespace}/{pipeline}/{environment}";
     judged(&[
         (
@@ -80,10 +80,10 @@ async fn texts_have_placeholders_that_are_known() {
             json!({"title": "{pipeline} {revision} {{x}}", "body": "{usual}\n{changes} {evidence}"}),
             "",
         ),
-        ("github", json!({"title": "{version}"}), "title knows {namespace}, {pipeline}"),
-        ("github", json!({"title": "{changes}"}), "title knows {namespace}, {pipeline}"),
+        ("github", json!({"title": "{version}"}), "title may have {namespace}, {pipeline}"),
+        ("github", json!({"title": "{changes}"}), "title may have {namespace}, {pipeline}"),
         ("github", json!({"title": ""}), "should be at least 1 chars long"),
-        ("github", json!({"body": "{% for %}"}), "body knows {namespace}, {pipeline}"),
+        ("github", json!({"body": "{% for %}"}), "body may have {namespace}, {pipeline}"),
         ("github", json!({"branch": "{namespace}/{pipeline}/{environment}"}), ""),
         ("github", json!({"branch": "a/b-c/{namespace}/{pipeline}/{environment}"}), ""),
         ("github", json!({"branch": "promotion-{namespace}-{pipeline}-{environment}"}), ""),
@@ -96,7 +96,7 @@ async fn texts_have_placeholders_that_are_known() {
 }
 
 #[tokio::test]
-async fn an_api_is_named_by_a_plain_web_address() {
+async fn the_address_of_an_api_is_a_plain_web_address() {
     let wrong = "apiURL is the address of the forge's API, without user, query and fragment";
     let mut rows = vec![
         ("gitea", json!({"apiURL": "https://git.example.com:8443/api/v1"}), ""),
@@ -117,12 +117,12 @@ async fn an_api_is_named_by_a_plain_web_address() {
 }
 
 #[tokio::test]
-async fn what_is_merged_is_no_draft_and_a_queue_is_where_there_is_one() {
+async fn drafts_are_not_merged_and_queues_need_a_forge_with_one() {
     let no_queue = "only GitHub, GitLab and Bitbucket Cloud have a merge queue: write merge: WhenGreen";
     let mut rows = vec![
         ("github", json!({"merge": "Always"}), "supported values: \"Never\", \"WhenGreen\", \"Queue\""),
-        ("github", json!({"merge": "WhenGreen", "draft": true}), "a draft is not merged: take draft out"),
-        ("gitlab", json!({"merge": "Queue", "draft": true}), "a draft is not merged: take draft out"),
+        ("github", json!({"merge": "WhenGreen", "draft": true}), "a draft is not merged: remove draft"),
+        ("gitlab", json!({"merge": "Queue", "draft": true}), "a draft is not merged: remove draft"),
         ("github", json!({"merge": "Never", "draft": true, "deleteBranch": true}), ""),
     ];
     for forge in ["github", "gitlab", "gitea", "forgejo", "bitbucket", "bitbucket-server", "azure-devops"] {

@@ -1,5 +1,5 @@
-//! Each rule of the Pipeline's definition refuses what it is for, with a sentence that says what to
-//! write, and lets everything else pass.
+//! The rules of the Pipeline's definition: each refuses invalid values with a message that says what to write, and accepts
+//! all others.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ fn pipeline() -> Value {
     })
 }
 
-/// The pipeline with one thing else.
+/// Returns the pipeline with one other value.
 fn with(path: &str, value: Value) -> Value {
     let mut object = pipeline();
     let mut at = &mut object["spec"];
@@ -35,27 +35,27 @@ fn with(path: &str, value: Value) -> Value {
     object
 }
 
-/// Every row must be refused with its sentence.
+/// Asserts that each row is refused with its message.
 async fn refused(rows: &[(&str, Value, &str)]) {
     for (path, value, sentence) in rows {
         match judge(&with(path, value.clone())).await {
             Ok(_) => panic!("{path}: {value} was let through"),
-            Err(said) => assert!(said.contains(sentence), "{path}: {value} was refused with: {said}"),
+            Err(error) => assert!(error.contains(sentence), "{path}: {value} was refused with: {error}"),
         }
     }
 }
 
-/// Every row must pass.
+/// Asserts that each row is accepted.
 async fn accepted(rows: &[(&str, Value)]) {
     for (path, value) in rows {
-        if let Err(said) = judge(&with(path, value.clone())).await {
-            panic!("{path}: {value} was refused with: {said}");
+        if let Err(error) = judge(&with(path, value.clone())).await {
+            panic!("{path}: {value} was refused with: {error}");
         }
     }
 }
 
 #[tokio::test]
-async fn environments_have_names_of_their_own_and_there_is_at_least_one() {
+async fn a_pipeline_has_environments_with_unique_names() {
     accepted(&[("suspend", true.into()), ("suspend", false.into())]).await;
     refused(&[
         ("environments/2/name", "dev".into(), "two environments have the same name: give each its own"),
@@ -70,7 +70,7 @@ async fn environments_have_names_of_their_own_and_there_is_at_least_one() {
 }
 
 #[tokio::test]
-async fn names_are_such_as_kubernetes_has() {
+async fn names_have_the_form_of_kubernetes_names() {
     let rule =
         "name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit";
     let environment = format!("an environment's {rule}");
@@ -105,7 +105,7 @@ async fn names_are_such_as_kubernetes_has() {
 }
 
 #[tokio::test]
-async fn targets_of_an_environment_have_names_of_their_own() {
+async fn targets_of_an_environment_have_unique_names() {
     let two = |a: Value, b: Value| json!([a, b]);
     let named = |name: &str| json!({"namespace": "apps", "name": name});
     let nameless = || json!({"namespace": "apps"});
@@ -124,9 +124,9 @@ async fn targets_of_an_environment_have_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn after_names_environments_that_stand_before() {
-    let sentence = "after may only name environments that stand before it in the list: correct the name, move the \
-                    environment down, or take the name out of after";
+async fn after_names_only_earlier_environments() {
+    let sentence = "after may only name earlier environments of the list: correct the name, move the environment \
+                    down, or remove the name from after";
     refused(&[
         ("environments/1/after", json!(["prod"]), sentence),
         ("environments/1/after", json!(["staging"]), sentence),
@@ -144,14 +144,14 @@ async fn after_names_environments_that_stand_before() {
 }
 
 #[tokio::test]
-async fn the_last_of_the_most_environments_may_come_after_the_first() {
+async fn sixteen_environments_are_the_most_and_the_last_may_name_the_first() {
     let environment = |i: usize| json!({"name": format!("e{i}"), "targets": [{"namespace": "apps"}]});
     let mut most: Vec<Value> = (0..16).map(environment).collect();
     accepted(&[("environments", most.clone().into())]).await;
     most[15]["after"] = json!(["e0", "e14"]);
     accepted(&[("environments", most.clone().into())]).await;
     most[15]["after"] = json!(["e15"]);
-    refused(&[("environments", most.clone().into(), "after may only name environments")]).await;
+    refused(&[("environments", most.clone().into(), "after may only name earlier environments")]).await;
     most.push(environment(16));
     refused(&[("environments", most.into(), "spec.environments: Too many: 17: must have at most 16 items")])
         .await;
@@ -190,7 +190,7 @@ async fn a_strategy_is_exactly_one() {
 }
 
 #[tokio::test]
-async fn every_forge_that_the_design_names_is_a_type() {
+async fn every_supported_forge_is_a_type() {
     let on = |forge: &str| {
         json!({"pull-request": {"type": forge, "url": "https://forge.example/org/fleet.git",
         "secretRef": {"name": "forge"}}})
@@ -207,7 +207,7 @@ async fn every_forge_that_the_design_names_is_a_type() {
 }
 
 #[tokio::test]
-async fn an_entry_of_update_says_where_and_what() {
+async fn an_entry_of_update_has_a_valid_path_and_field() {
     let with_entry = |field: &str, value: Value| {
         let mut entry = json!({"path": "prod/podinfo.yaml", "field": "spec.version"});
         entry[field] = value;
@@ -215,7 +215,7 @@ async fn an_entry_of_update_says_where_and_what() {
     };
     for (field, wrong, sentence) in [
         ("path", "", "should be at least 1 chars long"),
-        ("path", "{env}/a.yaml", "a path knows the placeholders {environment}, {target}"),
+        ("path", "{env}/a.yaml", "a path may have the placeholders {environment}, {target}"),
         ("path", "{a,b}.yaml", "and no other braces: write an entry for each"),
         ("field", "", "should be at least 1 chars long"),
         ("field", ".a", "a field is a path such as spec.values.image.tag"),
@@ -247,8 +247,8 @@ async fn an_entry_of_update_says_where_and_what() {
 }
 
 #[tokio::test]
-async fn tracks_names_facets() {
-    let sentence = "tracks knows chart, app, images, tag, digest, source and image:<repository>";
+async fn tracks_has_only_facets() {
+    let sentence = "tracks may have chart, app, images, tag, digest, source and image:<repository>";
     refused(&[
         ("tracks", json!(["version"]), sentence),
         ("tracks", json!(["image:"]), sentence),
@@ -266,7 +266,7 @@ async fn tracks_names_facets() {
 }
 
 #[tokio::test]
-async fn a_timeout_is_a_duration_that_can_be_read() {
+async fn a_timeout_is_a_readable_duration() {
     let sentence = "timeout is a duration such as 30m or 1h30m";
     for timeout in ["", "30", "m", "1d", "0s", "0h0m", "30m1h", "1h1h", "1.5h", "-5m", "999999h"] {
         refused(&[("promotion/timeout", timeout.into(), sentence)]).await;
@@ -290,7 +290,7 @@ async fn min_ready_targets_is_a_number_or_a_percentage() {
 }
 
 #[tokio::test]
-async fn references_are_of_kinds_that_can_be_read() {
+async fn references_have_supported_kinds() {
     let cluster = |kind: &str| json!({"kind": kind, "name": "dev"});
     let workload = |kind: &str| json!([{"kind": kind, "name": "podinfo"}]);
     refused(&[
@@ -311,7 +311,7 @@ async fn references_are_of_kinds_that_can_be_read() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_named_by_its_path() {
+async fn a_missing_field_is_named_by_its_path() {
     let without = |path: &[&str], field: &str| {
         let mut object = pipeline();
         let mut at = &mut object;
@@ -335,12 +335,12 @@ async fn what_is_left_out_is_named_by_its_path() {
         (without(&[], "spec"), "spec: Required value"),
     ];
     for (object, sentence) in table {
-        let said = judge(&object).await.expect_err(sentence);
-        assert!(said.contains(sentence), "{said}");
+        let error = judge(&object).await.expect_err(sentence);
+        assert!(error.contains(sentence), "{error}");
     }
 }
 
-/// The pipeline with its last environment known by reports, and with this beside it.
+/// Returns a pipeline whose last environment has a target with `observe: Push`, with these changes.
 fn pushed(beside: &[(&str, Value)]) -> Value {
     let mut object = with(
         "environments/2/targets/0",
@@ -355,7 +355,7 @@ fn pushed(beside: &[(&str, Value)]) -> Value {
 }
 
 #[tokio::test]
-async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
+async fn a_target_with_observe_push_needs_a_cluster_workloads_and_a_key() {
     let keyless = json!({"strategy": {"notification": {}}});
     let app = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
     let bare = json!({"namespace": "apps", "observe": "Push", "clusterRef": {"kind": "GitopsCluster", "name": "edge"}});
@@ -366,9 +366,9 @@ async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
         [(json!(["chart", "app"]), true), (json!(["images"]), false), (json!(["image:a"]), false)]
     {
         tracked["spec"]["tracks"] = tracks;
-        let said = judge(&tracked).await.err().unwrap_or_default();
-        assert_eq!(said.is_empty(), passes, "{said}");
-        assert!(passes || said.contains("tracks may name chart, app, tag, digest and source"), "{said}");
+        let error = judge(&tracked).await.err().unwrap_or_default();
+        assert_eq!(error.is_empty(), passes, "{error}");
+        assert!(passes || error.contains("tracks may name chart, app, tag, digest and source"), "{error}");
     }
     let mut named = pushed(&[("/environments/2/targets/0", bare.clone())]);
     named["spec"]["appRef"] = app;
@@ -396,14 +396,14 @@ async fn a_target_that_only_reports_says_who_reports_what_with_which_key() {
             pushed(&[("/promotion", keyless)]),
             "name a Secret with a key report-key.<cluster> for each cluster in promotion.strategy.secretRef",
         ),
-        // That of an environment before it is no key of its calls.
+        // The key of a predecessor does not sign its calls.
         (elsewhere, "of its environment or of one that comes after it"),
         (
             pushed(&[("/environments/2/targets/0/observe", "Pull".into())]),
             "supported values: \"Watch\", \"Push\"",
         ),
     ] {
-        let said = judge(&object).await.expect_err(sentence);
-        assert!(said.contains(sentence), "{said}");
+        let error = judge(&object).await.expect_err(sentence);
+        assert!(error.contains(sentence), "{error}");
     }
 }

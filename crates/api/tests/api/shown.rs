@@ -1,4 +1,4 @@
-//! What `kubectl get` shows without being asked twice.
+//! The columns of `kubectl get`.
 
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, Request};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_testkit::shared;
 
-/// The table that `kubectl get` prints: the names of the columns that are always shown, and the cells
-/// of the first row.
+/// Returns the table that `kubectl get` prints: the names of the columns that are always shown, and the cells of the first
+/// row.
 async fn table(client: &kube::Client, namespace: &str, plural: &str) -> (Vec<String>, Vec<Value>) {
     let path = format!("/apis/pipelines.weave.works/v1alpha1/namespaces/{namespace}/{plural}");
     let mut request = Request::new(path).list(&ListParams::default()).unwrap();
@@ -22,7 +22,7 @@ async fn table(client: &kube::Client, namespace: &str, plural: &str) -> (Vec<Str
 }
 
 #[tokio::test]
-async fn a_list_of_pipelines_says_what_runs_where_and_what_is_on_its_way() {
+async fn a_list_of_pipelines_shows_revisions_and_promotions() {
     let hub = &shared().await.unwrap().hub;
     hub.namespace("shown").await.unwrap();
     let client = hub.client().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_list_of_pipelines_says_what_runs_where_and_what_is_on_its_way() {
 }
 
 #[tokio::test]
-async fn a_list_of_promotions_says_what_goes_where_and_how_far_it_is() {
+async fn a_list_of_promotions_shows_revisions_and_phases() {
     let hub = &shared().await.unwrap().hub;
     hub.namespace("shown-promotions").await.unwrap();
     let client = hub.client().await.unwrap();

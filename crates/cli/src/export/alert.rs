@@ -1,4 +1,4 @@
-//! `sluice export alert`: the objects with which Flux on each cluster of a pipeline calls its hook.
+//! `sluice export alert`: the objects with which Flux on each cluster of a pipeline reports to the hook server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,13 +11,14 @@ use serde_json::json;
 use sluice_api::pipeline::{Environment, Observe, PromotionPolicy, Target};
 use sluice_api::{MEMBER_LABELS, Pipeline, hook_key};
 
-use super::place::{cluster_of, pipeline, wanted};
-use super::{address, line, named};
+use super::names::{address, comment_text, object_name};
+use super::scope::{cluster_of, environments, pipeline};
+use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
-use crate::connect::{Connect, Connection};
+use crate::connection::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::reference;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice export alert`.
 #[derive(Args, Clone, Debug)]
@@ -31,7 +32,7 @@ pub struct Alert {
     /// The pipeline
     #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
     pipeline: String,
-    /// Where the hook server is reached from the clusters, for example https://sluice.example.com
+    /// Address of the hook server, as the clusters reach it, for example https://sluice.example.com
     #[arg(long, value_name = "URL", value_parser = address)]
     address: String,
     /// Only for this environment
@@ -44,10 +45,10 @@ pub struct Alert {
     #[arg(long)]
     show_key: bool,
     #[command(flatten)]
-    connect: Connect,
+    cluster: ClusterFlags,
 }
 
-/// What says nothing of a revision that runs: dropped where it arises.
+/// Events that say nothing about a running revision. Flux does not send them.
 const NOISE: [&str; 4] = [
     "^Dependencies do not meet ready condition",
     "^(Deployment|StatefulSet|DaemonSet|Service|ConfigMap|Secret)/.* (created|configured|deleted)",
@@ -56,10 +57,10 @@ const NOISE: [&str; 4] = [
 ];
 
 pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
-    let (connection, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
-    let environments = wanted(&pipeline, args.environment.as_deref())?;
+    let (connection, pipeline) = pipeline(&args.cluster, &args.pipeline).await?;
+    let environments = environments(&pipeline, args.environment.as_deref())?;
     let home = pipeline.namespace().unwrap_or_default();
-    // All of it or nothing: half a file would be committed.
+    // Everything is printed at the end: after an error, a user might commit half a file.
     let (mut printed, mut left_out) = (String::new(), Vec::new());
     for environment in &environments {
         // Targets in one namespace of one cluster share an Alert.
@@ -68,7 +69,7 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
             places.entry((cluster_of(target, &home), &target.namespace)).or_default().push(target);
         }
         for ((place, _), targets) in places {
-            let wanted = line(&key_name(&targets, &home));
+            let wanted = comment_text(&key_name(&targets, &home));
             let Some(key) = key(args, &connection, (&pipeline, environment), &wanted).await? else {
                 let (name, of) = (&environment.name, pipeline.name_any());
                 let _ = writeln!(
@@ -89,19 +90,19 @@ pub(crate) async fn run(args: &Alert, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-/// What to do if no Secret is named.
+/// What to do if the pipeline names no Secret.
 const HINT: &str = "name a Secret with that key in promotion.strategy.secretRef of the pipeline";
 
-/// The name of the key that events about these targets of one cluster are signed with: `hmac-key`, or the cluster's
-/// own report key if what it reports is the evidence.
+/// Returns the name of the key that signs events about these targets of one cluster: `hmac-key`, or the cluster's own
+/// report key for targets with `observe: Push`.
 fn key_name(targets: &[&Target], home: &str) -> String {
     let pushed = targets.iter().find(|target| target.observe == Observe::Push);
     let cluster = pushed.and_then(|target| target.cluster_ref.as_ref());
     cluster.map_or_else(|| hook_key::HMAC_KEY.into(), |cluster| hook_key::report_key(cluster, home))
 }
 
-/// The key of this name, from the Secret if that is asked for: the Secret of the environment, or else of an
-/// environment that comes after it, in the order of the hook server. `None` if no Secret is named.
+/// Returns the key of this name: from the Secret of the environment, or else of a following environment, in the order of
+/// the hook server. Without `--show-key` it returns a text that names the Secret. `None` if no Secret is named.
 async fn key(
     args: &Alert,
     connection: &Connection,
@@ -131,7 +132,7 @@ async fn key(
     .hinted("put a long random text there, such as openssl rand -hex 32 makes, another one for each key"))
 }
 
-/// Provider, Alert and Secret for the targets in one namespace of a cluster.
+/// Returns Provider, Alert and Secret for the targets in one namespace of a cluster.
 fn objects(
     args: &Alert,
     pipeline: &Pipeline,
@@ -142,7 +143,7 @@ fn objects(
     let (namespace, name) = (pipeline.namespace().unwrap_or_default(), pipeline.name_any());
     let (cluster, there) = (targets[0].cluster_ref.as_ref(), &targets[0].namespace);
     // Neither namespaces nor environments have a dot, so that no two pipelines share a name.
-    let object = named(&format!("{}-{namespace}.{name}.{}", args.name, environment.name));
+    let object = object_name(&format!("{}-{namespace}.{name}.{}", args.name, environment.name));
     let address = format!("{}/promotion/{namespace}/{name}/{}", args.address, environment.name);
     let metadata = json!({"name": object, "namespace": there});
     let mut event_metadata =
@@ -174,14 +175,14 @@ fn objects(
     )
 }
 
-/// The objects whose events are sent: those that the pipeline names, else those with one of its labels.
+/// Returns the objects whose events are sent: those that the pipeline names, else those with one of its labels.
 fn sources_of(pipeline: &Pipeline, targets: &[&Target]) -> Vec<serde_json::Value> {
     let app = pipeline.spec.app_ref.iter().map(|a| (a.kind.clone(), a.name.clone()));
     let named: BTreeSet<_> = app
         .chain(targets.iter().flat_map(|t| &t.workloads).map(|w| (w.kind.clone(), w.name.clone())))
         .collect();
     if named.is_empty() {
-        // Each label makes a member; of several in one source an object would need all.
+        // One label is enough for a member. An event source with several labels would require all of them.
         let of = |label: &str| {
             let labels = json!({label: pipeline.name_any()});
             ["HelmRelease", "Kustomization"]

@@ -1,5 +1,4 @@
-//! `sluice export receiver`: the objects with which a forge has Flux on each cluster of a pipeline look
-//! as soon as something was merged.
+//! `sluice export receiver`: the objects with which a forge notifies Flux on each cluster of a pipeline of a push.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +10,13 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::pipeline::Environment;
 
-use super::place::{cluster_of, pipeline, wanted};
-use super::{address, hash, hex, line, named};
+use super::names::{address, comment_text, hash, hex, object_name};
+use super::scope::{cluster_of, environments, pipeline};
+use crate::cluster_flags::ClusterFlags;
 use crate::complete::pipelines;
-use crate::connect::Connect;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::reference;
-use crate::sign::Io;
+use crate::terminal::Io;
 
 /// Arguments of `sluice export receiver`.
 #[derive(Args, Clone, Debug)]
@@ -40,11 +39,11 @@ pub struct Receiver {
     /// Name of the objects
     #[arg(long, value_name = "NAME", default_value = "sluice")]
     name: String,
-    /// Where notification-controller's webhook-receiver is reached from the forge, if it is the same for all
+    /// Address of the webhook-receiver, as the forge reaches it, if all clusters have the same
     #[arg(long, value_name = "URL", value_parser = address)]
     address: Option<String>,
     #[command(flatten)]
-    connect: Connect,
+    cluster: ClusterFlags,
 }
 
 /// A GitRepository.
@@ -64,11 +63,11 @@ fn source(text: &str) -> Result<Source, String> {
 }
 
 pub(crate) async fn run(args: &Receiver, io: &mut Io<'_>) -> Outcome {
-    let (_, pipeline) = pipeline(&args.connect, &args.pipeline).await?;
+    let (_, pipeline) = pipeline(&args.cluster, &args.pipeline).await?;
     let home = pipeline.namespace().unwrap_or_default();
-    // A cluster has one Receiver for a repository, whatever else is there.
+    // A cluster has one Receiver for each repository.
     let mut places: BTreeMap<(Repository, String), BTreeSet<&str>> = BTreeMap::new();
-    for environment in wanted(&pipeline, args.environment.as_deref())? {
+    for environment in environments(&pipeline, args.environment.as_deref())? {
         let Some(repository) = repository(&pipeline, environment) else { continue };
         for target in &environment.targets {
             let place = (repository.clone(), cluster_of(target, &home));
@@ -90,7 +89,7 @@ pub(crate) async fn run(args: &Receiver, io: &mut Io<'_>) -> Outcome {
     Ok(())
 }
 
-/// Where a forge has a repository.
+/// A repository on a forge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Repository {
     url: String,
@@ -111,7 +110,7 @@ fn repository(pipeline: &Pipeline, environment: &Environment) -> Option<Reposito
     })
 }
 
-/// The type of Receiver for a forge and the events it takes, and what a push is called there. Source:
+/// Returns the type of Receiver for a forge, its events, and the forge's name for push events. Source:
 /// fluxcd.io/flux/components/notification/receivers: `github` is also for Gitea and Forgejo, `bitbucket`
 /// for Bitbucket Server and Data Center; `generic` is for all others, and its path is the secret.
 fn kind(forge: Option<&str>) -> (&'static str, Value, &'static str) {
@@ -128,7 +127,7 @@ fn kind(forge: Option<&str>) -> (&'static str, Value, &'static str) {
     }
 }
 
-/// A token that nobody guesses: where the path is the secret, it is made from that.
+/// Returns a random token. For receivers of type `generic` the secret path is made from it.
 fn token() -> Outcome<String> {
     let mut bytes = [0; 32];
     match SystemRandom::new().fill(&mut bytes) {
@@ -137,16 +136,16 @@ fn token() -> Outcome<String> {
     }
 }
 
-/// The name of the objects for a repository: another one for each pipeline and repository, since all of a
-/// cluster stand beside the source that it reads.
+/// Returns the name of the objects for a repository. It is different for each pipeline and repository, because all
+/// objects of a cluster are in the namespace of its source.
 fn name_of(args: &Receiver, home: &str, repository: &Repository) -> String {
     let Repository { url, branch, forge } = repository;
     let of = hash(&[url, branch, forge.as_deref().unwrap_or_default()]);
     // Namespaces have no dot.
-    named(&format!("{}-{home}.{}-{of}", args.name, args.pipeline))
+    object_name(&format!("{}-{home}.{}-{of}", args.name, args.pipeline))
 }
 
-/// Receiver and Secret for one cluster, and what to register.
+/// Returns Receiver and Secret for one cluster, with a comment about the webhook to register at the forge.
 fn objects(
     args: &Receiver,
     home: &str,
@@ -171,8 +170,8 @@ fn objects(
          # A random one, another each time. Encrypt it before you commit it.\n\
          apiVersion: v1\nkind: Secret\nmetadata: {metadata}\nstringData:\n  \
          token: {token}\n---\n",
-        url = line(&repository.url),
-        branch = line(&repository.branch),
+        url = comment_text(&repository.url),
+        branch = comment_text(&repository.branch),
         address = args.address.as_deref().unwrap_or("https://<the cluster's webhook-receiver>"),
         name = json!(object),
         token = json!(token),
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pipeline_says_stays_in_the_comment() {
+    fn texts_of_a_pipeline_stay_in_the_comment() {
         let odd = "x\n---\nkind: Role\r---\rkind: Role\u{85}kind: Role\u{2028}kind: Role";
         let cluster = json!({"kind": "GitopsCluster", "name": odd, "namespace": odd});
         let target: Target =

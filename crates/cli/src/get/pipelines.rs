@@ -1,4 +1,4 @@
-//! `sluice get pipelines`: one line a pipeline, with what each environment runs.
+//! `sluice get pipelines`: one line for each pipeline, with the revisions of its environments.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -9,7 +9,9 @@ use serde::Deserialize;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::Summary;
 
-use super::{Listing, NOT_SEEN, Shape, fields, lean_metadata};
+use super::fetch::lean_metadata;
+use super::listing::{Listing, NOT_OBSERVED, fields};
+use super::view::Shape;
 use crate::age;
 use crate::complete;
 use crate::reference;
@@ -38,7 +40,7 @@ pub(crate) struct Pipelines {
 #[derive(Clone, Debug, Default, Deserialize, kube::Resource)]
 #[resource(inherit = Pipeline)]
 #[serde(default)]
-pub(crate) struct Seen {
+pub(crate) struct ListedPipeline {
     #[serde(deserialize_with = "lean_metadata")]
     metadata: ObjectMeta,
     spec: Spec,
@@ -60,14 +62,14 @@ struct App {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    conditions: Vec<Said>,
+    conditions: Vec<ListedCondition>,
     summary: Option<Summary>,
 }
 
 /// A condition.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct ListedCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -75,15 +77,15 @@ struct Said {
 }
 
 impl Listing for Pipelines {
-    type Seen = Seen;
+    type Item = ListedPipeline;
     const CELLS: &'static [&'static str] =
         &["Application", "Environments", "Ready", "Promoting", "Status", "Suspended"];
 
-    fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<Seen> {
+    fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<ListedPipeline> {
         let [name, environments, ready, promoting, message, suspended] = fields(cells);
         let known = !ready.is_empty();
-        let said = Said { type_: "Ready".into(), status: ready, message };
-        Some(Seen {
+        let said = ListedCondition { type_: "Ready".into(), status: ready, message };
+        Some(ListedPipeline {
             metadata,
             spec: Spec { suspend: suspended == "true", app_ref: Some(App { name }) },
             status: Some(Status {
@@ -93,21 +95,21 @@ impl Listing for Pipelines {
         })
     }
 
-    fn unreadable(metadata: ObjectMeta, message: String) -> Seen {
-        let ready = Said { type_: "Ready".into(), status: "Unknown".into(), message };
+    fn unreadable(metadata: ObjectMeta, message: String) -> ListedPipeline {
+        let ready = ListedCondition { type_: "Ready".into(), status: "Unknown".into(), message };
         let status = Status { conditions: vec![ready], summary: None };
-        Seen { metadata, spec: Spec::default(), status: Some(status) }
+        ListedPipeline { metadata, spec: Spec::default(), status: Some(status) }
     }
 
     fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    fn shows(&self) -> &'static str {
+    fn plural(&self) -> &'static str {
         "pipelines"
     }
 
-    fn sort(&self, seen: &mut Vec<Seen>) {
+    fn sort(&self, seen: &mut Vec<ListedPipeline>) {
         seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
     }
 
@@ -122,7 +124,7 @@ impl Listing for Pipelines {
         columns
     }
 
-    fn rows(&self, seen: &Seen, shape: Shape, now: Timestamp) -> Vec<Row> {
+    fn rows(&self, seen: &ListedPipeline, shape: Shape, now: Timestamp) -> Vec<Row> {
         let status = seen.status.clone().unwrap_or_default();
         let summary = status.summary.unwrap_or_default();
         let ready = status.conditions.iter().find(|c| c.type_ == "Ready");
@@ -141,13 +143,13 @@ impl Listing for Pipelines {
         }
         if shape.wide {
             row.push(suspension(seen.spec.suspend));
-            row.push(Cell::new(ready.map_or(NOT_SEEN, |c| c.message.as_str())));
+            row.push(Cell::new(ready.map_or(NOT_OBSERVED, |c| c.message.as_str())));
         }
         vec![row]
     }
 }
 
-fn readiness(ready: Option<&Said>) -> Cell {
+fn readiness(ready: Option<&ListedCondition>) -> Cell {
     match ready.map(|c| c.status.as_str()) {
         Some("True") => Cell::new("True").tone(Tone::Good),
         Some("False") => Cell::new("False").tone(Tone::Bad),
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_shows_what_runs_and_what_is_on_its_way() {
+    fn a_line_shows_running_and_promoted_revisions() {
         insta::assert_snapshot!(shown(Shape::default()), @"
         NAME      APPLICATION   ENVIRONMENTS            READY     PROMOTING             AGE
         podinfo   podinfo       dev 6.1.8, prod 6.1.6   False     prod 6.1.8 Proposed   24h

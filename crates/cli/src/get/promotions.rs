@@ -1,4 +1,4 @@
-//! `sluice get promotions`: one line a promotion, the newest at the bottom, as in a log.
+//! `sluice get promotions`: one line for each promotion, the newest last.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -9,7 +9,10 @@ use serde::Deserialize;
 use sluice_api::Promotion;
 use sluice_api::promotion::{Approval, Phase, place};
 
-use super::{Listing, Narrowed, Shape, fields, lean_metadata, short};
+use super::fetch::lean_metadata;
+use super::filter::PromotionFilter;
+use super::listing::{Listing, fields, short};
+use super::view::Shape;
 use crate::age;
 use crate::complete;
 use crate::reference;
@@ -25,7 +28,7 @@ use crate::table::{Cell, Row, Tone};
   # Those of one pipeline, with links, reasons and who approved
   sluice get promotions --pipeline podinfo -n apps -o wide
 
-  # The whole story of one
+  # All details of one
   sluice get promotion podinfo-prod-6-1-8 -n apps -o yaml")]
 pub(crate) struct Promotions {
     /// Only this one
@@ -43,7 +46,7 @@ pub(crate) struct Promotions {
 #[derive(Clone, Debug, Default, Deserialize, kube::Resource)]
 #[resource(inherit = Promotion)]
 #[serde(default)]
-pub(crate) struct Seen {
+pub(crate) struct ListedPromotion {
     #[serde(deserialize_with = "lean_metadata")]
     metadata: ObjectMeta,
     spec: Spec,
@@ -72,17 +75,17 @@ struct Status {
     phase: String,
     message: String,
     attempts: u32,
-    change_request: Option<Request>,
+    change_request: Option<ListedChangeRequest>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Request {
+struct ListedChangeRequest {
     url: String,
 }
 
 impl Listing for Promotions {
-    type Seen = Seen;
+    type Item = ListedPromotion;
     const CELLS: &'static [&'static str] = &[
         "Pipeline",
         "Environment",
@@ -95,40 +98,41 @@ impl Listing for Promotions {
         "Link",
     ];
 
-    fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<Seen> {
+    fn from_cells(metadata: ObjectMeta, cells: Vec<String>) -> Option<ListedPromotion> {
         let [pipeline, environment, target, revision, phase, attempts, by, message, url] = fields(cells);
         let target = Some(target).filter(|target| !target.is_empty());
         let approval = Some(Approval { by, ..Approval::default() });
-        let (attempts, change_request) = (attempts.parse().unwrap_or_default(), Some(Request { url }));
-        Some(Seen {
+        let (attempts, change_request) =
+            (attempts.parse().unwrap_or_default(), Some(ListedChangeRequest { url }));
+        Some(ListedPromotion {
             metadata,
             spec: Spec { pipeline, environment, target, revision, approval },
             status: Some(Status { phase, message, attempts, change_request }),
         })
     }
 
-    fn unreadable(metadata: ObjectMeta, message: String) -> Seen {
+    fn unreadable(metadata: ObjectMeta, message: String) -> ListedPromotion {
         let status = Status { phase: "Unknown".into(), message, ..Status::default() };
-        Seen { metadata, spec: Spec::default(), status: Some(status) }
+        ListedPromotion { metadata, spec: Spec::default(), status: Some(status) }
     }
 
     fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    fn shows(&self) -> &'static str {
+    fn plural(&self) -> &'static str {
         "promotions"
     }
 
-    fn narrowed(&self) -> Option<Narrowed<'_>> {
-        (self.pipeline.is_some() || self.environment.is_some()).then_some(Narrowed {
+    fn filter(&self) -> Option<PromotionFilter<'_>> {
+        (self.pipeline.is_some() || self.environment.is_some()).then_some(PromotionFilter {
             pipeline: self.pipeline.as_deref(),
             environment: self.environment.as_deref(),
         })
     }
 
-    fn wants(&self, seen: &Seen) -> bool {
-        // One that cannot be read may belong anywhere.
+    fn wants(&self, seen: &ListedPromotion) -> bool {
+        // An unreadable promotion may belong to any pipeline.
         let is_unreadable = seen.spec.pipeline.is_empty();
         is_unreadable
             || self.pipeline.as_ref().is_none_or(|p| *p == seen.spec.pipeline)
@@ -138,7 +142,7 @@ impl Listing for Promotions {
                     .is_none_or(|e| *e == seen.spec.environment || *e == seen.spec.place())
     }
 
-    fn sort(&self, seen: &mut Vec<Seen>) {
+    fn sort(&self, seen: &mut Vec<ListedPromotion>) {
         seen.sort_by_cached_key(|s| (s.metadata.creation_timestamp.clone(), s.namespace(), s.name_any()));
     }
 
@@ -153,8 +157,8 @@ impl Listing for Promotions {
         columns
     }
 
-    fn rows(&self, seen: &Seen, shape: Shape, now: Timestamp) -> Vec<Row> {
-        let Seen { metadata, spec, status } = seen;
+    fn rows(&self, seen: &ListedPromotion, shape: Shape, now: Timestamp) -> Vec<Row> {
+        let ListedPromotion { metadata, spec, status } = seen;
         let status = status.clone().unwrap_or_default();
         let born = metadata.creation_timestamp.as_ref();
         let mut row = vec![
@@ -178,7 +182,7 @@ impl Listing for Promotions {
     }
 }
 
-/// A phase that a newer controller has and this program does not know is shown all the same.
+/// Returns the cell of a phase. A phase that only a newer controller has is shown without a tone.
 fn phase(word: &str) -> Cell {
     let known: Option<Phase> = serde_json::from_value(word.into()).ok();
     let tone = match known {
@@ -197,7 +201,7 @@ mod tests {
     use crate::table::text;
     use serde_json::{Value, json};
 
-    fn promotion(name: &str, environment: &str, created: &str, status: Value) -> Seen {
+    fn promotion(name: &str, environment: &str, created: &str, status: Value) -> ListedPromotion {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "apps", "creationTimestamp": created},
             "spec": {"pipeline": "podinfo", "environment": environment, "revision": "6.1.8", "facets": {},
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_at_the_bottom() {
+    fn the_newest_is_last() {
         let all = Promotions::default();
         insta::assert_snapshot!(shown(&all, Shape::default()), @"
         NAME                PIPELINE   ENVIRONMENT   REVISION   PHASE       AGE
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn they_can_be_narrowed_to_a_pipeline_and_an_environment() {
+    fn promotions_are_filtered_by_pipeline_and_environment() {
         let only = |pipeline: &str, environment: &str| Promotions {
             pipeline: Some(pipeline.into()),
             environment: Some(environment.into()),

@@ -1,4 +1,4 @@
-//! `sluice get targets`: what runs where, one line a workload, in words that need no other command.
+//! `sluice get targets`: one line for each workload of each target.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -8,8 +8,9 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 use sluice_api::pipeline::Health;
 
-use super::lines::{Line, Seen, lines};
-use super::{Listing, Shape, short};
+use super::listing::{Listing, short};
+use super::target_lines::{ListedTargets, TargetLine, lines};
+use super::view::Shape;
 use crate::age;
 use crate::complete;
 use crate::reference;
@@ -18,7 +19,7 @@ use crate::table::{Cell, Row, Tone};
 /// Show what runs on each target of a pipeline
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = "Examples:
-  # Where is which version of podinfo, and is it well?
+  # Which version of podinfo runs where, and is it healthy?
   sluice get targets podinfo -n apps
 
   # With all images and whole revisions; for machines
@@ -34,21 +35,21 @@ pub(crate) struct Targets {
 }
 
 impl Listing for Targets {
-    type Seen = Seen;
+    type Item = ListedTargets;
 
-    fn unreadable(metadata: ObjectMeta, error: String) -> Seen {
-        Seen::unreadable(metadata, error)
+    fn unreadable(metadata: ObjectMeta, error: String) -> ListedTargets {
+        ListedTargets::unreadable(metadata, error)
     }
 
     fn name(&self) -> Option<&str> {
         self.pipeline.as_deref()
     }
 
-    fn shows(&self) -> &'static str {
+    fn plural(&self) -> &'static str {
         "pipelines"
     }
 
-    fn sort(&self, seen: &mut Vec<Seen>) {
+    fn sort(&self, seen: &mut Vec<ListedTargets>) {
         seen.sort_by_cached_key(|s| (s.namespace(), s.name_any()));
     }
 
@@ -65,23 +66,23 @@ impl Listing for Targets {
         columns
     }
 
-    fn rows(&self, seen: &Seen, shape: Shape, now: Timestamp) -> Vec<Row> {
+    fn rows(&self, seen: &ListedTargets, shape: Shape, now: Timestamp) -> Vec<Row> {
         let lines = lines(seen).into_iter();
         lines.map(|line| self.row(line, seen.metadata.namespace.as_deref(), shape, now)).collect()
     }
 
-    fn documents(&self, _: Value, seen: &Seen) -> Vec<Value> {
+    fn documents(&self, _: Value, seen: &ListedTargets) -> Vec<Value> {
         lines(seen).into_iter().filter_map(|line| serde_json::to_value(line).ok()).collect()
     }
 
-    fn names(&self, seen: &Seen) -> Vec<String> {
+    fn names(&self, seen: &ListedTargets) -> Vec<String> {
         let mut names: Vec<_> =
             lines(seen).iter().map(|l| format!("{}/{}", l.environment, l.target)).collect();
         names.dedup();
         names
     }
 
-    fn warning(&self, seen: &[Seen]) -> Option<String> {
+    fn warning(&self, seen: &[ListedTargets]) -> Option<String> {
         let mut bad = Vec::new();
         for line in seen.iter().flat_map(lines) {
             if matches!(line.health, Health::Failed | Health::Unknown) {
@@ -98,7 +99,7 @@ impl Listing for Targets {
 }
 
 impl Targets {
-    fn row(&self, line: Line, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
+    fn row(&self, line: TargetLine, home: Option<&str>, shape: Shape, now: Timestamp) -> Row {
         let health = health(&line, now);
         let version = if shape.wide { line.version } else { short(&line.version) };
         let mut row = vec![
@@ -125,8 +126,8 @@ impl Targets {
     }
 }
 
-/// How it does; of a target that cannot be read, also how old that word is.
-fn health(line: &Line, now: Timestamp) -> String {
+/// Returns the health; for a target with `observe: Push`, also the age of its last report.
+fn health(line: &TargetLine, now: Timestamp) -> String {
     let health = line.health.to_string();
     match &line.reported {
         Some(time) => format!("{health}, reported {} ago", age::since_text(Some(time), now)),
@@ -145,12 +146,12 @@ fn tone(health: Health) -> Tone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen_in;
+    use super::super::fetch::item_from;
     use super::*;
     use crate::table::text;
     use serde_json::json;
 
-    fn story() -> Seen {
+    fn fixture() -> ListedTargets {
         let workload = |kind: &str, name: &str, version: &str, health: &str| {
             json!({"kind": kind, "name": name, "version": version, "health": health,
                 "images": [format!("ghcr.io/stefanprodan/podinfo:{version}")]})
@@ -192,7 +193,7 @@ mod tests {
     }
 
     fn shown(listing: &Targets, shape: Shape) -> String {
-        let rows = listing.rows(&story(), shape, "2026-11-21T12:00:00Z".parse().unwrap());
+        let rows = listing.rows(&fixture(), shape, "2026-11-21T12:00:00Z".parse().unwrap());
         text(listing.columns(shape), &rows)
     }
 
@@ -224,23 +225,23 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_look_is_said_at_the_end() {
-        let warning = Targets::default().warning(&[story()]);
+    fn unhealthy_targets_are_named_in_a_warning() {
+        let warning = Targets::default().warning(&[fixture()]);
         insta::assert_snapshot!(warning.unwrap(), @"look at prod/podinfo Failed, prod/canary Unknown, dr/dr Unknown");
     }
 
     #[test]
-    fn names_are_those_of_targets() {
+    fn names_are_environments_with_targets() {
         assert_eq!(
-            Targets::default().names(&story()),
+            Targets::default().names(&fixture()),
             ["staging/us", "staging/eu", "prod/podinfo", "prod/canary", "dr/dr", "edge/edge-podinfo"]
         );
     }
 
     #[test]
-    fn the_status_that_the_predecessor_wrote_is_shown_by_place() {
+    fn a_status_of_the_predecessor_is_shown_by_index() {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
-        let seen: Seen = serde_json::from_str(text).unwrap();
+        let seen: ListedTargets = serde_json::from_str(text).unwrap();
         let one = Targets { pipeline: Some("podinfo".into()) };
         let rows = one.rows(&seen, Shape::default(), "2026-11-21T12:00:00Z".parse().unwrap());
         let shown = text_of(&one, &rows);
@@ -253,21 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_status_that_cannot_be_read_hides_nothing_else() {
+    fn the_rest_of_a_status_is_shown_beside_an_unreadable_part() {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
         let odd: Value =
             serde_json::from_str(&text.replace(r#""ready": true"#, r#""ready": "yes""#)).unwrap();
-        let seen = seen_in::<Targets>(&odd).unwrap();
+        let seen = item_from::<Targets>(&odd).unwrap();
         let lines = lines(&seen);
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|line| !line.error.contains("cannot be read:")));
     }
 
     #[test]
-    fn a_pipeline_that_cannot_be_read_is_a_line_with_its_error() {
+    fn an_unreadable_pipeline_is_a_line_with_its_error() {
         let broken = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "broken", "namespace": "apps"}, "spec": {"environments": 7}});
-        let seen = seen_in::<Targets>(&broken).unwrap();
+        let seen = item_from::<Targets>(&broken).unwrap();
         let rows = Targets::default().rows(&seen, Shape::default(), "2026-11-21T12:00:00Z".parse().unwrap());
         let shown = text_of(&Targets::default(), &rows);
         assert!(shown.contains("broken") && shown.contains("cannot be read: invalid type"), "{shown}");

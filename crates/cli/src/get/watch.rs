@@ -1,5 +1,5 @@
-//! `-w`: the table once, then every line that has changed, until Ctrl-C. The connection may break and
-//! come back; what changed in between is shown then.
+//! `-w`: prints the table once, then every changed row, until Ctrl-C. After an interruption of the connection, the rows
+//! that have changed in the meantime are printed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,20 +13,21 @@ use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
-use super::read::{api, seen_in, whole};
-use super::{Listing, View, nothing};
-use crate::connect::Connection;
+use super::fetch::{api, item_from, whole};
+use super::listing::{Listing, none_found};
+use super::view::View;
+use crate::connection::Connection;
 use crate::exit::{Failure, Outcome};
 use crate::find;
 use crate::output::{self, DataFormat, Format};
-use crate::sign::{Io, Sign};
 use crate::table::{Row, Table, same};
+use crate::terminal::{Io, Symbol};
 
 /// Namespace and name.
 type Key = (String, String);
 
-/// What was shown last, and how.
-struct Shown<'a, L: Listing> {
+/// The state of a watch: what was printed last.
+struct WatchView<'a, L: Listing> {
     listing: &'a L,
     view: &'a View,
     table: Table,
@@ -35,7 +36,7 @@ struct Shown<'a, L: Listing> {
     last: BTreeMap<Key, Last>,
 }
 
-/// What was shown of one object.
+/// What was last printed for one object.
 #[derive(Default)]
 struct Last {
     version: Option<String>,
@@ -53,13 +54,13 @@ pub(super) async fn run<L: Listing>(
     if let Some(name) = listing.name() {
         config = config.fields(&format!("metadata.name={name}"));
     }
-    let resource = ApiResource::erase::<L::Seen>(&());
+    let resource = ApiResource::erase::<L::Item>(&());
     let stream = watcher(api::<DynamicObject>(connection, view, &resource), config);
     let mut events = pin!(kube::runtime::WatchStreamExt::default_backoff(stream));
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     let table = Table::new(listing.columns(view.shape()), io.color);
     let mut shown =
-        Shown { listing, view, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
+        WatchView { listing, view, table, headed: view.no_headers, started: false, last: BTreeMap::new() };
     let mut initial = Vec::new();
     loop {
         let event = tokio::select! {
@@ -68,9 +69,9 @@ pub(super) async fn run<L: Listing>(
         };
         match event {
             None => return Ok(()),
-            Some(Err(error)) if !shown.started => return Err(first(error, connection)),
+            Some(Err(error)) if !shown.started => return Err(watch_failure(error, connection)),
             Some(Err(error)) => {
-                io.tell(Sign::Waiting, &format!("{}; trying again", first(error, connection)))
+                io.progress(Symbol::Waiting, &format!("{}; trying again", watch_failure(error, connection)))
             }
             Some(Ok(Event::Init)) => initial.clear(),
             Some(Ok(Event::InitApply(object))) => initial.push(object),
@@ -78,9 +79,9 @@ pub(super) async fn run<L: Listing>(
                 let objects = std::mem::take(&mut initial);
                 if objects.is_empty() && !shown.started {
                     if let Some(name) = listing.name() {
-                        return Err(find::missing::<L::Seen>(connection, name, view.all_namespaces).await);
+                        return Err(find::missing::<L::Item>(connection, name, view.all_namespaces).await);
                     }
-                    io.tell(Sign::Waiting, &nothing(listing, view, connection));
+                    io.progress(Symbol::Waiting, &none_found(listing, view, connection));
                 }
                 shown.replace(objects, io)?;
             }
@@ -90,7 +91,8 @@ pub(super) async fn run<L: Listing>(
     }
 }
 
-fn first(error: watcher::Error, connection: &Connection) -> Failure {
+/// Returns the failure for an error of the watch.
+fn watch_failure(error: watcher::Error, connection: &Connection) -> Failure {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     match error {
         InitialListFailed(e) | WatchStartFailed(e) | WatchFailed(e) => connection.explain(e),
@@ -103,8 +105,8 @@ fn key(object: &DynamicObject) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-impl<L: Listing> Shown<'_, L> {
-    /// Everything there is now: the first time, and after a broken connection.
+impl<L: Listing> WatchView<'_, L> {
+    /// Replaces all objects: at the start, and after an interruption.
     fn replace(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
         let there: Vec<Key> = objects.iter().map(key).collect();
         let gone: Vec<Key> = self.last.keys().filter(|k| !there.contains(k)).cloned().collect();
@@ -116,17 +118,17 @@ impl<L: Listing> Shown<'_, L> {
 
     fn delete(&mut self, key: &Key, io: &mut Io<'_>) {
         if self.last.remove(key).is_some() {
-            io.tell(Sign::Action, &format!("{}/{} was deleted", key.0, key.1));
+            io.progress(Symbol::Action, &format!("{}/{} was deleted", key.0, key.1));
         }
     }
 
-    /// Shows what these objects changed.
+    /// Prints the rows that these objects change.
     fn apply(&mut self, objects: Vec<DynamicObject>, io: &mut Io<'_>) -> Outcome {
         let (mut values, mut seen) = (Vec::new(), Vec::new());
         for object in objects {
             let (key, version) = (key(&object), object.resource_version());
             let value = whole(object)?;
-            let s = seen_in::<L>(&value)?;
+            let s = item_from::<L>(&value)?;
             let last = self.last.entry(key);
             if !self.listing.wants(&s) || matches!(&last, Entry::Occupied(o) if o.get().version == version) {
                 continue;
@@ -148,7 +150,7 @@ impl<L: Listing> Shown<'_, L> {
         Ok(io.flush()?)
     }
 
-    fn lines(&mut self, seen: &[L::Seen], io: &mut Io<'_>) -> Outcome {
+    fn lines(&mut self, seen: &[L::Item], io: &mut Io<'_>) -> Outcome {
         let rows = self.changed(seen);
         if rows.is_empty() {
             return Ok(());
@@ -160,7 +162,7 @@ impl<L: Listing> Shown<'_, L> {
         Ok(self.table.rows(&rows, io.out)?)
     }
 
-    fn changed(&mut self, seen: &[L::Seen]) -> Vec<Row> {
+    fn changed(&mut self, seen: &[L::Item]) -> Vec<Row> {
         let (shape, now) = (self.view.shape(), Timestamp::now());
         let mut changed = Vec::new();
         for s in seen {

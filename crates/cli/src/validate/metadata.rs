@@ -1,13 +1,14 @@
-//! Validates what no definition says: `apiVersion`, `kind` and `metadata`, by the rules that an API server has for
-//! every object
+//! Validates the fields that no definition describes: `apiVersion`, `kind` and `metadata`, by the rules of an API server for
+//! all objects
 //! ([objectmeta.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go),
 //! `ValidateObjectMetaAccessor`).
 
 use serde_json::Value;
 
 use super::schema::{Problem, unknown};
+use crate::dns_name::{is_label, is_subdomain};
 
-/// The fields of `metadata`, as `meta/v1` ObjectMeta has them, with their types.
+/// The fields of `metadata` with their types, from ObjectMeta of `meta/v1`.
 const FIELDS: [(&str, &str); 15] = [
     ("name", "string"),
     ("generateName", "string"),
@@ -26,11 +27,11 @@ const FIELDS: [(&str, &str); 15] = [
     ("managedFields", "array"),
 ];
 
-/// The most bytes that the keys and values of all annotations may have together (`objectmeta.go`,
+/// The most bytes of the keys and values of all annotations together (`objectmeta.go`,
 /// `TotalAnnotationSizeLimitB`).
-const ANNOTATION_BYTES: usize = 256 << 10;
+const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
-/// The length to which a server shortens `generateName`, and what it may add
+/// The length to which an API server shortens `generateName`, and an example of the suffix that it adds
 /// ([generate.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/storage/names/generate.go)).
 const GENERATED_BYTES: usize = 58;
 const GENERATED_SUFFIX: &str = "x4k2z";
@@ -38,8 +39,8 @@ const GENERATED_SUFFIX: &str = "x4k2z";
 /// Two finalizers that contradict each other (`objectmeta.go`, `ValidateFinalizers`).
 const CONTRADICTION: [&str; 2] = ["orphan", "foregroundDeletion"];
 
-/// Removes labels and annotations without a value, which an API server accepts.
-pub(super) fn settle(object: &mut Value) {
+/// Removes labels and annotations without a value, which an API server ignores.
+pub(super) fn normalize(object: &mut Value) {
     for path in ["/metadata/labels", "/metadata/annotations"] {
         if let Some(texts) = object.pointer_mut(path).and_then(Value::as_object_mut) {
             texts.retain(|_, text| !text.is_null());
@@ -47,8 +48,8 @@ pub(super) fn settle(object: &mut Value) {
     }
 }
 
-/// Returns what an API server refuses about an object that is to be a Pipeline of this version.
-pub(super) fn judge(object: &Value, api_version: &str) -> Vec<Problem> {
+/// Returns the problems for which an API server refuses an object as a Pipeline of this version.
+pub(super) fn problems(object: &Value, api_version: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut problem = |path: &str, message: String| problems.push(Problem { path: path.into(), message });
     match object["apiVersion"].as_str() {
@@ -120,7 +121,7 @@ fn names(metadata: &Value, problem: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The texts of labels or annotations; what is no text is a problem.
+/// Returns the paths, keys and texts of labels or annotations. A value that is no text is a problem.
 fn texts<'a>(
     path: &str,
     value: &'a Value,
@@ -155,13 +156,13 @@ fn annotations(path: &str, value: &Value, problem: &mut impl FnMut(&str, String)
     let mut bytes = 0;
     for (path, key, text) in texts(path, value, problem) {
         bytes += key.len() + text.len();
-        // The case of letters does not matter here, also before the slash.
+        // The keys of annotations are case-insensitive, also before the slash.
         if !is_label_key(&key.to_lowercase()) {
             problem(&path, format!("{key:?} is no key of an annotation: {KEY}"));
         }
     }
-    if bytes > ANNOTATION_BYTES {
-        problem(path, format!("have {bytes} bytes, and {ANNOTATION_BYTES} are the most"));
+    if bytes > MAX_ANNOTATION_BYTES {
+        problem(path, format!("have {bytes} bytes; at most {MAX_ANNOTATION_BYTES} are allowed"));
     }
 }
 
@@ -180,11 +181,11 @@ fn finalizers(path: &str, value: &Value, problem: &mut impl FnMut(&str, String))
     }
 }
 
-/// What to write in place of a key.
+/// The form of a key, for messages.
 const KEY: &str = "write at most 63 letters, digits, -, _ and ., which begin and end with a letter or digit, after a \
                    domain and / if there is one, as example.com/team";
 
-/// The key of a label: a name, and before it a domain if there is one
+/// Returns true for the key of a label: a name, with or without a domain before it
 /// ([kube.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go),
 /// `IsLabelKey`).
 fn is_label_key(key: &str) -> bool {
@@ -195,7 +196,7 @@ fn is_label_key(key: &str) -> bool {
     domain.is_none_or(is_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
-/// The value of a label (`kube.go`, `IsLabelValue`).
+/// Returns true for the value of a label (`kube.go`, `IsLabelValue`).
 fn is_label_value(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric();
     text.is_empty()
@@ -205,24 +206,7 @@ fn is_label_value(text: &str) -> bool {
             && text.chars().all(|c| fits(c) || matches!(c, '-' | '_' | '.')))
 }
 
-/// A DNS label
-/// ([dns.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validate/content/dns.go),
-/// `IsDNS1123Label`).
-fn is_label(text: &str) -> bool {
-    text.len() <= 63 && is_part(text)
-}
-
-/// A DNS subdomain: parts with dots between them. Here a part may be longer than 63 (`dns.go`, `IsDNS1123Subdomain`).
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_part)
-}
-
-fn is_part(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(fits) && text.ends_with(fits) && text.chars().all(|c| fits(c) || c == '-')
-}
-
-/// What a server accepts as `generateName`: it does not look at a dash at the end, nor at the letter before that
+/// Returns true if an API server accepts a `generateName`: it ignores a dash at the end and the letter before the dash
 /// ([generic.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validation/generic.go),
 /// `NameIsDNSSubdomain` and `maskTrailingDash`).
 fn is_prefix(text: &str) -> bool {
@@ -232,7 +216,7 @@ fn is_prefix(text: &str) -> bool {
     }
 }
 
-/// Whether the name that a server makes of `generateName` is one.
+/// Returns true if the name that an API server makes from `generateName` is valid.
 fn is_generating(text: &str) -> bool {
     text.is_ascii()
         && is_subdomain(&format!("{}{GENERATED_SUFFIX}", &text[..text.len().min(GENERATED_BYTES)]))
@@ -243,14 +227,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What the test against an API server (`tests/it/validate.rs`) cannot hold: which of several problems are found.
+    /// The test against an API server (`tests/it/validate.rs`) does not check which of several problems are found.
     #[test]
-    fn each_problem_is_found_where_it_is() {
+    fn each_problem_is_found_at_its_path() {
         let object = json!({"apiVersion": "a/v1", "kind": "Pipeline", "metadata": {
             "name": "Podinfo", "generateName": "_", "namespace": "a.b", "generation": "1", "lables": {},
             "labels": {"a b": "c d", "e": 1}, "annotations": {"/": ""}, "uid": null,
             "finalizers": ["a b", 7, "orphan", "foregroundDeletion"]}});
-        let found = judge(&object, "a/v1");
+        let found = problems(&object, "a/v1");
         let mut paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
         paths.sort_unstable();
         assert_eq!(
@@ -271,13 +255,13 @@ mod tests {
             ]
         );
         assert_eq!(
-            judge(&json!({"apiVersion": "a/v1", "kind": "Pipeline", "metadata": {"name": "a"}}), "a/v1"),
+            problems(&json!({"apiVersion": "a/v1", "kind": "Pipeline", "metadata": {"name": "a"}}), "a/v1"),
             []
         );
     }
 
     #[test]
-    fn the_name_that_is_made_counts_and_not_only_its_beginning() {
+    fn the_generated_name_is_checked_and_not_only_its_prefix() {
         for (text, begins, makes) in [
             ("podinfo-", true, true),
             ("podinfo_-", true, false),

@@ -1,10 +1,9 @@
-//! `sluice validate`: validates Pipelines before they are applied, and shows what they would set in a checkout,
-//! without a cluster.
+//! `sluice validate`: validates Pipelines without a cluster, and shows the values that they would set in a checkout.
 
-mod lookup;
+mod cel_rule;
+mod checkout_preview;
 mod metadata;
 mod read;
-mod rule;
 mod schema;
 
 use std::path::PathBuf;
@@ -19,10 +18,10 @@ use sluice_core::Facet;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, DataFormat};
 use crate::reference;
-use crate::sign::{Io, Sign};
 use crate::suggest::instead;
-use lookup::Looked;
-use read::{Document, Found};
+use crate::terminal::{Io, Symbol};
+use checkout_preview::EnvironmentPreview;
+use read::{Document, ManifestSet};
 use schema::Problem;
 
 /// Arguments of `sluice validate`.
@@ -36,7 +35,7 @@ use schema::Problem;
   sluice validate -f pipeline.yaml --checkout .
   sluice validate -f pipeline.yaml --checkout . --revision 6.2.0 --environment prod
 
-Ends with 0 when all is well, 6 when a Pipeline is not valid, and 7 when values could not be set.")]
+The exit code is 0 if everything is valid, 6 if a Pipeline is not valid, and 7 if values cannot be set.")]
 pub struct Validate {
     /// Only the pipeline of this name
     #[arg(value_parser = reference::pipeline)]
@@ -44,26 +43,26 @@ pub struct Validate {
     /// A file or folder with Pipelines, or - for stdin; default is the checkout
     #[arg(short, long = "filename", value_name = "FILE")]
     filename: Vec<String>,
-    /// A checkout of the repository that the strategies name: look up what would be set there
+    /// A checkout of the repository that the strategies name: show the values that would be set there
     #[arg(long, value_name = "DIR")]
     checkout: Option<PathBuf>,
-    /// Look up only this environment
+    /// Show the values of this environment only
     #[arg(short, long, value_name = "NAME")]
     environment: Option<String>,
-    /// What would be promoted: a value, or one for a facet as chart=6.2.0
-    #[arg(long, value_name = "VALUE", value_parser = asked)]
+    /// The promoted revision: a value, or one for a facet as chart=6.2.0
+    #[arg(long, value_name = "VALUE", value_parser = revision_value)]
     revision: Vec<(Option<Facet>, String)>,
-    /// The namespace of Pipelines that do not say theirs
+    /// The namespace of Pipelines without one
     #[arg(short, long, default_value = "default")]
     namespace: String,
-    /// How to show it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Shown,
+    output: ReportFormat,
 }
 
-/// How the verdicts are shown.
+/// The formats of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Shown {
+enum ReportFormat {
     /// Lines, for people
     #[default]
     Text,
@@ -73,10 +72,12 @@ enum Shown {
     Yaml,
 }
 
-fn asked(text: &str) -> Result<(Option<Facet>, String), String> {
+/// Parses a value of `--revision`.
+fn revision_value(text: &str) -> Result<(Option<Facet>, String), String> {
     match text.rsplit_once('=') {
         Some((facet, value)) if !value.is_empty() => {
-            let facet = facet.parse().map_err(|wrong: sluice_core::revision::NotAFacet| wrong.to_string())?;
+            let facet =
+                facet.parse().map_err(|wrong: sluice_core::revision::InvalidFacet| wrong.to_string())?;
             Ok((Some(facet), value.into()))
         }
         None if !text.is_empty() => Ok((None, text.into())),
@@ -84,9 +85,9 @@ fn asked(text: &str) -> Result<(Option<Facet>, String), String> {
     }
 }
 
-/// What was found about one Pipeline.
+/// The report about one Pipeline.
 #[derive(Debug, Serialize)]
-struct Judged {
+struct PipelineReport {
     source: String,
     namespace: String,
     name: String,
@@ -94,37 +95,37 @@ struct Judged {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Problem>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    environments: Vec<Looked>,
+    environments: Vec<EnvironmentPreview>,
 }
 
 pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
-    let mut found = Found::default();
+    let mut found = ManifestSet::default();
     for source in sources(args)? {
         read::pipelines(&source, &mut found)?;
     }
-    let Found { documents, others } = found;
+    let ManifestSet { documents, others } = found;
     let names: Vec<String> = documents.iter().map(name).collect();
     let documents = chosen(args, documents, &names, &others)?;
     let files = args.checkout.as_deref().map(read::yaml_files).transpose()?;
     let api_version = Pipeline::api_version(&()).into_owned();
     let crd = sluice_api::all_crds().remove(0);
     let schema = crd.spec.versions.into_iter().find_map(|v| v.schema?.open_api_v3_schema);
-    let mut judged = Vec::new();
+    let mut reports = Vec::new();
     for mut document in documents {
-        metadata::settle(&mut document.object);
-        let mut problems = metadata::judge(&document.object, &api_version);
+        metadata::normalize(&mut document.object);
+        let mut problems = metadata::problems(&document.object, &api_version);
         if let Some(schema) = &schema {
-            schema::settle(schema, &mut document.object);
-            problems.extend(schema::judge(schema, &document.object));
+            schema::normalize(schema, &mut document.object);
+            problems.extend(schema::problems(schema, &document.object));
         }
-        judged.push(judge(args, document, problems, files.as_deref())?);
+        reports.push(report(args, document, problems, files.as_deref())?);
     }
     match args.output {
-        Shown::Text => judged.iter().try_for_each(|one| show(one, io))?,
-        Shown::Json => output::data(DataFormat::Json, &json!({"pipelines": judged}), io.out)?,
-        Shown::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": judged}), io.out)?,
+        ReportFormat::Text => reports.iter().try_for_each(|one| show(one, io))?,
+        ReportFormat::Json => output::data(DataFormat::Json, &json!({"pipelines": reports}), io.out)?,
+        ReportFormat::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": reports}), io.out)?,
     }
-    end(&judged)
+    outcome(&reports)
 }
 
 fn sources(args: &Validate) -> Outcome<Vec<String>> {
@@ -140,6 +141,7 @@ fn name(document: &Document) -> String {
     document.object["metadata"]["name"].as_str().unwrap_or_default().into()
 }
 
+/// Returns the documents to validate: all, or those with the requested name.
 fn chosen(
     args: &Validate,
     documents: Vec<Document>,
@@ -166,12 +168,13 @@ fn chosen(
     }
 }
 
-fn judge(
+/// Returns the report about a document with these problems.
+fn report(
     args: &Validate,
     document: Document,
     mut errors: Vec<Problem>,
     files: Option<&[read::File]>,
-) -> Outcome<Judged> {
+) -> Outcome<PipelineReport> {
     let name = name(&document);
     let mut environments = Vec::new();
     let metadata = &document.object["metadata"];
@@ -179,24 +182,25 @@ fn judge(
     match serde_json::from_value::<Pipeline>(document.object) {
         Ok(mut pipeline) if errors.is_empty() => {
             pipeline.metadata.namespace = Some(namespace.clone());
-            no_such_environment(args, &pipeline)?;
+            check_environment(args, &pipeline)?;
             if let Some(files) = files {
                 let only = args.environment.as_deref();
-                environments = lookup::look_up(&pipeline, only, files, &args.revision);
+                environments = checkout_preview::preview(&pipeline, only, files, &args.revision);
             }
         }
         Ok(_) => {}
-        // What the rules have found already says it better.
+        // The problems that were found explain the error better.
         Err(error) if errors.is_empty() => {
             errors.push(Problem { path: String::new(), message: format!("cannot be read: {error}") });
         }
         Err(_) => {}
     }
     let valid = errors.is_empty();
-    Ok(Judged { source: document.source, namespace, name, valid, errors, environments })
+    Ok(PipelineReport { source: document.source, namespace, name, valid, errors, environments })
 }
 
-fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
+/// Fails if the pipeline does not have the environment of `--environment`.
+fn check_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
     let names: Vec<String> = pipeline.spec.environments.iter().map(|e| e.name.clone()).collect();
     match &args.environment {
         Some(wanted) if !names.contains(wanted) => {
@@ -208,45 +212,46 @@ fn no_such_environment(args: &Validate, pipeline: &Pipeline) -> Outcome {
     }
 }
 
-fn show(judged: &Judged, io: &mut Io<'_>) -> Outcome {
-    let Judged { namespace, name, source, .. } = judged;
-    match judged.valid {
+fn show(report: &PipelineReport, io: &mut Io<'_>) -> Outcome {
+    let PipelineReport { namespace, name, source, .. } = report;
+    match report.valid {
         true => {
-            io.line(format!("{} {namespace}/{name} is a valid Pipeline ({source})", Sign::Done.glyph()))?
+            io.line(format!("{} {namespace}/{name} is a valid Pipeline ({source})", Symbol::Done.glyph()))?
         }
-        false => io.line(format!("{} {namespace}/{name} is not valid ({source})", Sign::Failed.glyph()))?,
+        false => io.line(format!("{} {namespace}/{name} is not valid ({source})", Symbol::Failed.glyph()))?,
     }
-    for Problem { path, message } in &judged.errors {
+    for Problem { path, message } in &report.errors {
         io.line(format!("  {path}: {message}"))?;
     }
-    for looked in &judged.environments {
-        let environment = &looked.environment;
-        for value in &looked.values {
-            let (sign, place) = (Sign::Done.glyph(), format!("{}:{}", value.path, value.line));
+    for preview in &report.environments {
+        let environment = &preview.environment;
+        for value in &preview.values {
+            let (sign, place) = (Symbol::Done.glyph(), format!("{}:{}", value.path, value.line));
             match value.from == value.to {
                 true => io.line(format!("{sign} {environment}: {place} is {} already", value.to))?,
                 false => io.line(format!("{sign} {environment}: {place} {} → {}", value.from, value.to))?,
             }
         }
-        if let Some(why) = &looked.error {
-            io.line(format!("{} {environment}: {}: {}", Sign::Failed.glyph(), why.reason, why.message))?;
+        if let Some(why) = &preview.error {
+            io.line(format!("{} {environment}: {}: {}", Symbol::Failed.glyph(), why.reason, why.message))?;
         }
-        if let Some(why) = looked.skipped {
-            io.line(format!("{} {environment}: {why}", Sign::Waiting.glyph()))?;
+        if let Some(why) = preview.skipped {
+            io.line(format!("{} {environment}: {why}", Symbol::Waiting.glyph()))?;
         }
     }
     Ok(())
 }
 
-fn end(judged: &[Judged]) -> Outcome {
-    let invalid = judged.iter().filter(|one| !one.valid).count();
+/// Returns the failure if a Pipeline is not valid or values cannot be set.
+fn outcome(reports: &[PipelineReport]) -> Outcome {
+    let invalid = reports.iter().filter(|one| !one.valid).count();
     if invalid > 0 {
         return Err(Failure::new(
             Exit::Invalid,
-            format!("{invalid} of {} pipelines not valid", judged.len()),
+            format!("{invalid} of {} pipelines not valid", reports.len()),
         ));
     }
-    let unset = judged.iter().flat_map(|one| &one.environments).filter(|e| e.error.is_some()).count();
+    let unset = reports.iter().flat_map(|one| &one.environments).filter(|e| e.error.is_some()).count();
     match unset {
         0 => Ok(()),
         1 => Err(Failure::new(Exit::Unset, "an environment has values that cannot be set")),

@@ -1,4 +1,4 @@
-//! Reads what is to be validated: Pipelines from files, folders or stdin, and the files of a checkout.
+//! Reads the Pipelines to validate from files, folders or stdin, and the files of a checkout.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,35 +9,35 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::suggest::nearest;
 
-/// A document that says that it is a Pipeline.
+/// A document that is meant as a Pipeline.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// The file that it is from.
+    /// The file of the document.
     pub source: String,
     pub object: Value,
 }
 
-/// Larger files are nobody's values.
-const LARGEST: u64 = 4 << 20;
+/// The most bytes of a YAML file. Larger files are not configuration.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// What was found in files.
+/// The documents of the files that were read.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ManifestSet {
     pub documents: Vec<Document>,
-    /// What else could have been meant as a Pipeline: a sentence each.
+    /// A sentence about each other document that may be meant as a Pipeline.
     pub others: Vec<String>,
 }
 
 /// Reads the Pipelines of a file, of a folder, or of stdin if the source is `-`.
-pub(super) fn pipelines(source: &str, found: &mut Found) -> Outcome {
+pub(super) fn pipelines(source: &str, found: &mut ManifestSet) -> Outcome {
     if source == "-" {
         let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map_err(|e| unread("stdin", &e))?;
+        io::stdin().read_to_string(&mut text).map_err(|e| read_failure("stdin", &e))?;
         return of_text("stdin", &text, true, found);
     }
     let path = Path::new(source);
     if !path.is_dir() {
-        let text = std::fs::read_to_string(path).map_err(|e| unread(source, &e))?;
+        let text = std::fs::read_to_string(path).map_err(|e| read_failure(source, &e))?;
         return of_text(source, &text, true, found);
     }
     for file in yaml_files(path)? {
@@ -47,9 +47,9 @@ pub(super) fn pipelines(source: &str, found: &mut Found) -> Outcome {
     Ok(())
 }
 
-/// Adds the Pipelines of a text. `meant` says that it must be readable: a folder also holds templates.
-fn of_text(source: &str, text: &str, meant: bool, found: &mut Found) -> Outcome {
-    // As kubectl reads it.
+/// Adds the Pipelines of a text. With `must_parse`, a text that is no YAML is an error. A folder may also have templates.
+fn of_text(source: &str, text: &str, must_parse: bool, found: &mut ManifestSet) -> Outcome {
+    // kubectl also uses the last of two equal keys.
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     match serde_saphyr::from_multiple_with_options::<Value>(text, options) {
         Ok(objects) => {
@@ -57,7 +57,7 @@ fn of_text(source: &str, text: &str, meant: bool, found: &mut Found) -> Outcome 
                 match other(source, &object) {
                     None => found.documents.push(Document { source: source.into(), object }),
                     Some(Other::Ignored) => {}
-                    Some(Other::Told(sentence)) => found.others.push(sentence),
+                    Some(Other::Suspicious(sentence)) => found.others.push(sentence),
                 }
             }
             Ok(())
@@ -65,7 +65,7 @@ fn of_text(source: &str, text: &str, meant: bool, found: &mut Found) -> Outcome 
         Err(error) => {
             let error = error.to_string();
             let sentence = format!("{source} is not YAML: {}", error.lines().next().unwrap_or_default());
-            if meant {
+            if must_parse {
                 return Err(Failure::new(Exit::Invalid, sentence));
             }
             if text.contains(sluice_api::GROUP) {
@@ -79,12 +79,11 @@ fn of_text(source: &str, text: &str, meant: bool, found: &mut Found) -> Outcome 
 /// An object that is not validated.
 enum Other {
     Ignored,
-    /// It was possibly meant as a Pipeline: what it is.
-    Told(String),
+    /// It may be meant as a Pipeline: a sentence about it.
+    Suspicious(String),
 }
 
-/// Returns what an object is that is no Pipeline of Sluice. An object that was plainly meant as one, with a slip in
-/// its `apiVersion` or `kind`, is validated.
+/// Returns why an object is not validated; `None` for a Pipeline of Sluice, also with a misspelled `apiVersion` or `kind`.
 fn other(source: &str, object: &Value) -> Option<Other> {
     let (version, kind) = (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str());
     let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -93,14 +92,15 @@ fn other(source: &str, object: &Value) -> Option<Other> {
     match kind {
         _ if is_pipeline && (is_near || version.is_empty()) => None,
         None if group == sluice_api::GROUP => None,
-        Some(kind) if is_pipeline => {
-            Some(Other::Told(format!("{source} has a {kind} of {version}, not of {}", sluice_api::GROUP)))
-        }
+        Some(kind) if is_pipeline => Some(Other::Suspicious(format!(
+            "{source} has a {kind} of {version}, not of {}",
+            sluice_api::GROUP
+        ))),
         _ => Some(Other::Ignored),
     }
 }
 
-/// The objects of a List; another object is itself.
+/// Returns the objects of a List, or the object itself if it is no List.
 fn items(object: Value) -> Vec<Value> {
     match object {
         Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
@@ -113,7 +113,8 @@ fn items(object: Value) -> Vec<Value> {
     }
 }
 
-fn unread(source: &str, error: &io::Error) -> Failure {
+/// Returns the failure for a file that cannot be read.
+fn read_failure(source: &str, error: &io::Error) -> Failure {
     let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Error };
     Failure::new(exit, format!("cannot read {source}: {error}"))
 }
@@ -121,31 +122,32 @@ fn unread(source: &str, error: &io::Error) -> Failure {
 /// A YAML file of a checkout.
 #[derive(Debug)]
 pub(super) struct File {
-    /// From the checkout's root, with `/` between its parts.
+    /// The path from the root of the checkout, with `/` between its parts.
     pub path: String,
     pub bytes: Vec<u8>,
 }
 
-/// The YAML files below a folder, in the order of their paths: what git would hold. Links are not
-/// followed.
+/// Returns the YAML files below a folder, sorted by path. `.git` is left out, and links are not followed.
 pub(super) fn yaml_files(root: &Path) -> Outcome<Vec<File>> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
-        let entries = std::fs::read_dir(&place).map_err(|e| unread(&place.display().to_string(), &e))?;
+        let entries =
+            std::fs::read_dir(&place).map_err(|e| read_failure(&place.display().to_string(), &e))?;
         for entry in entries {
-            let entry = entry.map_err(|e| unread(&place.display().to_string(), &e))?;
+            let entry = entry.map_err(|e| read_failure(&place.display().to_string(), &e))?;
             let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
             let name = path.to_string_lossy().into_owned();
             if kind.is_dir() && entry.file_name() != ".git" {
                 folders.push(path);
             } else if kind.is_file()
                 && (name.ends_with(".yaml") || name.ends_with(".yml"))
-                && entry.metadata()?.len() <= LARGEST
+                && entry.metadata()?.len() <= MAX_FILE_BYTES
             {
                 let file = root.join(&path);
-                let bytes = std::fs::read(&file).map_err(|e| unread(&file.display().to_string(), &e))?;
+                let bytes =
+                    std::fs::read(&file).map_err(|e| read_failure(&file.display().to_string(), &e))?;
                 files.push(File { path: name, bytes });
             }
         }

@@ -1,5 +1,4 @@
-//! Validates an object by the definitions in the binary: its shape, its fields and the rules, with the verdict and
-//! the words of an API server.
+//! Validates an object by the definitions in the binary as an API server does: types, fields, limits and rules.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -8,38 +7,38 @@ use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::rule::holds;
+use super::cel_rule::holds;
 use crate::suggest::nearest;
 
-/// Something that is wrong with an object, and where.
+/// A problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
     /// The field, as `spec.environments[0].name`.
     pub path: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
 }
 
-/// Returns what an API server refuses about a value.
-pub(crate) fn judge(schema: &JSONSchemaProps, value: &Value) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    look(schema, value, "", &mut problems);
-    problems
+/// Returns the problems for which an API server refuses a value.
+pub(crate) fn problems(schema: &JSONSchemaProps, value: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    check(schema, value, "", &mut found);
+    found
 }
 
-/// Makes of a value what kubectl reads, which knows an older YAML: `suspend: yes` is true.
-pub(crate) fn settle(schema: &JSONSchemaProps, value: &mut Value) {
+/// Converts texts to booleans as kubectl does, which reads YAML 1.1: `suspend: yes` is true.
+pub(crate) fn normalize(schema: &JSONSchemaProps, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
                 if let Some(schema) = schema.properties.as_ref().and_then(|properties| properties.get(name)) {
-                    settle(schema, field);
+                    normalize(schema, field);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(JSONSchemaPropsOrArray::Schema(schema)) = &schema.items {
-                items.iter_mut().for_each(|item| settle(schema, item));
+                items.iter_mut().for_each(|item| normalize(schema, item));
             }
         }
         Value::String(text) if schema.type_.as_deref() == Some("boolean") => {
@@ -54,8 +53,9 @@ pub(crate) fn settle(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
-fn look(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<Problem>) {
-    // The server drops nulls where there is a default, and says the rest itself.
+/// Adds the problems of a value and of its fields or items.
+fn check(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+    // An API server drops nulls of fields with a default, and reports other nulls as missing fields.
     if value.is_null() {
         return;
     }
@@ -72,20 +72,20 @@ fn look(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<
                 problems.push(Problem { path: step(path, name), message });
             }
             for (name, field) in fields {
-                look_into(schema, name, field, path, problems);
+                check_field(schema, name, field, path, problems);
             }
         }
         Value::Array(items) => {
             if let Some(JSONSchemaPropsOrArray::Schema(schema)) = &schema.items {
                 for (at, item) in items.iter().enumerate() {
-                    look(schema, item, &format!("{path}[{at}]"), problems);
+                    check(schema, item, &format!("{path}[{at}]"), problems);
                 }
             }
         }
         _ => {}
     }
     for rule in schema.x_kubernetes_validations.iter().flatten() {
-        // A rule that cannot be evaluated here is left to the server.
+        // A rule that cannot be evaluated here is ignored.
         if holds(&rule.rule, value) == Ok(false) {
             let message = rule.message.clone().unwrap_or_else(|| format!("breaks the rule {}", rule.rule));
             problems.push(Problem { path: path.into(), message });
@@ -93,16 +93,17 @@ fn look(schema: &JSONSchemaProps, value: &Value, path: &str, problems: &mut Vec<
     }
 }
 
-fn look_into(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, problems: &mut Vec<Problem>) {
-    // Every object has them, and no definition lists them.
+/// Adds the problems of one field of an object.
+fn check_field(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, problems: &mut Vec<Problem>) {
+    // All objects have these fields, and no definition lists them.
     if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name) {
         return;
     }
     let path = step(path, name);
     let known = schema.properties.as_ref().and_then(|properties| properties.get(name));
     match (known, &schema.additional_properties) {
-        (Some(known), _) => look(known, field, &path, problems),
-        (None, Some(JSONSchemaPropsOrBool::Schema(any))) => look(any, field, &path, problems),
+        (Some(known), _) => check(known, field, &path, problems),
+        (None, Some(JSONSchemaPropsOrBool::Schema(any))) => check(any, field, &path, problems),
         (None, _)
             if schema.properties.is_some() && schema.x_kubernetes_preserve_unknown_fields != Some(true) =>
         {
@@ -113,7 +114,7 @@ fn look_into(schema: &JSONSchemaProps, name: &str, field: &Value, path: &str, pr
     }
 }
 
-/// What is said of a field that no definition has. `kubectl apply` and Flux refuse it.
+/// Returns the message for a field that the definition does not have. `kubectl apply` and Flux refuse it.
 pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     match nearest(name, known) {
         Some(known) => format!("unknown field (did you mean {known}?)"),
@@ -125,7 +126,7 @@ fn step(path: &str, name: &str) -> String {
     if path.is_empty() { name.into() } else { format!("{path}.{name}") }
 }
 
-/// What is wrong with the value itself, whatever is in it.
+/// Returns the problem of a value without regard to its fields or items.
 fn shape(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     if schema.x_kubernetes_int_or_string == Some(true) {
         return (!value.is_string() && !value.is_i64()).then(|| "is a number or a text".into());
@@ -155,7 +156,7 @@ fn shape(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
         return Some(format!("must have at least {least} items"));
     }
     if let Some((n, most)) = above(count, schema.max_items) {
-        return Some(format!("has {n} items, and {most} are the most"));
+        return Some(format!("has {n} items; at most {most} are allowed"));
     }
     let number = value.as_f64();
     if number.zip(schema.minimum).is_some_and(|(n, least)| n < least)
@@ -167,11 +168,13 @@ fn shape(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
         schema.enum_.as_ref().map(|all| all.iter().map(|one| &one.0).collect());
     if let Some(choices) = choices.filter(|choices| !choices.contains(&value)) {
         let choices = choices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        return Some(format!("{value} is not supported; these are: {choices}"));
+        return Some(format!("{value} is not supported; supported values: {choices}"));
     }
     let pattern = schema.pattern.as_deref().and_then(|pattern| Regex::new(pattern).ok());
     match (pattern, value.as_str()) {
-        (Some(pattern), Some(text)) if !pattern.is_match(text) => Some("is not of its form".into()),
+        (Some(pattern), Some(text)) if !pattern.is_match(text) => {
+            Some("does not have the required form".into())
+        }
         _ => None,
     }
 }
@@ -188,11 +191,11 @@ mod tests {
 
     #[test]
     #[allow(clippy::too_many_lines, reason = "a table")]
-    fn what_the_server_refuses_is_found_with_its_own_words() {
+    fn each_problem_is_found_with_the_message_of_the_rule() {
         let environment = |name: &str| json!({"name": name, "targets": [{"namespace": "apps"}]});
         let good = json!({"spec": {"environments": [environment("dev"), environment("prod")],
             "promotion": {"strategy": {"notification": {}}}}});
-        assert_eq!(judge(&schema(), &good), []);
+        assert_eq!(problems(&schema(), &good), []);
         let commit = |update: Value| json!({"commit": {"url": "https://h/a", "update": [update]}});
         for (pointer, value, path, words) in [
             (
@@ -239,13 +242,13 @@ mod tests {
                 "/spec/promotion/strategy",
                 json!({"pull-request": {"type": "x", "url": "y", "secretRef": {"name": "z"}}}),
                 "spec.promotion.strategy.pull-request.type",
-                "\"x\" is not supported; these are: \"github\"",
+                "\"x\" is not supported; supported values: \"github\"",
             ),
             (
                 "/spec/promotion/strategy",
                 commit(json!({"path": "{a}", "field": "a"})),
                 "spec.promotion.strategy.commit.update[0].path",
-                "knows the placeholders",
+                "may have the placeholders",
             ),
             (
                 "/spec/promotion/strategy",
@@ -256,13 +259,13 @@ mod tests {
         ] {
             let mut object = good.clone();
             *object.pointer_mut(pointer).unwrap() = value;
-            let found = judge(&schema(), &object);
+            let found = problems(&schema(), &object);
             let is_there = found.iter().any(|p| p.path == path && p.message.contains(words));
             assert!(is_there, "{path}: {words}: {found:?}");
         }
         let mut odd = good;
         odd["spec"]["enviroments"] = json!([]);
         let message = "unknown field (did you mean environments?)".into();
-        assert_eq!(judge(&schema(), &odd), [Problem { path: "spec.enviroments".into(), message }]);
+        assert_eq!(problems(&schema(), &odd), [Problem { path: "spec.enviroments".into(), message }]);
     }
 }

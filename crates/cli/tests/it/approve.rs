@@ -8,7 +8,7 @@ use sluice_cli::Exit;
 use crate::hub::{managers, place, running};
 
 #[tokio::test]
-async fn an_approval_says_who_and_is_given_once() -> Result<()> {
+async fn an_approval_names_the_user_and_is_given_once() -> Result<()> {
     let place = place("approve").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
     let waits = json!({"phase": "Pending", "gates": [{"name": "Approval", "open": false}]});
@@ -37,7 +37,7 @@ async fn an_approval_says_who_and_is_given_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_does_not_wait_is_refused() -> Result<()> {
+async fn a_promotion_that_does_not_wait_is_refused() -> Result<()> {
     let place = place("approve-not").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
     place

@@ -1,4 +1,4 @@
-//! What `sluice crds` prints is what an API server takes.
+//! An API server accepts the output of `sluice crds`.
 
 use anyhow::Result;
 use sluice_cli::Exit;
@@ -9,7 +9,7 @@ use crate::hub::{servers, sluice_as};
 async fn the_api_server_accepts_every_document() -> Result<()> {
     let servers = servers().await?;
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    // It needs no cluster and has no flag for one.
+    // The command needs no cluster and has no flag for one.
     let exit = crate::hub::bare(&["crds"], &mut out, &mut err).await;
     assert_eq!(exit, Exit::Ok);
     let applied = servers.hub.apply_yaml(&String::from_utf8(out)?).await?;

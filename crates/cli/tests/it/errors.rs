@@ -1,4 +1,4 @@
-//! What goes wrong between the person and the cluster is said in words, with what to do.
+//! Errors of the connection to a cluster have a plain message with what to do.
 
 use anyhow::Result;
 use sluice_cli::Exit;
@@ -13,7 +13,7 @@ async fn with(kubeconfig: &str, arguments: &[&str]) -> Result<Ran> {
 }
 
 #[tokio::test]
-async fn without_the_definitions_the_command_that_installs_them_is_named() -> Result<()> {
+async fn without_the_crds_the_error_names_the_command_that_installs_them() -> Result<()> {
     let bare = servers().await?.bare.kubeconfig();
     for arguments in [
         &["get", "pipelines"][..],
@@ -30,19 +30,19 @@ async fn without_the_definitions_the_command_that_installs_them_is_named() -> Re
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so() -> Result<()> {
+async fn a_missing_permission_is_reported() -> Result<()> {
     let bob = servers().await?.hub.user("bob", None)?;
     let ran = with(&bob, &["get", "pipelines", "-n", "apps"]).await?;
     assert_eq!(ran.exit, Exit::Cluster);
     insta::assert_snapshot!(ran.err, @r#"
     ✗ not allowed: pipelines.pipelines.weave.works is forbidden: User "bob" cannot list resource "pipelines" in API group "pipelines.weave.works" in the namespace "apps"
-      ask whoever runs the cluster to allow it; kubectl auth can-i --list shows what you may do
+      ask the cluster's administrator to allow it; kubectl auth can-i --list shows what you may do
     "#);
     Ok(())
 }
 
 #[tokio::test]
-async fn who_is_not_logged_in_is_told_so() -> Result<()> {
+async fn a_failed_login_is_reported() -> Result<()> {
     let expired = servers().await?.hub.expired_kubeconfig()?;
     let ran = with(&expired, &["get", "pipelines"]).await?;
     assert_eq!(ran.exit, Exit::Cluster);
@@ -56,19 +56,19 @@ async fn who_is_not_logged_in_is_told_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_away_is_a_sentence() -> Result<()> {
+async fn an_unreachable_cluster_is_reported() -> Result<()> {
     let hub = &servers().await?.hub;
     let away = hub.kubeconfig().replace(&hub.url(), "https://127.0.0.1:1");
     for arguments in [&["get", "pipelines"][..], &["get", "targets", "-A", "-w"], &["retry", "podinfo"]] {
         let ran = with(&away, arguments).await?;
         assert_eq!(ran.exit, Exit::Cluster);
-        assert!(ran.err.contains("https://127.0.0.1:1/ cannot be reached: Connection refused"), "{ran:?}");
+        assert!(ran.err.contains("cannot reach https://127.0.0.1:1/: Connection refused"), "{ran:?}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn names_that_can_be_nobodys_never_reach_the_cluster() -> Result<()> {
+async fn invalid_names_are_not_sent_to_the_cluster() -> Result<()> {
     let hub = servers().await?.hub.kubeconfig_path();
     for (arguments, says) in [
         (&["get", "pipelines", "-n", "a/b"][..], "lower-case letters, digits and '-'"),
@@ -85,7 +85,7 @@ async fn names_that_can_be_nobodys_never_reach_the_cluster() -> Result<()> {
 }
 
 #[tokio::test]
-async fn who_may_not_look_everywhere_is_told_of_one_namespace() -> Result<()> {
+async fn without_permission_for_all_namespaces_the_error_suggests_one() -> Result<()> {
     let eve = servers().await?.hub.user("eve", None)?;
     let ran = with(&eve, &["get", "pipelines", "-A"]).await?;
     assert_eq!(ran.exit, Exit::Cluster);
@@ -94,7 +94,7 @@ async fn who_may_not_look_everywhere_is_told_of_one_namespace() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_broken_kubeconfig_is_told_in_a_line() -> Result<()> {
+async fn an_invalid_kubeconfig_is_reported_in_one_line() -> Result<()> {
     let ran = with("not: [yaml", &["get", "pipelines"]).await?;
     assert_eq!(ran.exit, Exit::Cluster);
     assert!(ran.err.starts_with("✗ the kubeconfig is not YAML: ") && ran.err.lines().count() == 2, "{ran:?}");

@@ -1,4 +1,4 @@
-//! What `sluice export` prints is what Flux on a target's cluster takes.
+//! Flux on a target's cluster accepts the output of `sluice export`.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ spec:
   - {name: dev, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: eu}}, {namespace: b, clusterRef: {kind: GitopsCluster, name: eu}}]}
   - {name: qa, targets: [{namespace: a, clusterRef: {kind: GitopsCluster, name: eu}}]}
   - {name: prod, targets: [{namespace: a}], promotion: {strategy: {commit: {url: 'https://git.example.com/prod.git'}}}}
-  - {name: told, targets: [{namespace: a}], promotion: {strategy: {notification: {}}}}
+  - {name: notified, targets: [{namespace: a}], promotion: {strategy: {notification: {}}}}
 ";
 
 #[tokio::test]
@@ -120,8 +120,8 @@ async fn a_receiver_for_each_cluster_and_repository() -> Result<()> {
         ran.out.contains("https://flux.example.com followed by")
             && ran.out.contains("the path is the secret")
     );
-    // Whatever comes together on one cluster, of another repository or pipeline, has another name, and each
-    // Secret a token that nobody knows.
+    // The objects of different repositories and pipelines on one cluster have different names, and each Secret has a
+    // new random token.
     let mut all = of(&objects, "Secret").into_iter().cloned().collect::<Vec<_>>();
     for (namespace, pipeline) in [("receive", "fleet"), ("receive-too", "fleet"), ("receive", "fleet-2")] {
         servers.hub.namespace(namespace).await?;
@@ -135,11 +135,11 @@ async fn a_receiver_for_each_cluster_and_repository() -> Result<()> {
         all.iter().map(|secret| field(secret).to_string()).collect::<BTreeSet<_>>().len()
     };
     ensure!(all.len() == 7, "{all:?}");
-    // The first was printed twice for prod, the second time for another source's namespace.
+    // The Receiver for prod was printed twice, the second time for another namespace of the source.
     assert_eq!(distinct(&|s| s["metadata"]["name"].clone()), 6);
     assert_eq!(distinct(&|s| s["stringData"]["token"].clone()), 7);
     ensure!(all.iter().all(|s| s["stringData"]["token"].as_str().is_some_and(|t| t.len() == 64)), "{all:?}");
-    let ran = export(&["-e", "told"]).await;
+    let ran = export(&["-e", "notified"]).await;
     ensure!(ran.exit == Exit::Error && ran.err.contains("promotes into no repository"), "{ran:?}");
     Ok(())
 }
@@ -149,7 +149,7 @@ fn of<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 #[tokio::test]
-async fn an_alert_for_each_place_ready_to_commit() -> Result<()> {
+async fn an_alert_for_each_cluster_and_namespace_ready_to_commit() -> Result<()> {
     let servers = servers().await?;
     servers.hub.namespace("export").await?;
     servers.hub.apply_yaml(PIPELINE).await?;
@@ -190,7 +190,7 @@ async fn an_alert_for_each_place_ready_to_commit() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said() -> Result<()> {
+async fn missing_keys_and_objects_are_reported() -> Result<()> {
     let servers = servers().await?;
     servers.hub.namespace("export").await?;
     servers.hub.apply_yaml(PIPELINE).await?;
@@ -199,7 +199,7 @@ async fn what_is_missing_is_said() -> Result<()> {
         let first = ["export", "alert", "-n", "export", "--address", "https://sluice.example.com"];
         sluice_as(&kubeconfig, &[&first, more].concat()).await
     };
-    for (arguments, said) in [
+    for (arguments, message) in [
         (&["podinfo", "-e", "prod"][..], "promotion.strategy.secretRef"),
         (&["nothing"], "promotion.strategy.secretRef"),
         (&["podinfo", "-e", "test"], "no environment test"),
@@ -208,10 +208,10 @@ async fn what_is_missing_is_said() -> Result<()> {
         (&["edge", "--show-key"], "there is no key report-key.edge-3 in Secret hook"),
     ] {
         let ran = export(arguments).await;
-        ensure!(ran.exit != Exit::Ok && ran.err.contains(said), "{arguments:?}: {ran:?}");
+        ensure!(ran.exit != Exit::Ok && ran.err.contains(message), "{arguments:?}: {ran:?}");
         ensure!(ran.out.is_empty(), "{arguments:?}: half a file: {}", ran.out);
     }
-    // What has no key is left out, and said to be.
+    // Environments without a key are left out, with a comment.
     let ran = export(&["podinfo"]).await;
     ensure!(
         ran.exit == Exit::Ok
@@ -219,13 +219,13 @@ async fn what_is_missing_is_said() -> Result<()> {
         "{ran:?}"
     );
     assert_eq!(of(&parse_yaml(&ran.out)?, "Alert").len(), 4);
-    // A cluster that reports has a key of its own, and is given no other.
+    // A cluster with `observe: Push` has its own key, and gets no other.
     let ran = export(&["edge", "-e", "edge", "--show-key"]).await;
     ensure!(ran.exit == Exit::Ok, "{ran:?}");
     let objects = parse_yaml(&ran.out)?;
     let tokens: Vec<&Value> = of(&objects, "Secret").iter().map(|s| &s["stringData"]["token"]).collect();
     assert_eq!(tokens, ["first", "a \"key\": of 32", "second"]);
-    // The key of what comes after an environment is good for it too.
+    // The key of a following environment is also accepted for an environment.
     let ran = export(&["later", "--show-key"]).await;
     ensure!(ran.exit == Exit::Ok, "{ran:?}");
     let objects = parse_yaml(&ran.out)?;

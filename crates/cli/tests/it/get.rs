@@ -1,4 +1,4 @@
-//! `sluice get`, in all its forms.
+//! `sluice get` with all output formats.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn pipelines_are_listed_in_every_form() -> Result<()> {
 }
 
 #[tokio::test]
-async fn labels_pick_some() -> Result<()> {
+async fn labels_select_pipelines() -> Result<()> {
     let place = place("get-labels").await?;
     for (name, team) in [("podinfo", "web"), ("shop", "sales")] {
         place.pipeline(name, running("6.1.8", "6.1.6")).await?;
@@ -75,7 +75,7 @@ async fn labels_pick_some() -> Result<()> {
 }
 
 #[tokio::test]
-async fn data_is_the_object_as_it_is_stored_without_bookkeeping() -> Result<()> {
+async fn data_is_the_stored_object_without_managed_fields() -> Result<()> {
     let place = place("get-data").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
     let one = place.sluice(&["get", "pipeline", "podinfo", "-o", "json"]).await;
@@ -114,11 +114,11 @@ async fn targets_show_what_runs_where() -> Result<()> {
 }
 
 #[tokio::test]
-async fn promotions_can_be_narrowed() -> Result<()> {
+async fn promotions_are_filtered() -> Result<()> {
     let place = place("get-promotions").await?;
     place.promotion("one", "dev", json!({"phase": "Succeeded"})).await?;
     place.promotion("two", "prod", json!({"phase": "Pending", "message": "waits for approval"})).await?;
-    // A list may be a moment older than what was written just now.
+    // A list may be a moment older than the last write.
     eventually(PATIENCE, || async {
         let names = place.sluice(&["get", "promotions", "-o", "name"]).await.out;
         anyhow::ensure!(names.lines().count() == 2, "{names}");
@@ -160,7 +160,7 @@ async fn promotions_can_be_narrowed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_there_brings_up_what_is() -> Result<()> {
+async fn a_missing_name_is_answered_with_similar_ones() -> Result<()> {
     let there = place("get-there").await?;
     there.pipeline("payments", json!({})).await?;
     let ran = there.sluice(&["get", "targets", "paymants"]).await;
@@ -178,7 +178,7 @@ async fn a_name_that_is_not_there_brings_up_what_is() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_printed_as_a_name_is_taken_by_the_next_command() -> Result<()> {
+async fn printed_names_are_accepted_by_other_commands() -> Result<()> {
     let place = place("get-names").await?;
     place.pipeline("podinfo", json!({})).await?;
     place.promotion("podinfo-prod-1", "prod", json!({"phase": "Failed"})).await?;
@@ -202,9 +202,9 @@ async fn what_is_printed_as_a_name_is_taken_by_the_next_command() -> Result<()> 
     Ok(())
 }
 
-/// A hub that stores what it is given, as one with older definitions of the same names may.
+/// A hub whose definitions accept all values, as older definitions may.
 #[tokio::test]
-async fn a_pipeline_that_cannot_be_read_hides_no_other() -> Result<()> {
+async fn the_other_pipelines_are_shown_beside_an_unreadable_one() -> Result<()> {
     let hub = ControlPlane::start().await?.cluster("lenient").await?;
     let mut crds = sluice_api::all_crds();
     for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {

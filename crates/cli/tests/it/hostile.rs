@@ -1,4 +1,4 @@
-//! Text from a hostile cluster: it reaches the terminal as text only, whichever command prints it.
+//! Text from a hostile cluster cannot control the terminal, whichever command prints it.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn check(ran: &Ran, lines: usize) -> Result<()> {
 }
 
 #[tokio::test]
-async fn no_command_lets_it_control_the_terminal() -> Result<()> {
+async fn no_command_lets_cluster_text_control_the_terminal() -> Result<()> {
     let place = place("hostile").await?;
     let workload = json!({"kind": "HelmRelease", "name": HOSTILE, "version": HOSTILE, "health": "Failed",
         "message": HOSTILE, "images": [HOSTILE]});
@@ -51,15 +51,15 @@ async fn no_command_lets_it_control_the_terminal() -> Result<()> {
         (&["get", "pipelines", "-o", "yaml"], 0),
         (&["get", "targets", "-o", "json"], 0),
         (&["get", "promotions", "-o", "yaml"], 0),
-        // The message of the promotion, and what to do.
+        // The message of the promotion, and the hint.
         (&["approve", "podinfo-prod-1"], 2),
         (&["approve", "podinfo", "-e", "prod"], 2),
     ] {
         let ran = place.sluice(arguments).await;
         check(&ran, lines).map_err(|e| e.context(format!("{arguments:?}")))?;
     }
-    let told = place.sluice(&["get", "promotions", "-o", "json"]).await;
-    let data: Value = serde_json::from_str(&told.out)?;
+    let ran = place.sluice(&["get", "promotions", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&ran.out)?;
     assert_eq!(data["items"][0]["status"]["message"], HOSTILE, "data stays data");
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! One API server for all tests of this process, each test in a namespace of its own, and a way to
-//! run a command against it.
+//! One API server for all tests of this process, with a namespace for each test, and functions that run commands.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,9 +24,9 @@ struct Cli {
 
 /// The servers that the tests share.
 pub struct Servers {
-    /// Has the definitions of Sluice.
+    /// A cluster with the definitions of Sluice.
     pub hub: Cluster,
-    /// Has not.
+    /// A cluster without them.
     pub bare: Cluster,
 }
 
@@ -38,7 +37,7 @@ pub async fn servers() -> Result<&'static Servers> {
     servers.as_ref().map_err(|e| anyhow!("the servers did not start: {e}"))
 }
 
-/// On a thread and runtime of their own, which outlive the test that came first.
+/// The servers run on their own thread and runtime, which live longer than the first test.
 async fn start_apart() -> Result<Servers> {
     let (send, receive) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -56,7 +55,7 @@ async fn start() -> Result<Servers> {
     Ok(Servers { hub, bare })
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub exit: Exit,
@@ -65,7 +64,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// What went to stdout, words apart by one space, ages as `AGE`: what does not vary.
+    /// Returns stdout with one space between words, and with ages as `AGE`.
     pub fn steady(&self) -> String {
         let age = |w: &str| {
             w.starts_with(|c: char| c.is_ascii_digit())
@@ -78,7 +77,7 @@ impl Ran {
     }
 }
 
-/// What a command that is still running has written so far.
+/// The output of a running command.
 #[derive(Clone, Default)]
 pub struct Heard(Arc<Mutex<Vec<u8>>>);
 
@@ -87,7 +86,7 @@ impl Heard {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// Waits until so many lines were written.
+    /// Waits until this number of lines was written.
     pub async fn lines(&self, count: usize) -> anyhow::Result<()> {
         eventually(Duration::from_secs(60), || async {
             anyhow::ensure!(self.text().lines().count() >= count, "{}", self.text());
@@ -160,7 +159,7 @@ impl Place {
         sluice_as(&self.kubeconfig, &[arguments, &["-n", &self.namespace]].concat()).await
     }
 
-    /// A pipeline dev, prod with this status.
+    /// Creates a pipeline with dev and prod and this status.
     pub async fn pipeline(&self, name: &str, status: Value) -> Result<()> {
         let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &self.namespace);
         let pipeline = json!({
@@ -178,7 +177,7 @@ impl Place {
         Ok(())
     }
 
-    /// Gives a pipeline the label `team`.
+    /// Sets the label `team` of a pipeline.
     pub async fn label(&self, name: &str, team: &str) -> Result<()> {
         let api: Api<Pipeline> = Api::namespaced(self.client.clone(), &self.namespace);
         let patch = Patch::Merge(json!({"metadata": {"labels": {"team": team}}}));
@@ -186,7 +185,7 @@ impl Place {
         Ok(())
     }
 
-    /// A promotion of podinfo.
+    /// Creates a promotion of podinfo.
     pub async fn promotion(&self, name: &str, environment: &str, status: Value) -> Result<()> {
         let api = self.promotions();
         let promotion = json!({
@@ -204,12 +203,12 @@ impl Place {
     }
 }
 
-/// Who last wrote an object's spec.
+/// Returns the field manager that last wrote an object's spec.
 pub fn managers(promotion: &Promotion) -> Vec<String> {
     promotion.managed_fields().iter().filter_map(|m| m.manager.clone()).collect()
 }
 
-/// A status as the controller writes it.
+/// Writes a status as the controller does.
 pub fn running(dev: &str, prod: &str) -> Value {
     let environment = |cluster: &str, revision: &str| {
         json!({"health": "Ready", "revision": revision, "waitingApproval": {"revision": ""}, "targets": [{

@@ -1,4 +1,4 @@
-//! The command line against a real API server: what people see, and what ends up in the cluster.
+//! The command line with a real API server: the output, and the objects in the cluster.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests say it by failing")]
 
@@ -18,7 +18,7 @@ mod watch;
 use std::collections::BTreeSet;
 
 #[test]
-fn no_test_file_is_forgotten() {
+fn every_test_file_is_a_module() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()

@@ -10,14 +10,14 @@ use sluice_cli::Exit;
 use crate::hub::{managers, place, running};
 
 #[tokio::test]
-async fn a_failed_promotion_is_tried_again() -> Result<()> {
+async fn a_failed_promotion_is_retried() -> Result<()> {
     let place = place("retry").await?;
     place
         .promotion("podinfo-prod-1", "prod", json!({"phase": "Failed", "message": "no route to git"}))
         .await?;
     let ran = place.sluice(&["retry", "podinfo", "-e", "prod"]).await;
     assert_eq!(ran.exit, Exit::Ok);
-    insta::assert_snapshot!(ran.err, @"✔ asked for another try of podinfo 6.1.8 into prod");
+    insta::assert_snapshot!(ran.err, @"✔ requested another try of podinfo 6.1.8 into prod");
     let promotion = place.promotions().get("podinfo-prod-1").await?;
     assert!(
         promotion.spec.retry.as_ref().is_some_and(|t| t.parse::<jiff::Timestamp>().is_ok()),
@@ -28,7 +28,7 @@ async fn a_failed_promotion_is_tried_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_that_is_on_its_way_is_left_alone() -> Result<()> {
+async fn a_promotion_in_progress_is_not_retried() -> Result<()> {
     let place = place("retry-not").await?;
     place.promotion("p", "prod", json!({"phase": "Proposed"})).await?;
     let ran = place.sluice(&["retry", "p"]).await;
@@ -39,7 +39,7 @@ async fn one_that_is_on_its_way_is_left_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_succeeded_and_runs_is_not_retried_and_a_suspended_pipeline_is_told_of() -> Result<()> {
+async fn a_running_revision_is_not_retried_and_a_suspended_pipeline_is_reported() -> Result<()> {
     let place = place("retry-runs").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.8")).await?;
     place.promotion("p", "prod", json!({"phase": "Succeeded"})).await?;
@@ -55,8 +55,8 @@ async fn what_succeeded_and_runs_is_not_retried_and_a_suspended_pipeline_is_told
     let ran = place.sluice(&["retry", "p"]).await;
     assert_eq!(ran.exit, Exit::Ok);
     insta::assert_snapshot!(ran.err, @"
-    ✔ asked for another try of podinfo 6.1.8 into prod
-    ◎ pipeline podinfo is suspended: nothing is tried until spec.suspend is false
+    ✔ requested another try of podinfo 6.1.8 into prod
+    ◎ pipeline podinfo is suspended: nothing is done until spec.suspend is false
     ");
     Ok(())
 }
@@ -86,14 +86,14 @@ async fn a_retried_manual_promotion_needs_a_new_approval() -> Result<()> {
     place.promotion("p", "prod", json!({"phase": "Rejected"})).await?;
     let ran = place.sluice(&["retry", "p"]).await;
     insta::assert_snapshot!(ran.err, @"
-    ✔ asked for another try of podinfo 6.1.8 into prod
+    ✔ requested another try of podinfo 6.1.8 into prod
     ◎ it needs a new approval: sluice approve -n retry-manual p
     ");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_later_request_is_later_however_far_ahead_the_one_before_was() -> Result<()> {
+async fn a_retry_request_has_a_later_time_than_the_last_one() -> Result<()> {
     let place = place("retry-ahead").await?;
     place.promotion("p", "prod", json!({"phase": "Failed", "retried": "2099-01-01T00:00:00Z"})).await?;
     let ahead = Patch::Merge(json!({"spec": {"retry": "2099-01-01T00:00:00Z"}}));
@@ -105,7 +105,7 @@ async fn a_later_request_is_later_however_far_ahead_the_one_before_was() -> Resu
 }
 
 #[tokio::test]
-async fn all_that_failed_is_retried_by_pipeline_environment_and_label() -> Result<()> {
+async fn failed_promotions_are_retried_by_pipeline_environment_and_label() -> Result<()> {
     let place = place("retry-failed").await?;
     place.pipeline("podinfo", running("6.1.8", "6.1.6")).await?;
     let waits = json!({"phase": "Promoting", "nextAttempt": "2026-11-21T10:00:00Z"});
@@ -119,7 +119,7 @@ async fn all_that_failed_is_retried_by_pipeline_environment_and_label() -> Resul
     }
     let label = Patch::Merge(json!({"metadata": {"labels": {"team": "web"}}}));
     place.promotions().patch("failed", &PatchParams::default(), &label).await?;
-    // A later one has taken its place, which lacks the label.
+    // A later promotion without the label has replaced it.
     place.promotion("a-replaced", "late", json!({"phase": "Failed"})).await?;
     place.promotion("b-newer", "late", json!({"phase": "Succeeded"})).await?;
     place.promotions().patch("a-replaced", &PatchParams::default(), &label).await?;
@@ -137,7 +137,7 @@ async fn all_that_failed_is_retried_by_pipeline_environment_and_label() -> Resul
     let asked = async |name: &str| anyhow::Ok(place.promotions().get(name).await?.spec.retry.is_some());
     assert!(asked("failed").await? && !asked("waits").await?);
     let ran = place.sluice(&["retry", "--failed", "--pipeline", "podinfo"]).await;
-    assert!(ran.exit == Exit::Ok && ran.err.contains("was asked for already"), "{ran:?}");
+    assert!(ran.exit == Exit::Ok && ran.err.contains("was requested already"), "{ran:?}");
     assert!(asked("waits").await? && !asked("rejected").await? && !asked("runs").await?);
     for arguments in [&["retry"][..], &["retry", "p", "--failed"], &["retry", "p", "-l", "a=b"]] {
         assert_eq!(place.sluice(arguments).await.exit, Exit::Usage, "{arguments:?}");

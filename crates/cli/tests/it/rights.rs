@@ -1,5 +1,5 @@
-//! Who may approve, reject and retry: users and a group with the roles of `deploy/` on a real API server, asked by
-//! its own API as `kubectl` does, and by `sluice`.
+//! The permissions to approve, reject and retry: users and a group with the roles of `deploy/` on a real API server, with
+//! requests as of `kubectl` and by `sluice`.
 
 use std::path::{Path, PathBuf};
 
@@ -39,13 +39,13 @@ impl User {
 
     /// Merges into a promotion, as `kubectl patch --type merge` does.
     async fn patch(&self, name: &str, patch: Value) -> Result<(), String> {
-        told(self.promotions().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+        message_of(self.promotions().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
     }
 
     async fn refused(&self, name: &str, patch: Value, sentence: &str) {
         match self.patch(name, patch.clone()).await {
             Ok(()) => panic!("{patch} was accepted"),
-            Err(said) => assert!(said.contains(sentence), "{patch} was refused with: {said}"),
+            Err(error) => assert!(error.contains(sentence), "{patch} was refused with: {error}"),
         }
     }
 
@@ -54,7 +54,7 @@ impl User {
     }
 }
 
-fn told<T>(result: kube::Result<T>) -> Result<(), String> {
+fn message_of<T>(result: kube::Result<T>) -> Result<(), String> {
     match result {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.message),
@@ -113,14 +113,14 @@ async fn people(name: &str) -> Result<People> {
         vic: User::new(&place, "vic", None).await?,
         place,
     };
-    // The API server learns of roles and policies by watches, a moment later.
+    // The API server observes roles and policies by watches, a moment later.
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     eventually(PATIENCE, || async {
         let (eve, api) = (&people.eve, people.eve.promotions());
-        let said = told(api.patch("p", &dry, &Patch::Merge(approval("eve"))).await);
+        let error = message_of(api.patch("p", &dry, &Patch::Merge(approval("eve"))).await);
         ensure!(
-            said.as_ref().is_err_and(|said| said.contains("may not approve")),
-            "{}: {said:?}",
+            error.as_ref().is_err_and(|error| error.contains("may not approve")),
+            "{}: {error:?}",
             eve.namespace
         );
         for user in [&people.jane, &people.joe] {
@@ -139,7 +139,7 @@ async fn only_approvers_approve_and_only_in_their_own_name() -> Result<()> {
     let verb = "eve may not approve promotions rights-approve/p: it needs the verb approve on \
                 promotions.pipelines.weave.works (ClusterRole sluice-approver)";
     eve.refused("p", approval("eve"), verb).await;
-    // Who may not approve at all learns that first, whatever name is written.
+    // The missing permission is reported first, whichever name is written.
     eve.refused("p", approval("jane"), verb).await;
     eve.refused("p", rejection("eve"), "eve may not reject promotions rights-approve/p").await;
     eve.refused("p", rejection("jane"), "eve may not reject promotions rights-approve/p").await;
@@ -176,25 +176,25 @@ async fn only_approvers_approve_and_only_in_their_own_name() -> Result<()> {
     joe.refused("p", approval("joe"), "an approval is given once").await;
     jane.refused("p", json!({"spec": {"approval": null}}), "an approval is given once").await;
 
-    // The group's member may approve where nobody has.
+    // A member of the group may approve.
     place.promotion("q", "prod", json!({"phase": "Pending"})).await?;
     joe.patch("q", approval("joe")).await.map_err(anyhow::Error::msg)?;
     Ok(())
 }
 
 #[tokio::test]
-async fn of_two_at_once_one_approves() -> Result<()> {
+async fn one_of_two_simultaneous_approvals_counts() -> Result<()> {
     let People { jane, joe, .. } = people("rights-twice").await?;
     let (first, second) = tokio::join!(jane.sluice(&["approve", "p"]), joe.sluice(&["approve", "p"]));
-    let said = [first.err, second.err].concat();
-    assert_eq!((first.exit, second.exit), (Exit::Ok, Exit::Ok), "{said}");
-    assert_eq!(said.matches("✔ approved").count(), 1, "{said}");
-    assert_eq!(said.matches("approved already").count(), 1, "{said}");
+    let error = [first.err, second.err].concat();
+    assert_eq!((first.exit, second.exit), (Exit::Ok, Exit::Ok), "{error}");
+    assert_eq!(error.matches("✔ approved").count(), 1, "{error}");
+    assert_eq!(error.matches("approved already").count(), 1, "{error}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_rejection_says_who_and_why_and_only_an_approver_undoes_it() -> Result<()> {
+async fn a_rejection_names_user_and_reason_and_only_an_approver_can_retry() -> Result<()> {
     let People { place, jane, joe, eve, vic } = people("rights-reject").await?;
     let ran = jane.sluice(&["reject", "podinfo", "-e", "prod", "--reason", "not before Monday"]).await;
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ rejected podinfo 6.1.8 into prod (as jane)\n"));
@@ -217,10 +217,10 @@ async fn a_rejection_says_who_and_why_and_only_an_approver_undoes_it() -> Result
     let ran = joe.sluice(&["retry", "p"]).await;
     assert_eq!(
         (ran.exit, ran.err.as_str()),
-        (Exit::Ok, "✔ asked for another try of podinfo 6.1.8 into prod\n")
+        (Exit::Ok, "✔ requested another try of podinfo 6.1.8 into prod\n")
     );
 
-    // What failed by itself, whoever edits the pipelines tries again.
+    // An editor may retry a promotion that failed without a rejection.
     place.promotion("q", "prod", json!({"phase": "Failed"})).await?;
     let ran = eve.sluice(&["retry", "q"]).await;
     assert_eq!(ran.exit, Exit::Ok, "{ran:?}");
@@ -233,8 +233,9 @@ async fn a_rejection_says_who_and_why_and_only_an_approver_undoes_it() -> Result
     let later = json!({"spec": {"retry": "2099-11-21T10:00:00Z"}});
     eventually(PATIENCE, || async {
         match vic.patch("q", later.clone()).await {
-            Err(said)
-                if said.contains("vic may not retry promotions rights-reject/q: it needs the verb retry") =>
+            Err(error)
+                if error
+                    .contains("vic may not retry promotions rights-reject/q: it needs the verb retry") =>
             {
                 Ok(())
             }
@@ -245,10 +246,10 @@ async fn a_rejection_says_who_and_why_and_only_an_approver_undoes_it() -> Result
 }
 
 #[tokio::test]
-async fn nobody_but_the_controller_creates_promotions_and_writes_statuses() -> Result<()> {
+async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<()> {
     let People { place, jane, .. } = people("rights-record").await?;
     let hub = &servers().await?.hub;
-    // As owners of namespaces often have it: everything, but by the verbs that Kubernetes itself has.
+    // The usual permissions of a namespace's owner: all verbs of Kubernetes.
     let owner = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "owns-namespace"},
         "rules": [{"apiGroups": ["*"], "resources": ["*"],
@@ -266,26 +267,27 @@ async fn nobody_but_the_controller_creates_promotions_and_writes_statuses() -> R
     };
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     eventually(PATIENCE, || async {
-        let said = told(ted.promotions().create(&dry, &new("forged")).await);
+        let error = message_of(ted.promotions().create(&dry, &new("forged")).await);
         let wanted = "ted may not create promotions rights-record/forged: only the controller does, with the verb record";
-        ensure!(said.as_ref().is_err_and(|said| said.contains(wanted)), "{said:?}");
+        ensure!(error.as_ref().is_err_and(|error| error.contains(wanted)), "{error:?}");
         Ok(())
     })
     .await?;
     let params = PatchParams::default();
     let status = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-    let said = told(ted.promotions().patch_status("p", &params, &status).await);
+    let error = message_of(ted.promotions().patch_status("p", &params, &status).await);
     assert!(
-        said.as_ref()
-            .is_err_and(|said| said.contains("ted may not write the status of promotions rights-record/p")),
-        "{said:?}"
+        error
+            .as_ref()
+            .is_err_and(|error| error.contains("ted may not write the status of promotions rights-record/p")),
+        "{error:?}"
     );
     let pipelines: Api<Pipeline> = Api::namespaced(ted.client.clone(), &ted.namespace);
     let evidence = Patch::Merge(json!({"status": {"environments": {}}}));
-    let said = told(pipelines.patch_status("podinfo", &params, &evidence).await);
-    assert!(said.as_ref().is_err_and(|said| said.contains("only the controller does")), "{said:?}");
+    let error = message_of(pipelines.patch_status("podinfo", &params, &evidence).await);
+    assert!(error.as_ref().is_err_and(|error| error.contains("only the controller does")), "{error:?}");
 
-    // Neither does a patch take the promotion from its pipeline, or have it removed.
+    // A patch cannot remove the promotion's owner or delete the promotion either.
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"}]);
     let place_of = "jane may not change ownerReferences, finalizers or the labels of Sluice on promotions rights-record/p";
     for metadata in [
@@ -298,20 +300,20 @@ async fn nobody_but_the_controller_creates_promotions_and_writes_statuses() -> R
     }
     jane.patch("p", json!({"metadata": {"labels": {"team": "web"}}})).await.map_err(anyhow::Error::msg)?;
 
-    // The controller's own account may.
+    // The controller's service account may.
     hub.namespace("sluice-system").await?;
     hub.apply_yaml(&deployed("reader/role.yaml")?).await?;
     hub.apply_yaml(&deployed("rbac.yaml")?).await?;
     let sluice = User::with(&place, "sluice", &hub.service_account("sluice-system", "sluice").await?).await?;
     eventually(PATIENCE, || async {
-        told(sluice.promotions().create(&dry, &new("recorded")).await).map_err(anyhow::Error::msg)
+        message_of(sluice.promotions().create(&dry, &new("recorded")).await).map_err(anyhow::Error::msg)
     })
     .await?;
-    told(sluice.promotions().patch_status("p", &params, &status).await).map_err(anyhow::Error::msg)
+    message_of(sluice.promotions().patch_status("p", &params, &status).await).map_err(anyhow::Error::msg)
 }
 
 #[tokio::test]
-async fn a_name_that_is_claimed_is_refused_with_what_to_do() -> Result<()> {
+async fn another_users_name_is_refused_with_what_to_do() -> Result<()> {
     let place = place("rights-by").await?;
     let ran = place.sluice(&["approve", "podinfo", "-e", "prod", "--by", "joe"]).await;
     assert_eq!(ran.exit, Exit::Usage);

@@ -1,5 +1,5 @@
-//! Objects that cannot be read, stored as a later version of Sluice may store them: commands warn about them, and fail
-//! only if one of them is, or may be, the object that is meant.
+//! Unreadable objects, as a later version of Sluice may store them: commands warn about them, and fail only if one of them
+//! is, or may be, the requested object.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use sluice_testkit::{Cluster, ControlPlane, PATIENCE, eventually};
 
 use crate::hub::{Place, place_on, running};
 
-/// Has an object say what this version does not know.
+/// Writes a value into an object that this version cannot read.
 async fn spoil<K: Resource<DynamicType = ()>>(place: &Place, name: &str, patch: Value) -> Result<()> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(place.client.clone(), &place.namespace, &ApiResource::erase::<K>(&()));
@@ -37,7 +37,7 @@ async fn is_approved(place: &Place, name: &str) -> Result<bool> {
     Ok(place.promotions().get(name).await?.spec.approval.is_some())
 }
 
-/// Waits until what is made next is later by its time, which has seconds.
+/// Waits until the next object has a later creation time, which is in seconds.
 async fn next_second(place: &Place, name: &str) -> Result<()> {
     let made = place.promotions().get_metadata(name).await?.creation_timestamp();
     let made = made.map(|time| time.0.as_second()).unwrap_or_default();
@@ -49,7 +49,7 @@ async fn next_second(place: &Place, name: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
+async fn unreadable_objects_do_not_prevent_other_commands() -> Result<()> {
     let hub = ControlPlane::start().await?.cluster("later").await?;
     hub.install_later_sluice_crds().await?;
     elsewhere(&hub).await?;
@@ -65,7 +65,7 @@ async fn elsewhere(hub: &Cluster) -> Result<()> {
     place.promotion("p", "prod", waits()).await?;
     let ran = place.sluice(&["approve", "podinfo", "-e", "prod"]).await;
     assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, "✔ approved podinfo 6.1.8 into prod (as admin)\n"));
-    // Without the environment it may be the one that is meant, unless it is of another revision.
+    // Without the environment it may be the requested promotion, unless it has another revision.
     let ran = place.sluice(&["reject", "podinfo", "--revision", "6.1.8", "--reason", "no"]).await;
     assert!(
         ran.exit == Exit::Error && ran.err.contains("promotion elsewhere/odd cannot be read: "),
@@ -96,16 +96,13 @@ async fn in_the_same_place(hub: &Cluster) -> Result<()> {
     assert!(lines[0].starts_with("✗ promotion same-place/earlier cannot be read: "), "{ran:?}");
     assert_eq!(lines[2], "✔ approved podinfo 6.1.8 into prod (as admin)", "{ran:?}");
 
-    // A later one may have taken its place: an approval of the earlier one is not what was asked for.
+    // A later promotion may have replaced the earlier one, so the earlier one must not be approved.
     place.promotion("q", "staging", waits()).await?;
     next_second(&place, "q").await?;
     unreadable(&place, "later", "staging").await?;
     let ran = place.sluice(&["approve", "podinfo", "-e", "staging"]).await;
     assert!(ran.exit == Exit::Error && ran.err.contains("same-place/later cannot be read"), "{ran:?}");
-    assert!(
-        ran.err.contains("if q is meant, write that name") && !is_approved(&place, "q").await?,
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("to use q, write its name") && !is_approved(&place, "q").await?, "{ran:?}");
     let ran = place.sluice(&["approve", "q"]).await;
     assert!(ran.exit == Exit::Ok && is_approved(&place, "q").await?, "{ran:?}");
     Ok(())

@@ -1,4 +1,4 @@
-//! `sluice validate`, which needs no cluster: what it finds in files, and how it ends.
+//! `sluice validate`: the problems that it finds in files, and its exit codes.
 
 use std::path::Path;
 
@@ -71,20 +71,20 @@ fn checkout() -> Result<tempfile::TempDir> {
 }
 
 #[tokio::test]
-async fn it_shows_what_would_be_set_where() -> Result<()> {
+async fn values_and_lines_to_set_are_shown() -> Result<()> {
     let folder = checkout()?;
     let root = folder.path().display().to_string();
     let ran = validate(&["podinfo", "--checkout", &root]).await;
     ensure!(ran.exit == Exit::Ok, "{} {}", ran.out, ran.err);
     insta::assert_snapshot!(ran.out.replace(&root, "ROOT"), @r"
     ✔ apps/podinfo is a valid Pipeline (ROOT/pipelines/podinfo.yaml)
-    ◎ dev: nothing is promoted into it, and /trigger would find no place here
+    ◎ dev: first environment: Sluice writes nothing here; to use /trigger, add a marker
     ✔ staging: staging/a.yml:1 6.1.5 → REVISION
     ✔ prod: prod/release.yaml:2 6.1.5 → REVISION
     ");
     let ran = validate(&["--checkout", &root, "-e", "prod", "--revision", "6.1.5", "-o", "json"]).await;
-    let told: Value = serde_json::from_str(&ran.out)?;
-    let environments = &told["pipelines"][0]["environments"];
+    let report: Value = serde_json::from_str(&ran.out)?;
+    let environments = &report["pipelines"][0]["environments"];
     assert_eq!(environments.as_array().map(Vec::len), Some(1));
     assert_eq!(environments[0]["values"][0]["path"], "prod/release.yaml");
     assert_eq!(
@@ -93,13 +93,13 @@ async fn it_shows_what_would_be_set_where() -> Result<()> {
     );
     let ran = validate(&["--checkout", &root, "-e", "prod", "--revision", "chart=6.1.5"]).await;
     assert!(ran.out.contains("prod/release.yaml:2 is 6.1.5 already"), "{}", ran.out);
-    // Nothing in the checkout was touched.
+    // The checkout is unchanged.
     assert!(std::fs::read_to_string(folder.path().join("prod/release.yaml"))?.contains("6.1.5"));
     Ok(())
 }
 
 #[tokio::test]
-async fn what_could_not_be_set_is_told_as_the_controller_would() -> Result<()> {
+async fn values_that_cannot_be_set_have_the_errors_of_the_controller() -> Result<()> {
     let folder = checkout()?;
     let root = folder.path().display().to_string();
     std::fs::remove_file(folder.path().join("staging/a.yml"))?;
@@ -124,7 +124,7 @@ async fn what_could_not_be_set_is_told_as_the_controller_would() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_facet_that_only_clusters_know_is_taken_as_asked_for() -> Result<()> {
+async fn a_facet_that_depends_on_the_cluster_is_taken_from_the_markers() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let unnamed = PIPELINE
         .replace("  appRef: {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, name: podinfo}\n", "");
@@ -143,7 +143,7 @@ async fn a_facet_that_only_clusters_know_is_taken_as_asked_for() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_not_valid_is_named_and_ends_with_a_code_of_its_own() -> Result<()> {
+async fn an_invalid_pipeline_is_reported_with_its_own_exit_code() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("p.yaml").display().to_string();
     for (from, to, words) in [
@@ -180,9 +180,9 @@ async fn what_is_not_valid_is_named_and_ends_with_a_code_of_its_own() -> Result<
     Ok(())
 }
 
-/// Nothing is refused that an API server takes: the examples, and what an older YAML reads otherwise.
+/// Manifests that an API server accepts are valid: the examples, and values that YAML 1.1 reads differently.
 #[tokio::test]
-async fn what_the_server_takes_is_valid() -> Result<()> {
+async fn manifests_that_the_server_accepts_are_valid() -> Result<()> {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let ran = validate(&["-f", examples]).await;
     ensure!(ran.exit == Exit::Ok && ran.out.lines().count() > 5, "{} {}", ran.out, ran.err);
@@ -214,7 +214,7 @@ async fn what_the_server_takes_is_valid() -> Result<()> {
 /// names the field and says what to write.
 #[tokio::test]
 #[allow(clippy::too_many_lines, reason = "a table")]
-async fn what_the_server_refuses_is_not_valid() -> Result<()> {
+async fn manifests_that_the_server_refuses_are_invalid() -> Result<()> {
     let hub = &servers().await?.hub;
     hub.namespace("apps").await?;
     hub.apply_yaml(PIPELINE).await?;
@@ -312,7 +312,7 @@ async fn what_the_server_refuses_is_not_valid() -> Result<()> {
 /// `sluice validate` accepts the metadata that the API server accepts, and no other.
 #[tokio::test]
 #[allow(clippy::too_many_lines, reason = "a table")]
-async fn metadata_is_judged_as_the_server_judges_it() -> Result<()> {
+async fn metadata_is_validated_as_by_the_server() -> Result<()> {
     let hub = &servers().await?.hub;
     hub.namespace("apps").await?;
     let (client, url) = (hub.client().await?, Pipeline::url_path(&(), Some("apps")));
@@ -402,7 +402,7 @@ async fn metadata_is_judged_as_the_server_judges_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_file_without_pipelines_is_told_from_one_that_has_others() -> Result<()> {
+async fn files_without_pipelines_and_with_other_kinds_have_different_messages() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let root = folder.path().display().to_string();
     write(folder.path(), &[("a.yaml", "kind: ConfigMap\napiVersion: v1\n")])?;

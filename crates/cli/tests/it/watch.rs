@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::hub::{Heard, Ran, place, sluice_into};
 
 #[tokio::test]
-async fn what_changes_is_printed_and_nothing_else() -> Result<()> {
+async fn only_changed_rows_are_printed() -> Result<()> {
     let place = place("watch").await?;
     place.promotion("a", "dev", json!({"phase": "Succeeded"})).await?;
     place.promotion("b", "prod", json!({"phase": "Pending"})).await?;
@@ -21,7 +21,7 @@ async fn what_changes_is_printed_and_nothing_else() -> Result<()> {
         out.lines(3).await?;
         api.patch_status("b", &PatchParams::default(), &status(json!({"phase": "Proposed"}))).await?;
         out.lines(4).await?;
-        // Not in the table: not a change of it.
+        // A field that is not in the table changes no row.
         api.patch_status("b", &PatchParams::default(), &status(json!({"message": "waits for the merge"})))
             .await?;
         api.delete("a", &DeleteParams::default()).await?;

@@ -1,9 +1,10 @@
-//! Gates: what must be open before a promotion is delivered. Each is a verdict with its reason.
+//! Gates: the conditions that must be met before a promotion is delivered.
 
 use super::Facts;
-use crate::model::{Environment, Gate, Policy, Promotion};
+use crate::pipeline::{Environment, Policy};
+use crate::promotion::{Gate, GateKind, Promotion};
 
-/// The verdicts on a promotion, shut ones included; none at all when nothing stands in its way.
+/// Returns the gates that apply to a promotion, open and closed ones.
 pub(super) fn verdicts(
     facts: Facts<'_>,
     environment: &Environment,
@@ -33,10 +34,10 @@ fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<
             unguarded(facts)
         )
     };
-    policy.manual.then_some(Gate { name: "Approval", open: promotion.approved, message })
+    policy.manual.then_some(Gate { name: GateKind::Approval.name(), open: promotion.approved, message })
 }
 
-/// Older revisions go nowhere silently. What cannot be compared counts as older when the
+/// Holds a revision that is older than the running one. A revision that cannot be compared counts as older if the
 /// environment has run it before.
 fn downgrade(
     facts: Facts<'_>,
@@ -53,14 +54,14 @@ fn downgrade(
     });
     let newer = running.filter(|r| !promotion.revision.is_run_by(r)).find(|r| {
         let by_version = promotion.revision.is_older_than(r);
-        by_version.unwrap_or_else(|| facts.evidence.was_here(environment, &promotion.revision))
+        by_version.unwrap_or_else(|| facts.evidence.has_run(environment, &promotion.revision))
     })?;
     let why = format!("it is older than {newer}, which {} runs", environment.name);
-    Some(held(facts, promotion, "Downgrade", &why))
+    Some(held(facts, promotion, GateKind::Downgrade, &why))
 }
 
-/// Where nobody can look, and nothing was ever said, something newer may run. What was asked for from outside
-/// goes there all the same: whoever asked knows what. What is proposed already has passed.
+/// Holds a revision if it is unknown what a target runs: that may be something newer. A promotion that a caller of
+/// `/trigger` requested is not held, and neither is one that was proposed already.
 fn unreported(
     facts: Facts<'_>,
     environment: &Environment,
@@ -76,10 +77,10 @@ fn unreported(
         facts.evidence.of(&environment.name, t).is_empty().then_some((t, silent))
     })?;
     let why = format!("nobody knows what {}/{unreported} runs ({})", environment.name, shown.complaint());
-    Some(held(facts, promotion, "Unreported", &why))
+    Some(held(facts, promotion, GateKind::Unreported, &why))
 }
 
-/// Says so where anybody who may patch the promotion can approve it in any name.
+/// Returns a note for the message if the API server does not check who approves.
 fn unguarded(facts: Facts<'_>) -> String {
     facts
         .unguarded
@@ -87,8 +88,8 @@ fn unguarded(facts: Facts<'_>) -> String {
         .unwrap_or_default()
 }
 
-/// A gate that holds what may take something newer back, until a person lets it pass.
-fn held(facts: Facts<'_>, promotion: &Promotion, name: &'static str, why: &str) -> Gate {
+/// Returns a gate that holds a possible downgrade until a person approves it.
+fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> Gate {
     let message = if promotion.approved {
         String::new()
     } else {
@@ -99,5 +100,5 @@ fn held(facts: Facts<'_>, promotion: &Promotion, name: &'static str, why: &str) 
             unguarded(facts)
         )
     };
-    Gate { name, open: promotion.approved, message }
+    Gate { name: kind.name(), open: promotion.approved, message }
 }

@@ -1,12 +1,14 @@
-//! What keeps a pipeline from promoting its own commits: one that tracks the revision of a source and writes
-//! to that very source would find each of its commits to be a new revision.
+//! The guard against endless promotions: a pipeline that tracks the revision of a source and commits to the same source
+//! would promote its own commits.
 
 use super::{Facts, Note};
-use crate::model::{Environment, Policy, Repository};
+use crate::observed::Member;
+use crate::pipeline::{Environment, Policy};
+use crate::repository::Repository;
 use crate::revision::{Facet, Revision};
-use crate::world::{Member, Natural};
+use crate::tracks::DefaultFacet;
 
-/// Why nothing is written for this environment: nothing can be, or it is unknown whether it may be.
+/// Returns why nothing may be written for this environment now: by [`refusal`] or [`unseen_source`].
 pub(super) fn held(
     facts: Facts<'_>,
     environment: &Environment,
@@ -17,7 +19,7 @@ pub(super) fn held(
         .or_else(|| unseen_source(facts, environment, policy, revision))
 }
 
-/// Why nothing can be promoted into this environment until its owner changes something.
+/// Returns why nothing can be promoted into this environment until its owner changes the pipeline.
 pub(super) fn refusal(
     facts: Facts<'_>,
     environment: &Environment,
@@ -46,8 +48,8 @@ pub(super) fn refusal(
     })
 }
 
-/// Why it is unknown whether the targets read what this environment is promoted by: a source that cannot be
-/// seen follows a branch with the name of the one that is written to. Nothing is written until it is seen.
+/// Returns why it is unknown whether the targets read the branch that the promotion writes to: a source that cannot be
+/// read follows a branch of the same name. Nothing is written until the source can be read.
 pub(super) fn unseen_source(
     facts: Facts<'_>,
     environment: &Environment,
@@ -77,12 +79,12 @@ fn is_by_source(revision: &Revision) -> bool {
     revision.facets().any(|(key, _)| key.facet == Facet::Source)
 }
 
-/// Whether a target may read a branch, as far as can be told. Of one that cannot be read, the last revision
-/// that it proved tells.
+/// Returns true if a target may read a branch, as far as is known. For a target that cannot be read, the last revision
+/// that it has proven counts.
 fn may_read(facts: Facts<'_>, environment: &str, target: &str, written: &Repository) -> bool {
     let shown = facts.world.target(environment, target).filter(|t| t.error.is_none());
     let follows = |revision: &str| branch(revision) == Some(&written.branch);
-    let unseen = |m: &Member| m.source.is_none() && m.natural == Natural::Images;
+    let unseen = |m: &Member| m.source.is_none() && m.natural == DefaultFacet::Images;
     let has_followed = || {
         facts.evidence.of(environment, target).last().is_some_and(|proof| {
             proof.revision.facets().any(|(key, value)| key.facet == Facet::Source && follows(value))
@@ -91,7 +93,7 @@ fn may_read(facts: Facts<'_>, environment: &str, target: &str, written: &Reposit
     match shown {
         Some(target) => {
             let mut unseen = target.members.iter().filter(|m| unseen(m));
-            // One that shows no facets has workloads that are not seen yet.
+            // A member without facets has workloads that are not observed yet.
             unseen
                 .any(|m| m.facets.get(&Facet::Source).map_or_else(has_followed, |revision| follows(revision)))
         }
@@ -99,7 +101,7 @@ fn may_read(facts: Facts<'_>, environment: &str, target: &str, written: &Reposit
     }
 }
 
-/// The branch in a git revision as Flux prints it: `main@sha1:…`, `refs/heads/main@sha1:…`, and `main/…` before
+/// Returns the branch in a git revision as Flux prints it: `main@sha1:…`, `refs/heads/main@sha1:…`, and `main/…` before
 /// version 0.40. `None` for a revision without a name, such as `sha1:…`.
 fn branch(revision: &str) -> Option<&str> {
     let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());

@@ -1,13 +1,16 @@
-//! An environment that nothing comes before: what goes in is asked for from outside, and what was asked
-//! for last counts. All else, gates and delivery among it, is as everywhere.
+//! The decision for an environment without predecessors: revisions are requested by calls of `/trigger`, and the last
+//! request counts. Gates and delivery are as in every environment.
 
-use super::environment::{cancel, check_delivered, decline, proceed, runs, take_up, workloads};
 use super::guard::refusal;
+use super::lifecycle::{cancel, check_delivered, resume};
+use super::running::{runs, workloads};
+use super::step::advance;
 use super::{Decision, Facts};
-use crate::model::{Environment, Phase, Policy, Promotion};
+use crate::pipeline::{Environment, Policy};
+use crate::promotion::{Phase, Promotion};
 
-/// What becomes of the promotions that were asked for, the earliest first. Those that are `settled` have
-/// come to their end just now.
+/// Decides about the requested promotions, which are sorted by their order. The flag of each says whether this
+/// decision has ended it already.
 pub(super) fn decide(
     facts: Facts<'_>,
     environment: &Environment,
@@ -15,47 +18,67 @@ pub(super) fn decide(
     promotions: &[(&Promotion, bool)],
     decision: &mut Decision,
 ) {
-    // They were proven in what came before this environment, and nothing does any more.
+    // These were proven in predecessors that the environment does not have any more.
     for (promotion, _) in
         promotions.iter().filter(|(p, done)| p.trigger.is_none() && p.phase.is_open() && !done)
     {
-        let message =
-            format!("nothing comes before {} any more: what goes in is asked for", environment.name);
+        let message = format!(
+            "{} has no predecessors any more: its revisions are requested by /trigger",
+            environment.name
+        );
         cancel(facts, promotion, message, decision);
     }
-    let asked: Vec<(&Promotion, bool)> =
+    let requested: Vec<(&Promotion, bool)> =
         promotions.iter().filter(|(p, _)| p.trigger.is_some()).copied().collect();
-    let Some(((newest, settled), earlier)) = asked.split_last() else { return };
+    let Some(((newest, settled), earlier)) = requested.split_last() else { return };
+    supersede(earlier, newest, decision);
+    if !settled {
+        promote(facts, environment, policy, newest, decision);
+    }
+}
+
+/// Supersedes the promotions that were requested before the newest one.
+fn supersede(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
     for (promotion, settled) in earlier {
         if promotion.phase.is_open() && !settled {
-            let message = format!("{} was asked for after it", newest.revision);
+            let message = format!("{} was requested after it", newest.revision);
             decision.record(promotion, Phase::Superseded, "Superseded", message);
         }
         let key = newest.trigger.as_deref().unwrap_or_default();
-        let why =
-            format!("{} was asked for after it, by key {key}; ask for it again by another", newest.revision);
-        decline(promotion, &why, decision);
+        let why = format!(
+            "{} was requested after it, by key {key}; request it again with another key",
+            newest.revision
+        );
+        if promotion.phase.has_ended() {
+            decision.decline_retry(promotion, &why);
+        }
     }
-    if *settled {
-        return;
-    }
+}
+
+/// Advances or resumes the promotion that was requested last.
+fn promote(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    newest: &Promotion,
+    decision: &mut Decision,
+) {
     if let Some(refused) = refusal(facts, environment, policy, &newest.revision) {
         if newest.phase.is_open() && newest.open_request().is_none() {
             cancel(facts, newest, refused.message.clone(), decision);
         }
         decision.notes.insert(environment.name.clone(), refused);
-        return;
-    }
-    if newest.phase.is_open() {
+    } else if newest.phase.is_open() {
         if workloads(facts, environment, &newest.revision, decision).is_some() {
-            proceed(facts, environment, policy, newest, decision);
+            advance(facts, environment, policy, newest, decision);
         }
     } else if runs(facts, environment, &newest.revision) {
-        let why = format!("{} runs {} already", environment.name, newest.revision);
-        decline(newest, &why, decision);
+        if newest.phase.has_ended() {
+            decision.decline_retry(newest, &format!("{} runs {} already", environment.name, newest.revision));
+        }
     } else if newest.phase != Phase::Succeeded || newest.retry.is_some() {
         check_delivered(facts, environment, policy, newest, decision);
-        let action = take_up(facts, environment, newest, decision);
+        let action = resume(facts, environment, newest, decision);
         decision.actions.extend(action);
     }
 }

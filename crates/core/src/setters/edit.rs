@@ -1,17 +1,40 @@
-//! Replaces scalars of a file: decide each new scalar, splice, read again, and refuse what would be
-//! different in more than the values.
+//! Replaces scalars of a file: computes each new scalar, splices it in, parses the result, and refuses an edit that
+//! changes more than the values.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use granit_parser::{Event, ScalarStyle, Tag};
 
 use super::choice::Choice;
-use super::image::{self, Unfit};
-use super::page::{MAX_EVENTS, Page};
-use super::{Asker, At, Edited, SetError, SetValue, scalar};
-use crate::revision::Revision;
+use super::error::{Asker, Location, SetError};
+use super::image::{self, ImageError};
+use super::limits::MAX_FILE_EVENTS;
+use super::parsed_document::ParsedDocument;
+use super::scalar;
+use crate::revision::{Facet, FacetKey, Revision};
 
-/// A scalar that is replaced.
+/// A file after an edit, and the values that were set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EditedFile {
+    /// The whole text. It equals the original text if every value was set already.
+    pub text: String,
+    /// One value for each marker or entry of `update`, in the order of the file.
+    pub values: Vec<SetValue>,
+}
+
+/// One value that an edit set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetValue {
+    /// The line of the value, from 1.
+    pub line: u32,
+    /// The value before the edit, without quotes.
+    pub old: String,
+    /// The value after the edit, without quotes.
+    pub new: String,
+}
+
+/// The replacement of a scalar.
 pub(super) struct Edit {
     pub event: usize,
     range: Range<usize>,
@@ -19,81 +42,121 @@ pub(super) struct Edit {
     pub value: SetValue,
 }
 
-/// What a scalar is to hold.
-pub(super) struct Wish<'a> {
+/// The value to write into a scalar.
+pub(super) struct ScalarRequest<'a> {
     pub choice: &'a Choice,
     pub revision: &'a Revision,
     pub asker: Asker,
 }
 
-/// The edit that puts what is wished for into a scalar. `flow` says that it stands within `[...]` or
-/// `{...}`; `at` is where who asks for it is.
+/// Returns the edit that writes the requested value into a scalar. `flow` is true within `[...]` or `{...}`; `at` is the
+/// location of the marker, or of the value for an entry of `update`.
 pub(super) fn replace(
-    page: &Page<'_>,
+    document: &ParsedDocument<'_>,
     event: usize,
     flow: bool,
-    wish: &Wish<'_>,
-    at: &At,
+    request: &ScalarRequest<'_>,
+    at: &Location,
 ) -> Result<Edit, SetError> {
-    let (at, asker) = (|| at.clone(), wish.asker);
-    let Some((Event::Scalar(old, style, _, tag), span)) = page.events.get(event) else {
+    let (at, asker) = (|| at.clone(), request.asker);
+    let Some((Event::Scalar(old, style, _, tag), span)) = document.events.get(event) else {
         return Err(SetError::ChangedTooMuch { at: at(), what: "the value is no scalar" });
     };
     let Some(range) = span.byte_range() else {
         return Err(SetError::ChangedTooMuch { at: at(), what: "the value has no place" });
     };
-    let raw = page.text.get(range.clone()).unwrap_or_default();
+    let raw = document.text.get(range.clone()).unwrap_or_default();
     if raw.contains(['\n', '\r']) {
         return Err(SetError::MultilineScalar { at: at(), asker });
     }
     if let Some(tag) = tag.as_deref().filter(|tag| cannot_be_a_string(tag)) {
         return Err(SetError::TaggedValue { at: at(), asker, tag: tag.original() });
     }
-    let (facet, value) = wish.choice.choose(wish.revision, asker, &at())?;
+    let (facet, value) = choose(request.choice, request.revision, asker, &at())?;
     let new = image::put(old, facet, value).map_err(|unfit| match unfit {
-        Unfit::OtherImage { found, wanted } => SetError::ImageMismatch { at: at(), asker, found, wanted },
-        Unfit::NoTag => SetError::ImageWithoutTag { at: at(), asker, found: old.to_string() },
-        Unfit::NotATag => SetError::NotATag { at: at(), asker, value: value.into() },
+        ImageError::OtherImage { found, wanted } => {
+            SetError::ImageMismatch { at: at(), asker, found, wanted }
+        }
+        ImageError::NoTag => SetError::ImageWithoutTag { at: at(), asker, found: old.to_string() },
+        ImageError::NotATag => SetError::NotATag { at: at(), asker, value: value.into() },
     })?;
     let is_string = *style != ScalarStyle::Plain || tag.is_some() || scalar::stays_plain(old, flow);
     let scalar = match *old == new && is_string {
         true => raw.into(),
         false => scalar::write(&new, *style, flow),
     };
-    let value = SetValue { line: page.line(range.start), old: old.to_string(), new };
+    let value = SetValue { line: document.line(range.start), old: old.to_string(), new };
     Ok(Edit { event, range, scalar, value })
 }
 
-/// The file with these scalars replaced; one that is to hold the same by two wishes is replaced once.
-pub(super) fn carry_out(path: &str, page: &Page<'_>, mut edits: Vec<Edit>) -> Result<Edited, SetError> {
+/// Returns the facet of a revision that is chosen, and its value.
+fn choose<'r>(
+    choice: &Choice,
+    revision: &'r Revision,
+    asker: Asker,
+    at: &Location,
+) -> Result<(&'r Facet, &'r str), SetError> {
+    let fits = |key: &FacetKey| {
+        choice.facet.as_ref().is_none_or(|facet| *facet == key.facet)
+            && choice.workload.as_ref().is_none_or(|w| *w == format!("{}/{}", key.kind, key.name))
+    };
+    let found: Vec<_> = revision.facets().filter(|(key, _)| fits(key)).collect();
+    let at = || at.clone();
+    let Some(&(first, value)) = found.first() else {
+        let has = revision.facets().map(|(key, _)| key.to_string()).collect::<Vec<_>>().join(", ");
+        return Err(SetError::UnknownFacet { at: at(), asker, choice: choice.clone(), has });
+    };
+    let facets: BTreeSet<String> = found.iter().map(|(key, _)| format!("\"{}\"", key.facet)).collect();
+    if facets.len() > 1 {
+        let choices = facets.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(SetError::AmbiguousValue { at: at(), asker, key: "value", choices });
+    }
+    if found.iter().any(|(_, other)| *other != value) {
+        let named = |(key, value): &(&FacetKey, &str)| format!("\"{}/{}\" ({value})", key.kind, key.name);
+        let choices = found.iter().map(named).collect::<Vec<_>>().join(", ");
+        return Err(SetError::AmbiguousValue { at: at(), asker, key: "workload", choices });
+    }
+    if value.is_empty() {
+        return Err(SetError::EmptyValue { at: at(), facet: first.facet.to_string() });
+    }
+    Ok((&first.facet, value))
+}
+
+/// Returns the file with these scalars replaced. A scalar for which two edits have the same value is replaced once.
+pub(super) fn apply(
+    path: &str,
+    document: &ParsedDocument<'_>,
+    mut edits: Vec<Edit>,
+) -> Result<EditedFile, SetError> {
     edits.sort_by_key(|edit| edit.event);
     edits.dedup_by(|a, b| a.event == b.event && a.value == b.value);
-    let file = File { path, page };
-    let text = splice(page.text, &edits).ok_or_else(|| file.changed("the values overlap"))?;
+    let file = File { path, document };
+    let text = splice(document.text, &edits).ok_or_else(|| file.changed("the values overlap"))?;
     file.verify(&text, &edits)?;
-    Ok(Edited { text, values: edits.into_iter().map(|edit| edit.value).collect() })
+    Ok(EditedFile { text, values: edits.into_iter().map(|edit| edit.value).collect() })
 }
 
 struct File<'a, 't> {
     path: &'a str,
-    page: &'a Page<'t>,
+    document: &'a ParsedDocument<'t>,
 }
 
 impl File<'_, '_> {
     fn changed(&self, what: &'static str) -> SetError {
-        SetError::ChangedTooMuch { at: At { path: self.path.into(), line: 1 }, what }
+        SetError::ChangedTooMuch { at: Location { path: self.path.into(), line: 1 }, what }
     }
 
-    /// Reads the edited text, and refuses it if anything but the set values differs from before.
+    /// Parses the edited text, and refuses it if anything but the set values differs from the original.
     fn verify(&self, text: &str, edits: &[Edit]) -> Result<(), SetError> {
-        let after = Page::parse(text, MAX_EVENTS).map_err(|_| self.changed("the file is no longer YAML"))?;
-        if after.events.len() != self.page.events.len() {
+        let after = ParsedDocument::parse(text, MAX_FILE_EVENTS)
+            .map_err(|_| self.changed("the file is no longer YAML"))?;
+        if after.events.len() != self.document.events.len() {
             return Err(self.changed("the file has more or fewer parts"));
         }
         let mut edits = edits.iter().peekable();
-        for (index, ((old, span), (new, _))) in self.page.events.iter().zip(&after.events).enumerate() {
+        for (index, ((old, span), (new, _))) in self.document.events.iter().zip(&after.events).enumerate() {
             let differs = |what| SetError::ChangedTooMuch {
-                at: self.page.at(self.path, span.byte_range().unwrap_or(0..0).start),
+                at: self.document.at(self.path, span.byte_range().unwrap_or(0..0).start),
                 what,
             };
             let Some(edit) = edits.next_if(|edit| edit.event == index) else {
@@ -121,14 +184,15 @@ impl File<'_, '_> {
     }
 }
 
-/// Tags that say that the value is something else than a string. `!!str`, `!` and an application's
-/// own tags do not.
+/// Returns true for tags of YAML's types other than string. `!!str`, `!` and an application's own tags are not such
+/// tags.
 fn cannot_be_a_string(tag: &Tag) -> bool {
     let (handle, suffix) = tag.parts();
     let full = format!("{handle}{suffix}");
     full.strip_prefix("tag:yaml.org,2002:").is_some_and(|kind| kind != "str")
 }
 
+/// Returns the text with the edits, or `None` if they overlap.
 fn splice(text: &str, edits: &[Edit]) -> Option<String> {
     let longer = edits.iter().map(|edit| edit.scalar.len()).sum::<usize>();
     let mut out = String::with_capacity(text.len() + longer);

@@ -1,31 +1,29 @@
-//! Why a value cannot be set. Every message is for the person who wrote the marker: it names file
-//! and line, and what to write instead.
+//! Errors of values that cannot be set. Every message names the file, the line and what to write instead.
 
 use std::fmt;
 
 use super::choice::Choice;
-use super::page::MAX_EVENTS;
-use super::update::MAX_TOGETHER;
+use super::limits::{MAX_FILE_EVENTS, MAX_UPDATE_EVENTS};
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct Location {
     /// The file's path in its repository.
     pub path: String,
     /// The line, from 1.
     pub line: u32,
 }
 
-impl fmt::Display for At {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path, self.line)
     }
 }
 
-/// Who asks for a value to be set.
+/// What names the value to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// A marker at the value.
+    /// A marker beside the value.
     Marker,
     /// An entry of the pipeline's `update` list.
     Entry,
@@ -40,104 +38,104 @@ impl fmt::Display for Asker {
     }
 }
 
-/// Why a value cannot be set. None of these goes away before the file or the pipeline changes.
+/// A value that cannot be set. The error stays until the file or the pipeline changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum SetError {
     #[error("{at}: the promotion marker {problem}; write # {instead}, and nothing else in that comment")]
-    BadMarker { at: At, problem: String, instead: String },
+    BadMarker { at: Location, problem: String, instead: String },
 
     #[error(
-        "{at}: the promotion marker stands {place}; put it at the end of the value's line, or alone on the line \
+        "{at}: the promotion marker is {place}; put it at the end of the value's line, or alone on the line \
          directly above, indented as that line"
     )]
-    MisplacedMarker { at: At, place: &'static str },
+    MisplacedMarker { at: Location, place: &'static str },
 
     #[error(
         "{at}: the value has two promotion markers of this environment, in line {first} and in line {second}; \
          remove one of them"
     )]
-    TwoMarkers { at: At, first: u32, second: u32 },
+    TwoMarkers { at: Location, first: u32, second: u32 },
 
     #[error(
-        "{at}: the promotion marker stands at a flow list or mapping ([...] or {{...}}), and does not say \
-         which value it means; put the value on a line of its own with the marker behind it"
+        "{at}: the promotion marker is at a flow list or mapping ([...] or {{...}}), and does not say \
+         which value it means; put the value on its own line with the marker at the end"
     )]
-    FlowCollection { at: At },
+    FlowCollection { at: Location },
 
     #[error(
-        "{at}: the promotion marker stands behind an alias (*name), which has no value of its own; put it \
-         behind the value that has the anchor (&name)"
+        "{at}: the promotion marker is after an alias (*name), which has no value of its own; put it \
+         after the value that has the anchor (&name)"
     )]
-    Alias { at: At },
+    Alias { at: Location },
 
     #[error(
-        "{at}: what {asker} means is a block scalar (| or >) or inside of one, which cannot be set; write the \
+        "{at}: {asker} names a block scalar (| or >) or a text in one, which cannot be set; write the \
          value on one line, plain or quoted"
     )]
-    BlockScalar { at: At, asker: Asker },
+    BlockScalar { at: Location, asker: Asker },
 
-    #[error("{at}: the value that {asker} means goes over several lines; write it on one line")]
-    MultilineScalar { at: At, asker: Asker },
+    #[error("{at}: the value that {asker} names has several lines; write it on one line")]
+    MultilineScalar { at: Location, asker: Asker },
 
     #[error(
-        "{at}: the value that {asker} means has the tag {tag}, and a version is a string; remove the tag or \
+        "{at}: the value that {asker} names has the tag {tag}, and a version is a string; remove the tag or \
          write !!str"
     )]
-    TaggedValue { at: At, asker: Asker, tag: String },
+    TaggedValue { at: Location, asker: Asker, tag: String },
 
     #[error("{at}: {asker} does not say which value it means; add {key:?} with one of {choices} to it")]
-    AmbiguousValue { at: At, asker: Asker, key: &'static str, choices: String },
+    AmbiguousValue { at: Location, asker: Asker, key: &'static str, choices: String },
 
     #[error("{at}: {asker} asks for {choice}, which the pipeline does not track; it tracks {has}")]
-    UnknownFacet { at: At, asker: Asker, choice: Choice, has: String },
+    UnknownFacet { at: Location, asker: Asker, choice: Choice, has: String },
 
     #[error("{at}: the revision's {facet} is empty; an empty value is never written")]
-    EmptyValue { at: At, facet: String },
+    EmptyValue { at: Location, facet: String },
 
     #[error(
         "{at}: the value is an image of {found}, but {asker} asks for the image {wanted}; correct its \
          \"value\" or the image"
     )]
-    ImageMismatch { at: At, asker: Asker, found: String, wanted: String },
+    ImageMismatch { at: Location, asker: Asker, found: String, wanted: String },
 
     #[error(
-        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or let {asker} mean the field that \
-         holds the tag"
+        "{at}: {found:?} has no tag to set; write it as <repository>:<tag>, or let {asker} name the field with \
+         the tag"
     )]
-    ImageWithoutTag { at: At, asker: Asker, found: String },
+    ImageWithoutTag { at: Location, asker: Asker, found: String },
 
     #[error(
-        "{at}: {value:?} cannot be the tag of an image; let {asker} mean a field that holds nothing but the \
+        "{at}: {value:?} cannot be the tag of an image; let {asker} name a field with only the \
          version, or name another \"value\" in it"
     )]
-    NotATag { at: At, asker: Asker, value: String },
+    NotATag { at: Location, asker: Asker, value: String },
 
     #[error(
         "{at}: the file {why} and is not readable as YAML (column {column}: {message}); correct it, or move \
          the value to a file that is YAML, not a template"
     )]
-    UnparsableFile { at: At, why: &'static str, column: u32, message: String },
+    UnparsableFile { at: Location, why: &'static str, column: u32, message: String },
 
     #[error(
         "{at}: the file {why} and has too many keys, values and comments to be read; move the value to a smaller \
-         file (a file may have {MAX_EVENTS} of them, and the files that an entry of update means {MAX_TOGETHER})"
+         file (a file may have {MAX_FILE_EVENTS} of them, and all files of an entry of update {MAX_UPDATE_EVENTS})"
     )]
-    FileTooLarge { at: At, why: &'static str },
+    FileTooLarge { at: Location, why: &'static str },
 
     #[error(
         "{at}: the file has more than {max} promotion markers of this environment; divide the file into several"
     )]
-    TooManyMarkers { at: At, max: usize },
+    TooManyMarkers { at: Location, max: usize },
 
     #[error(
         "{at}: setting the value would change more than the value ({what}); nothing was written. This is a bug in Sluice"
     )]
-    ChangedTooMuch { at: At, what: &'static str },
+    ChangedTooMuch { at: Location, what: &'static str },
 }
 
 impl SetError {
-    /// One word for conditions, events and metrics.
+    /// Returns the reason as one PascalCase word, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             SetError::BadMarker { .. } => "BadMarker",
@@ -161,8 +159,8 @@ impl SetError {
         }
     }
 
-    /// Where the value or the marker, or what is wrong with the file, is.
-    pub fn at(&self) -> &At {
+    /// Returns the location of the value, of the marker or of the syntax error.
+    pub fn at(&self) -> &Location {
         match self {
             SetError::BadMarker { at, .. }
             | SetError::MisplacedMarker { at, .. }

@@ -1,4 +1,4 @@
-//! The path to a value in a YAML document: `spec.values.image.tag`, `containers[name=app].image`,
+//! Paths to values in a YAML document: `spec.values.image.tag`, `containers[name=app].image`,
 //! `list[0]`, `annotations["example.com/version"]`.
 
 use std::fmt;
@@ -8,12 +8,12 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field(pub Vec<Step>);
 
-/// One step down.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Into a mapping, by key.
     Key(String),
-    /// Into a list, by place, from 0.
+    /// Into a list, by index from 0.
     Index(usize),
     /// Into a list, to the one entry that has this value under this key.
     Match(String, String),
@@ -32,7 +32,7 @@ impl Field {
         self.0.iter().map(step).collect::<Result<_, _>>().map(Field)
     }
 
-    /// Whether a text that has this field at all has all of these words.
+    /// Returns the keys and values in the path. A text that has the field contains all of them.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.0
             .iter()
@@ -53,7 +53,7 @@ impl FromStr for Field {
         let mut rest = text;
         while !rest.is_empty() {
             if let Some(inside) = rest.strip_prefix('[') {
-                let (inside, behind) = inside.split_once(']').ok_or("a [ has no ] behind it")?;
+                let (inside, behind) = inside.split_once(']').ok_or("a [ has no closing ]")?;
                 steps.push(bracket(inside)?);
                 rest = behind;
                 continue;
@@ -79,7 +79,7 @@ impl FromStr for Field {
 
 fn bracket(inside: &str) -> Result<Step, String> {
     if !inside.is_empty() && inside.bytes().all(|b| b.is_ascii_digit()) {
-        // What does not fit is in no list.
+        // A number that does not fit is the index of no entry.
         return Ok(Step::Index(inside.parse().unwrap_or(usize::MAX)));
     }
     if let Some(key) = unquoted(inside) {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_told() {
+    fn a_malformed_field_is_an_error() {
         for text in [
             "", ".", "a.", ".a", "a..b", "a[", "a[]", "a[b]", "a[=b]", "a[b=]", "a]", "a b", "a[0]b",
             "a[\"\"]",

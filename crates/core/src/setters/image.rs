@@ -1,32 +1,32 @@
-//! Puts a version into a value that is an image reference: the repository stays, tag and digest are
-//! replaced. A value that is no reference is replaced as a whole.
+//! Writes a version into a value that is an image reference: the repository stays, tag and digest are replaced. Any other
+//! value is replaced as a whole.
 
 use crate::revision::Facet;
 
-/// Why a version does not go into an image reference.
+/// A version that cannot be written into an image reference.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum ImageError {
     /// The reference is of another repository than the facet's.
     OtherImage { found: String, wanted: String },
-    /// The reference ends with the repository: what to replace is a guess.
+    /// The reference has neither tag nor digest to replace.
     NoTag,
     /// The version cannot be a tag.
     NotATag,
 }
 
-/// What the value `old` becomes when the facet is at `new`.
+/// Returns the value that replaces `old` if the facet is at `new`.
 ///
 /// | old | new | becomes |
 /// | --- | --- | --- |
 /// | `6.1.5` | `6.1.8` | `6.1.8` |
 /// | `repo/app:6.1.5` or `repo/app:6.1.5@sha256:…` | `6.1.8` | `repo/app:6.1.8` |
-/// | `repo/app:6.1.5` or `repo/app@sha256:…` | `sha256:new` | `repo/app@sha256:new`: the old tag would lie |
+/// | `repo/app:6.1.5` or `repo/app@sha256:…` | `sha256:new` | `repo/app@sha256:new`, because the old tag is another version |
 /// | `6.1.5@sha256:…` | `6.1.8` | `6.1.8` |
-/// | `6.1.5@sha256:…` | `sha256:new` | `6.1.5@sha256:new`: what templates put behind `repo:` |
+/// | `6.1.5@sha256:…` | `sha256:new` | `6.1.5@sha256:new`: templates append it to `repo:` |
 /// | tag or digest is `new` already | | stays |
 ///
-/// A revision of a source is never put into a reference.
-pub(super) fn put(old: &str, facet: &Facet, new: &str) -> Result<String, Unfit> {
+/// A revision of a source is never written into a reference.
+pub(super) fn put(old: &str, facet: &Facet, new: &str) -> Result<String, ImageError> {
     if *facet == Facet::Source {
         return Ok(new.into());
     }
@@ -41,10 +41,10 @@ pub(super) fn put(old: &str, facet: &Facet, new: &str) -> Result<String, Unfit> 
     if let Facet::Image(wanted) = facet
         && !same_repository(reference.repository, wanted)
     {
-        return Err(Unfit::OtherImage { found: reference.repository.into(), wanted: wanted.clone() });
+        return Err(ImageError::OtherImage { found: reference.repository.into(), wanted: wanted.clone() });
     }
     if reference.tag.is_none() && digest.is_none() {
-        return Err(Unfit::NoTag);
+        return Err(ImageError::NoTag);
     }
     if reference.tag == Some(new) || digest == Some(new) {
         return Ok(old.into());
@@ -54,7 +54,7 @@ pub(super) fn put(old: &str, facet: &Facet, new: &str) -> Result<String, Unfit> 
     }
     match split_digest(new) {
         (tag, _) if is_tag(tag) => Ok(format!("{}:{new}", reference.repository)),
-        _ => Err(Unfit::NotATag),
+        _ => Err(ImageError::NotATag),
     }
 }
 
@@ -77,7 +77,7 @@ impl<'a> Reference<'a> {
         };
         let tag = tag.filter(|tag| is_tag(tag) || tag.starts_with("${"));
         if name > 0 {
-            // Where the part behind the last colon is no tag, all of it is the repository.
+            // If the part after the last colon is no tag, the whole text is the repository.
             return Some(Self { repository: if tag.is_some() { repository } else { left }, tag });
         }
         if matches!(facet, Facet::Image(wanted) if same_repository(repository, wanted)) {
@@ -110,15 +110,15 @@ fn is_tag(text: &str) -> bool {
         && text.bytes().all(|b| word(b) || b == b'.' || b == b'-')
 }
 
-/// A repository without registry and folder. One letter at least: `12:30` is no image.
+/// Returns true for the name of a repository without registry and path. It has at least one letter: `12:30` is no image.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
         && text.bytes().any(|b| b.is_ascii_lowercase())
 }
 
-/// Whether two spellings are one repository. What Flux substitutes (`${REGISTRY}/app`) can be
-/// anything: what follows it has to agree.
+/// Returns true if two texts name one repository. A variable that Flux substitutes (`${REGISTRY}/app`) can be anything:
+/// only the text after it has to be equal.
 fn same_repository(found: &str, wanted: &str) -> bool {
     let (found, wanted) = (full_name(found), full_name(wanted));
     match found.rfind('}') {
@@ -127,7 +127,7 @@ fn same_repository(found: &str, wanted: &str) -> bool {
     }
 }
 
-/// The repository without what Docker adds by itself.
+/// Returns the repository without the default registry and path of Docker.
 fn full_name(repository: &str) -> &str {
     let name = repository.strip_prefix("oci://").unwrap_or(repository);
     let hub = ["index.docker.io/", "registry-1.docker.io/", "docker.io/"];
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_repository_stays() {
+    fn the_repository_is_kept() {
         for (old, facet, new, expected) in [
             ("6.1.5", "chart", "6.1.8", "6.1.8"),
             ("6.1.5", "image:ghcr.io/x/app", "6.1.8", "6.1.8"),
@@ -180,19 +180,19 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn other_images_and_invalid_tags_are_errors() {
         let other =
-            |found: &str, wanted: &str| Unfit::OtherImage { found: found.into(), wanted: wanted.into() };
+            |found: &str, wanted: &str| ImageError::OtherImage { found: found.into(), wanted: wanted.into() };
         for (old, facet, new, expected) in [
             ("x/other:1", "image:x/app", "2", other("x/other", "x/app")),
             ("redis:7", "image:x/app", "2", other("redis", "x/app")),
             ("${REGISTRY}/other:1", "image:x/app", "2", other("${REGISTRY}/other", "x/app")),
-            ("ghcr.io/x/app", "image:ghcr.io/x/app", "2", Unfit::NoTag),
-            ("ghcr.io/x/app", "tag", "2", Unfit::NoTag),
-            ("redis", "image:redis", "2", Unfit::NoTag),
-            ("https://host:8080/x", "tag", "2", Unfit::NoTag),
-            ("x/app:1", "chart", "1.0.0+build", Unfit::NotATag),
-            ("x/app:1", "tag", "a b", Unfit::NotATag),
+            ("ghcr.io/x/app", "image:ghcr.io/x/app", "2", ImageError::NoTag),
+            ("ghcr.io/x/app", "tag", "2", ImageError::NoTag),
+            ("redis", "image:redis", "2", ImageError::NoTag),
+            ("https://host:8080/x", "tag", "2", ImageError::NoTag),
+            ("x/app:1", "chart", "1.0.0+build", ImageError::NotATag),
+            ("x/app:1", "tag", "a b", ImageError::NotATag),
         ] {
             assert_eq!(put(old, &facet.parse().unwrap(), new), Err(expected), "{old} {facet} {new}");
         }

@@ -1,6 +1,5 @@
-//! Reads a comment as a promotion marker. A comment that was plainly meant for this environment but
-//! is written wrongly is told apart from one that is none of our business: engines before this one
-//! ignored both, and a promotion then set less than was meant.
+//! Reads a comment as a promotion marker. A malformed comment that was plainly meant as a marker of this environment is
+//! an error. Ignoring it, as the predecessor did, would set fewer values than the author wants.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,62 +7,80 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::choice::Choice;
-use super::{At, NEEDLE, SetError};
+use super::error::{Location, SetError};
 use crate::revision::Revision;
 
-/// A well-formed marker of the environment that is looked for.
+/// The key that every marker contains. A file without it needs no further look. It is searched without JSON's quotes, so
+/// that a marker whose quotes were forgotten is found and reported.
+pub const MARKER_KEY: &str = "$promotion";
+
+/// Returns true if a file may have markers of any pipeline: the cheap test before [`set`](super::set()).
+pub fn mentions(bytes: &[u8]) -> bool {
+    bytes.windows(MARKER_KEY.len()).any(|window| window == MARKER_KEY.as_bytes())
+}
+
+/// A well-formed marker of the requested environment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Marker {
-    /// The only target that it is for.
+    /// The only target that the marker is for.
     pub target: Option<String>,
     value: Option<String>,
     workload: Option<String>,
 }
 
-/// What a comment is to the environment that is looked for.
+/// A comment, as seen from the requested environment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// No marker, or somebody else's.
-    NotOurs,
-    /// A marker.
-    Ours(Marker),
-    /// It was meant as one: what is wrong with it.
-    Bad(String),
+pub(super) enum MarkerComment {
+    /// No marker, or one of another environment.
+    Other,
+    /// A marker of the environment.
+    Marker(Marker),
+    /// A malformed marker of the environment: what is wrong with it.
+    Malformed(String),
 }
 
-/// Reads what stands behind the `#`. `name` is `namespace:pipeline:environment`.
-pub(super) fn read(comment: &str, name: &str) -> Reading {
-    if !comment.contains(NEEDLE) {
-        return Reading::NotOurs;
+/// Reads the text after the `#`. `name` is `namespace:pipeline:environment`.
+pub(super) fn read(comment: &str, name: &str) -> MarkerComment {
+    if !comment.contains(MARKER_KEY) {
+        return MarkerComment::Other;
     }
-    let fields = match serde_json::from_str::<Strings>(comment.trim()) {
-        Ok(Strings(fields)) => fields,
-        Err(error) if names(comment, name) => return Reading::Bad(malformed(comment.trim(), &error)),
-        Err(_) => return Reading::NotOurs,
-    };
-    match fields.get(NEEDLE) {
-        Some(found) if found == name => ours(&fields),
-        Some(found) if names(found, name) => {
-            Reading::Bad(format!("names {found:?}, which is not <namespace>:<pipeline>:<environment>"))
+    let fields = match serde_json::from_str::<StringFields>(comment.trim()) {
+        Ok(StringFields(fields)) => fields,
+        Err(error) if names(comment, name) => {
+            return MarkerComment::Malformed(malformed(comment.trim(), &error));
         }
-        None if names(comment, name) => Reading::Bad(format!("has no key {NEEDLE:?}")),
-        _ => Reading::NotOurs,
+        Err(_) => return MarkerComment::Other,
+    };
+    match fields.get(MARKER_KEY) {
+        Some(found) if found == name => well_formed(&fields),
+        Some(found) if names(found, name) => MarkerComment::Malformed(format!(
+            "names {found:?}, which is not <namespace>:<pipeline>:<environment>"
+        )),
+        None if names(comment, name) => MarkerComment::Malformed(format!("has no key {MARKER_KEY:?}")),
+        _ => MarkerComment::Other,
     }
 }
 
-fn ours(fields: &BTreeMap<String, String>) -> Reading {
+fn well_formed(fields: &BTreeMap<String, String>) -> MarkerComment {
     for key in fields.keys() {
         let known = ["target", "value", "workload"];
         let almost = ["targ", "val", "work"].iter().any(|start| key.to_lowercase().starts_with(start));
         if almost && !known.contains(&key.as_str()) {
-            return Reading::Bad(format!("has the key {key:?}, where only {} are known", known.join(", ")));
+            return MarkerComment::Malformed(format!(
+                "has the key {key:?}, where only {} are known",
+                known.join(", ")
+            ));
         }
     }
     let field = |key: &str| fields.get(key).cloned();
-    Reading::Ours(Marker { target: field("target"), value: field("value"), workload: field("workload") })
+    MarkerComment::Marker(Marker {
+        target: field("target"),
+        value: field("value"),
+        workload: field("workload"),
+    })
 }
 
-/// Whether the text names the environment: not as a part of a longer name.
+/// Returns true if the text names the environment, not as a part of a longer name.
 pub(super) fn names(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     text.match_indices(name).any(|(at, _)| {
@@ -78,9 +95,9 @@ fn malformed(body: &str, error: &serde_json::Error) -> String {
     if brace > 0 {
         return format!("has {:?} before the JSON object", body[..brace].trim());
     }
-    let mut objects = serde_json::Deserializer::from_str(body).into_iter::<Strings>();
+    let mut objects = serde_json::Deserializer::from_str(body).into_iter::<StringFields>();
     if matches!(objects.next(), Some(Ok(_))) {
-        return format!("has {:?} behind the JSON object", body[objects.byte_offset()..].trim());
+        return format!("has {:?} after the JSON object", body[objects.byte_offset()..].trim());
     }
     if body.contains('\'') && !body.contains('"') {
         return "has single quotes, and JSON wants double ones".into();
@@ -88,27 +105,27 @@ fn malformed(body: &str, error: &serde_json::Error) -> String {
     format!("is not a JSON object of strings ({error})")
 }
 
-/// A JSON object whose values are strings, none of them twice.
-struct Strings(BTreeMap<String, String>);
+/// A JSON object whose values are strings. No key may occur twice.
+struct StringFields(BTreeMap<String, String>);
 
-impl<'de> Deserialize<'de> for Strings {
+impl<'de> Deserialize<'de> for StringFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Strings;
+            type Value = StringFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of strings")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strings, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StringFields, A::Error> {
                 let mut fields = BTreeMap::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {
                     if fields.insert(key.clone(), value).is_some() {
                         return Err(A::Error::custom(format_args!("the key {key:?} is there twice")));
                     }
                 }
-                Ok(Strings(fields))
+                Ok(StringFields(fields))
             }
         }
         deserializer.deserialize_map(Fields)
@@ -116,14 +133,14 @@ impl<'de> Deserialize<'de> for Strings {
 }
 
 impl Marker {
-    /// Which value of the revision this marker asks for.
-    pub(super) fn choice(&self, revision: &Revision, at: &At, name: &str) -> Result<Choice, SetError> {
+    /// Returns the value of the revision that this marker asks for.
+    pub(super) fn choice(&self, revision: &Revision, at: &Location, name: &str) -> Result<Choice, SetError> {
         let facet = self.value.as_deref().map(str::parse).transpose().map_err(|wrong| {
             let one = revision.facets().next().map(|(key, _)| key.facet.to_string()).unwrap_or_default();
             SetError::BadMarker {
                 at: at.clone(),
                 problem: format!("has a \"value\" that is none ({wrong})"),
-                instead: format!("{{\"{NEEDLE}\": \"{name}\", \"value\": \"{one}\"}}"),
+                instead: format!("{{\"{MARKER_KEY}\": \"{name}\", \"value\": \"{one}\"}}"),
             }
         })?;
         Ok(Choice { facet, workload: self.workload.clone() })
@@ -136,9 +153,9 @@ mod tests {
 
     fn reading(comment: &str) -> &'static str {
         match read(comment, "ns:app:prod") {
-            Reading::NotOurs => "not ours",
-            Reading::Ours(_) => "ours",
-            Reading::Bad(_) => "bad",
+            MarkerComment::Other => "not ours",
+            MarkerComment::Marker(_) => "ours",
+            MarkerComment::Malformed(_) => "bad",
         }
     }
 
@@ -183,11 +200,11 @@ mod tests {
     fn says_what_is_wrong() {
         for (comment, expected) in [
             (" {'$promotion': 'ns:app:prod'}", "has single quotes, and JSON wants double ones"),
-            (r#" {"$promotion": "ns:app:prod"} # x"#, "has \"# x\" behind the JSON object"),
+            (r#" {"$promotion": "ns:app:prod"} # x"#, "has \"# x\" after the JSON object"),
             (r#" old # {"$promotion": "ns:app:prod"}"#, "has \"old #\" before the JSON object"),
             (r#" "$promotion" ns:app:prod"#, "is not a JSON object"),
         ] {
-            assert_eq!(read(comment, "ns:app:prod"), Reading::Bad(expected.into()), "{comment}");
+            assert_eq!(read(comment, "ns:app:prod"), MarkerComment::Malformed(expected.into()), "{comment}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Writes a string as a YAML scalar on one line, as like the old scalar as it can be. A plain scalar
-//! stays plain only where readers of YAML 1.1 and of 1.2 all read the same string back: Flux, Helm,
-//! kubectl and people's own scripts do not agree on what `1.10`, `on` or `12:30` is.
+//! Writes a string as a YAML scalar on one line, in the style of the old scalar if that is possible. A plain scalar stays
+//! plain only if all readers of YAML 1.1 and 1.2 read the same string back: Flux, Helm, kubectl and scripts read `1.10`,
+//! `on` or `12:30` differently.
 
 use granit_parser::ScalarStyle;
 
-/// The scalar for a value: in the old style where that can hold it, else in double quotes.
-/// `flow` says that it stands within `[...]` or `{...}`.
+/// Returns the scalar for a value: in the old style if the style allows the value, else in double quotes. `flow` is true
+/// within `[...]` or `{...}`.
 pub(super) fn write(value: &str, style: ScalarStyle, flow: bool) -> String {
     match style {
         ScalarStyle::Plain if stays_plain(value, flow) => value.into(),
@@ -16,12 +16,13 @@ pub(super) fn write(value: &str, style: ScalarStyle, flow: bool) -> String {
     }
 }
 
-/// Whether every reader takes the value, written plainly, as this very string.
+/// Returns true if every reader reads the plain scalar as this string.
 pub(super) fn stays_plain(value: &str, flow: bool) -> bool {
     syntax_allows_plain(value, flow) && !reads_as_something_else(value)
 }
 
-/// Within flow collections YAML 1.1 takes `?` for the begin of a key.
+/// Returns true if the syntax of YAML 1.1 and 1.2 allows the plain scalar. In YAML 1.1, `?` begins a key within flow
+/// collections.
 fn syntax_allows_plain(value: &str, flow: bool) -> bool {
     let mut chars = value.chars();
     let (Some(first), second) = (chars.next(), chars.next()) else { return false };
@@ -43,7 +44,8 @@ fn syntax_allows_plain(value: &str, flow: bool) -> bool {
         && !(flow && value.contains([',', '[', ']', '{', '}', '?']))
 }
 
-/// Printable, and no line break to any reader (NEL, LS and PS are line breaks in YAML 1.1).
+/// Returns true for a printable character that no reader takes for a line break. NEL, LS and PS are line breaks in YAML
+/// 1.1.
 fn printable(c: char) -> bool {
     match c {
         '\t' => true,
@@ -52,8 +54,7 @@ fn printable(c: char) -> bool {
     }
 }
 
-/// Whether a plain scalar is, to some reader, no string: null, boolean, number, time or a YAML 1.1
-/// indicator.
+/// Returns true if some reader reads a plain scalar as null, boolean, number, time or a YAML 1.1 indicator.
 fn reads_as_something_else(value: &str) -> bool {
     const WORDS: [&str; 17] = [
         "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "=", "<<", "nan", "inf",
@@ -64,7 +65,7 @@ fn reads_as_something_else(value: &str) -> bool {
     is_word(value) || is_word(unsigned) || is_number(unsigned) || is_time(value)
 }
 
-/// Integers and floats of any base and dialect: `1_000`, `1,000`, `0x1f`, `0o17`, `1e3`, `.5`, `12:30`.
+/// Returns true for integers and floats of any base and notation: `1_000`, `1,000`, `0x1f`, `0o17`, `1e3`, `.5`, `12:30`.
 fn is_number(unsigned: &str) -> bool {
     let lower = unsigned.to_ascii_lowercase();
     let rest = ["0x", "0o", "0b"].iter().find_map(|base| lower.strip_prefix(base));
@@ -84,7 +85,7 @@ fn is_number(unsigned: &str) -> bool {
     }
 }
 
-/// A date such as `2024-1-31`, alone or with a time behind it.
+/// Returns true for a date such as `2024-1-31`, with or without a time.
 fn is_time(value: &str) -> bool {
     let date = value.split(['T', 't', ' ']).next().unwrap_or(value);
     let parts: Vec<&str> = date.split('-').collect();
@@ -135,7 +136,7 @@ mod tests {
     ];
 
     #[test]
-    fn plain_only_where_every_reader_sees_the_string() {
+    fn a_scalar_is_plain_only_if_every_reader_reads_the_string() {
         for value in PLAIN {
             assert!(stays_plain(value, false), "{value:?}");
         }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_style_is_kept_where_it_can_hold_the_value() {
+    fn the_style_is_kept_if_it_allows_the_value() {
         use ScalarStyle::{DoubleQuoted, Plain, SingleQuoted};
         for (value, style, expected) in [
             ("1.0.0", Plain, "1.0.0"),

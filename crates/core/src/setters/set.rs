@@ -1,41 +1,71 @@
-//! Sets the values of one file that have a marker: at the end of the value's line, or alone on the line above,
-//! where the predecessor took it too.
+//! Sets the values of a file that have a marker at the end of their line, or alone on the line above, as in the
+//! predecessor.
 
 use std::ops::Range;
 
-use super::edit::{self, Edit, Wish};
-use super::marker::{self, Marker, Reading};
-use super::page::{Before, Below, MAX_EVENTS, Page};
-use super::{Asker, At, Edited, NEEDLE, SetError, Wanted};
+use super::edit::{self, Edit, EditedFile, ScalarRequest};
+use super::error::{Asker, Location, SetError};
+use super::limits::MAX_FILE_EVENTS;
+use super::marker::{self, MARKER_KEY, Marker, MarkerComment, mentions};
+use super::parsed_document::{Before, Below, ParsedDocument};
+use crate::revision::Revision;
+
+/// The markers to set: those of an environment of a pipeline, for all its targets or for one.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkerRequest<'a> {
+    /// The pipeline's namespace.
+    pub namespace: &'a str,
+    /// The pipeline's name.
+    pub pipeline: &'a str,
+    /// The environment that the revision goes into.
+    pub environment: &'a str,
+    /// The only target to set. Every marker then has to name its target.
+    pub target: Option<&'a str>,
+    /// The values to write.
+    pub revision: &'a Revision,
+}
+
+impl MarkerRequest<'_> {
+    /// Returns the value of the marker's key: `namespace:pipeline:environment`.
+    pub fn name(&self) -> String {
+        format!("{}:{}:{}", self.namespace, self.pipeline, self.environment)
+    }
+}
 
 /// The most values that are set in one file.
 const MAX_VALUES: usize = 1_000;
 
-/// Sets the values of one file that have a marker of the wanted environment (and target). `None`:
-/// there is no such marker. `path` is for messages only.
-pub fn set(path: &str, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Option<Edited>, SetError> {
+/// Sets the values of one file that have a marker of the requested environment and target. Returns `None` if there is no
+/// such marker. `path` is for messages only.
+///
+/// # Errors
+/// When a marker is malformed or misplaced, or a value cannot be set.
+pub fn set(path: &str, bytes: &[u8], wanted: &MarkerRequest<'_>) -> Result<Option<EditedFile>, SetError> {
     let name = wanted.name();
-    if !super::mentions(bytes) || !contains(bytes, name.as_bytes()) {
+    if !mentions(bytes) || !contains(bytes, name.as_bytes()) {
         return Ok(None);
     }
-    let page = match Page::read(bytes, MAX_EVENTS) {
-        Ok(page) => page,
+    let document = match ParsedDocument::read(bytes, MAX_FILE_EVENTS) {
+        Ok(document) => document,
         Err(_) if !is_marked(bytes, &name) => return Ok(None),
-        Err(unreadable) => return Err(unreadable.of(path, "has a promotion marker")),
+        Err(unreadable) => return Err(unreadable.into_set_error(path, "has a promotion marker")),
     };
-    let file = File { path, name: &name, wanted, page: &page };
+    let file = File { path, name: &name, wanted, document: &document };
     file.refuse_markers_within_scalars()?;
     let mut edits: Vec<Edit> = Vec::new();
     let mut lines: Vec<u32> = Vec::new();
-    for (comment, range) in page.comments() {
-        let line = page.line(range.start);
+    for (comment, range) in document.comments() {
+        let line = document.line(range.start);
         let Some(edit) = file.edit(comment, range)? else { continue };
         if let Some(other) = edits.iter().position(|other| other.event == edit.event) {
-            let at = At { path: path.into(), line: edit.value.line };
+            let at = Location { path: path.into(), line: edit.value.line };
             return Err(SetError::TwoMarkers { at, first: lines[other], second: line });
         }
         if edits.len() == MAX_VALUES {
-            return Err(SetError::TooManyMarkers { at: At { path: path.into(), line }, max: MAX_VALUES });
+            return Err(SetError::TooManyMarkers {
+                at: Location { path: path.into(), line },
+                max: MAX_VALUES,
+            });
         }
         edits.push(edit);
         lines.push(line);
@@ -43,15 +73,15 @@ pub fn set(path: &str, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Option<Edite
     if edits.is_empty() {
         return Ok(None);
     }
-    edit::carry_out(path, &page, edits).map(Some)
+    edit::apply(path, &document, edits).map(Some)
 }
 
-/// Whether a file that cannot be read has a marker of ours: only then it matters.
+/// Returns true if a file that cannot be parsed may have a marker of the environment. Only then it is an error.
 fn is_marked(bytes: &[u8], name: &str) -> bool {
     let text = String::from_utf8_lossy(bytes);
     text.split(['\n', '\r']).any(|line| {
         let own_line = line.trim_start().strip_prefix('#').map(str::trim_start);
-        line.contains(NEEDLE)
+        line.contains(MARKER_KEY)
             && marker::names(line, name)
             && own_line.is_none_or(|comment| comment.starts_with('{'))
     })
@@ -60,28 +90,28 @@ fn is_marked(bytes: &[u8], name: &str) -> bool {
 struct File<'a, 't> {
     path: &'a str,
     name: &'a str,
-    wanted: &'a Wanted<'a>,
-    page: &'a Page<'t>,
+    wanted: &'a MarkerRequest<'a>,
+    document: &'a ParsedDocument<'t>,
 }
 
 impl File<'_, '_> {
-    fn at(&self, byte: usize) -> At {
-        self.page.at(self.path, byte)
+    fn at(&self, byte: usize) -> Location {
+        self.document.at(self.path, byte)
     }
 
-    fn is_for_us(&self, marker: &Marker) -> bool {
+    fn is_for_target(&self, marker: &Marker) -> bool {
         match (self.wanted.target, &marker.target) {
             (Some(wanted), Some(target)) => wanted == target,
             _ => true,
         }
     }
 
-    /// YAML within the text of a block scalar (a ConfigMap's `values.yaml: |`) is out of reach, and a
-    /// `#` without a space before it begins no comment: markers that would be passed over in silence.
+    /// Refuses markers that would be ignored silently: within the text of a block scalar (a ConfigMap's `values.yaml: |`),
+    /// which is not edited, and after a `#` without a space before it, which begins no comment.
     fn refuse_markers_within_scalars(&self) -> Result<(), SetError> {
-        for (comment, byte, block) in self.page.comments_in_scalars() {
+        for (comment, byte, block) in self.document.comments_in_scalars() {
             match marker::read(comment, self.name) {
-                Reading::Ours(marker) if self.is_for_us(&marker) => {
+                MarkerComment::Marker(marker) if self.is_for_target(&marker) => {
                     let at = self.at(byte);
                     return Err(match block {
                         true => SetError::BlockScalar { at, asker: Asker::Marker },
@@ -96,71 +126,72 @@ impl File<'_, '_> {
         Ok(())
     }
 
-    fn bad(&self, at: At, problem: String) -> SetError {
-        SetError::BadMarker { at, problem, instead: format!("{{\"{NEEDLE}\": \"{}\"}}", self.name) }
+    fn bad(&self, at: Location, problem: String) -> SetError {
+        SetError::BadMarker { at, problem, instead: format!("{{\"{MARKER_KEY}\": \"{}\"}}", self.name) }
     }
 
-    /// What one comment wants done; nothing where it is no marker of ours.
+    /// Returns the edit for one comment, or `None` if it is no marker of the environment and target.
     fn edit(&self, comment: &str, range: Range<usize>) -> Result<Option<Edit>, SetError> {
         let reading = marker::read(comment, self.name);
-        if reading == Reading::NotOurs {
+        if reading == MarkerComment::Other {
             return Ok(None);
         }
-        let before = self.page.before(range.start);
-        // A line that is commented out, marker and all, or a text about markers.
+        let before = self.document.before(range.start);
+        // A line that is commented out with its marker, or a text about markers.
         if before == Before::Nothing && !comment.trim_start().starts_with('{') {
             return Ok(None);
         }
         let at = self.at(range.start);
         let marker = match reading {
-            Reading::Ours(marker) if self.is_for_us(&marker) => marker,
-            Reading::Bad(problem) => return Err(self.bad(at, problem)),
+            MarkerComment::Marker(marker) if self.is_for_target(&marker) => marker,
+            MarkerComment::Malformed(problem) => return Err(self.bad(at, problem)),
             _ => return Ok(None),
         };
         if let (Some(target), None) = (self.wanted.target, &marker.target) {
-            let problem = "names no target, and each target is promoted into by itself".into();
-            let instead = format!("{{\"{NEEDLE}\": \"{}\", \"target\": \"{target}\"}}", self.name);
+            let problem = "names no target, and each target is promoted into separately".into();
+            let instead = format!("{{\"{MARKER_KEY}\": \"{}\", \"target\": \"{target}\"}}", self.name);
             return Err(SetError::BadMarker { at, problem, instead });
         }
         match self.value(before, range) {
             Ok((event, flow)) => {
                 let choice = marker.choice(self.wanted.revision, &at, self.name)?;
-                let wish = Wish { choice: &choice, revision: self.wanted.revision, asker: Asker::Marker };
-                edit::replace(self.page, event, flow, &wish, &at).map(Some)
+                let request =
+                    ScalarRequest { choice: &choice, revision: self.wanted.revision, asker: Asker::Marker };
+                edit::replace(self.document, event, flow, &request, &at).map(Some)
             }
-            Err(NoValue::BlockScalar) => Err(SetError::BlockScalar { at, asker: Asker::Marker }),
-            Err(NoValue::Alias) => Err(SetError::Alias { at }),
-            Err(NoValue::Flow) => Err(SetError::FlowCollection { at }),
-            Err(NoValue::Misplaced(place)) => Err(SetError::MisplacedMarker { at, place }),
+            Err(ValueError::BlockScalar) => Err(SetError::BlockScalar { at, asker: Asker::Marker }),
+            Err(ValueError::Alias) => Err(SetError::Alias { at }),
+            Err(ValueError::Flow) => Err(SetError::FlowCollection { at }),
+            Err(ValueError::Misplaced(place)) => Err(SetError::MisplacedMarker { at, place }),
         }
     }
 
     /// Returns the value that the comment at these bytes means, and whether it is within `[...]` or `{...}`.
-    fn value(&self, before: Before, comment: Range<usize>) -> Result<(usize, bool), NoValue> {
+    fn value(&self, before: Before, comment: Range<usize>) -> Result<(usize, bool), ValueError> {
         match before {
             Before::Value { event, flow } => Ok((event, flow)),
-            Before::BlockScalar => Err(NoValue::BlockScalar),
-            Before::Alias => Err(NoValue::Alias),
-            Before::Flow => Err(NoValue::Flow),
-            Before::Key => Err(NoValue::Misplaced("behind a key that has no value on this line")),
-            Before::Syntax => Err(NoValue::Misplaced("on a line without a value")),
-            Before::Nothing => match self.page.below(comment) {
+            Before::BlockScalar => Err(ValueError::BlockScalar),
+            Before::Alias => Err(ValueError::Alias),
+            Before::Flow => Err(ValueError::Flow),
+            Before::Key => Err(ValueError::Misplaced("after a key that has no value on this line")),
+            Before::Syntax => Err(ValueError::Misplaced("on a line without a value")),
+            Before::Nothing => match self.document.below(comment) {
                 Below::Value(event) => Ok((event, false)),
-                Below::BlockScalar => Err(NoValue::BlockScalar),
-                Below::Alias => Err(NoValue::Alias),
-                Below::Flow => Err(NoValue::Flow),
-                Below::Other(place) => Err(NoValue::Misplaced(place)),
+                Below::BlockScalar => Err(ValueError::BlockScalar),
+                Below::Alias => Err(ValueError::Alias),
+                Below::Flow => Err(ValueError::Flow),
+                Below::Other(place) => Err(ValueError::Misplaced(place)),
             },
         }
     }
 }
 
-/// Why a comment means no value.
-enum NoValue {
+/// Why a marker has no value beside it.
+enum ValueError {
     BlockScalar,
     Alias,
     Flow,
-    /// Where the comment stands.
+    /// The place of the comment.
     Misplaced(&'static str),
 }
 

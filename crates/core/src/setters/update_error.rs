@@ -1,10 +1,9 @@
-//! Why an entry of `update` cannot be carried out: it means nothing, or more than one thing. Every
-//! message names the entry and what there is.
+//! Errors of entries in an `update` list that name no value, or more than one. Every message names the entry and what
+//! there is instead.
 
-use super::{At, SetError};
+use super::error::{Location, SetError};
 
-/// Why an entry of `update` cannot be carried out. None of these goes away before the files or the
-/// pipeline change.
+/// An entry of an `update` list that cannot be carried out. The error stays until the files or the pipeline change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum UpdateError {
@@ -21,7 +20,7 @@ pub enum UpdateError {
     NoObject { entry: String, there: String },
 
     #[error(
-        "{entry}: several objects are meant: {there}; give path, kind and name so that one is left, or an entry \
+        "{entry}: several objects match: {there}; give path, kind and name so that one is left, or an entry \
          for each"
     )]
     AmbiguousObject { entry: String, there: String },
@@ -32,32 +31,32 @@ pub enum UpdateError {
     NoField { entry: String, problem: String },
 
     #[error(
-        "{entry}: several values are meant: {there}; give path, kind, name and field so that one is left, or an \
+        "{entry}: several values match: {there}; give path, kind, name and field so that one is left, or an \
          entry for each"
     )]
     AmbiguousField { entry: String, there: String },
 
     #[error(
-        "{at}: {entry} leads over an alias (*name) to a value that stands elsewhere; name the field where the \
-         anchor (&name) is"
+        "{at}: {entry} names an alias (*name) of a value in another place; name the field with the \
+         anchor (&name)"
     )]
-    Alias { at: At, entry: String },
+    Alias { at: Location, entry: String },
 
     #[error("{at}: {field} {is}")]
-    NotAValue { at: At, field: String, is: &'static str },
+    NotAValue { at: Location, field: String, is: &'static str },
 
     #[error(
-        "{at}: {entry} and an entry before it mean the same value, and would set it to {:?} and {:?}; remove one of \
+        "{at}: {entry} and an earlier entry name the same value, and would set it to {:?} and {:?}; remove one of \
          them", values[0], values[1]
     )]
-    Contradiction { at: At, entry: String, values: [String; 2] },
+    Contradiction { at: Location, entry: String, values: [String; 2] },
 
     #[error(transparent)]
     Set(#[from] SetError),
 }
 
 impl UpdateError {
-    /// One word for conditions, events and metrics.
+    /// Returns the reason as one PascalCase word, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             UpdateError::BadEntry { .. } => "BadUpdate",

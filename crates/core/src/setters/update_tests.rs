@@ -1,6 +1,7 @@
 //! Whole files and whole lists in; what is set, or the word for why nothing is.
 
 use super::*;
+use crate::revision::Revision;
 
 const RELEASE: &str = "kind: HelmRelease\nmetadata: {name: podinfo}\nspec:\n  chart:\n    spec:\n      \
                        version: \"6.1.5\" # keep\n";
@@ -15,8 +16,8 @@ fn entry(path: &str, object: &str, field: &str) -> Update {
     Update { path: path.into(), kind: some(kind), name: some(name), field: field.into(), ..Update::default() }
 }
 
-fn places() -> Vec<Place> {
-    let place = |target: &str, cluster: Option<&str>| Place {
+fn places() -> Vec<UpdateTarget> {
+    let place = |target: &str, cluster: Option<&str>| UpdateTarget {
         environment: "prod".into(),
         target: target.into(),
         cluster: cluster.map(String::from),
@@ -91,7 +92,7 @@ fn placeholders_mean_each_target() {
     // What stands for a placeholder is no pattern.
     let plan = Plan::new(
         &[entry("{target}.yaml", "", "v")],
-        &[Place { target: "[a]*".into(), ..Place::default() }],
+        &[UpdateTarget { target: "[a]*".into(), ..UpdateTarget::default() }],
         None,
     );
     assert_eq!(plan.unwrap().select(&["a.yaml", "[a]*.yaml"]).unwrap().into_iter().collect::<Vec<_>>(), [1]);

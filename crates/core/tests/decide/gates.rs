@@ -2,14 +2,14 @@
 
 use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
 
-use crate::sim::{Sim, shows};
+use crate::simulation::{Simulation, shows};
 use crate::table::{A, B, C};
 
 #[test]
-fn where_nobody_knows_what_runs_a_person_lets_it_pass_or_it_reports() {
-    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
     let mut silent = shows("", Health::Unknown);
     silent.members.iter_mut().for_each(|m| m.facets.clear());
     // As after its status was lost: nothing is remembered of it either.
@@ -17,16 +17,16 @@ fn where_nobody_knows_what_runs_a_person_lets_it_pass_or_it_reports() {
     sim.world.insert("prod", "us", silent);
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
     assert!(sim.note("prod").contains("nobody knows what prod/us runs"), "{}", sim.note("prod"));
     let (mut approved, mut reports) = (sim.clone(), sim.clone());
     let name = sim.promotions[0].name.clone();
     approved.promotion(&name).approved = true;
     approved.settle();
-    assert_eq!(approved.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(approved.phases("prod"), ["1.1.0 Proposed"]);
     reports.runs("prod", "us", A, Health::Ready);
     reports.settle();
-    assert_eq!(reports.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(reports.phases("prod"), ["1.1.0 Proposed"]);
     // What was proposed before it was there is not held for it.
     let mut proposed = reports.clone();
     proposed.world.insert("prod", "us", sim.world.target("prod", "us").unwrap().clone());
@@ -40,21 +40,21 @@ fn where_nobody_knows_what_runs_a_person_lets_it_pass_or_it_reports() {
     assert!(sim.note("prod").contains("it is older than 1.2.0"), "{}", sim.note("prod"));
     sim.policy_of("prod").allow_downgrade = true;
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn what_cannot_be_compared_counts_as_going_back_when_it_was_here_before() {
-    let mut sim = Sim::new(&[("dev", &["d"]), ("staging", &["s"])]);
+fn an_incomparable_revision_that_has_run_before_is_a_downgrade() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("staging", &["s"])]);
     for version in ["red", "blue"] {
         sim.runs("dev", "d", version, Health::Ready);
         sim.settle();
         sim.runs("staging", "s", version, Health::Ready);
         sim.merge("staging");
     }
-    assert_eq!(sim.story("staging"), ["red Succeeded", "blue Succeeded"]);
+    assert_eq!(sim.phases("staging"), ["red Succeeded", "blue Succeeded"]);
     sim.runs("dev", "d", "red", Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["red Succeeded", "blue Succeeded", "red Pending"]);
+    assert_eq!(sim.phases("staging"), ["red Succeeded", "blue Succeeded", "red Pending"]);
     assert_ne!(sim.promotions[0].name, sim.promotions[2].name);
 }

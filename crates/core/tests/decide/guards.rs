@@ -1,15 +1,17 @@
 //! What keeps a pipeline from promoting its own commits where the sources of its targets cannot be seen.
 
-use sluice_core::model::{Repository, Track};
+use sluice_core::observed::Health;
+use sluice_core::repository::Repository;
 use sluice_core::revision::Facet;
-use sluice_core::world::{Health, Natural};
+use sluice_core::tracks::DefaultFacet;
+use sluice_core::tracks::Track;
 
-use crate::sim::{Sim, shows};
+use crate::simulation::{Simulation, shows};
 
 /// dev and prod of a pipeline that tracks the revision of the source, with commits for prod to `main` of
 /// the fleet repository. What dev reads is `source`, as far as it can be seen.
-fn tracks_source(dev: &str, source: Option<Repository>) -> Sim {
-    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["p"])]);
+fn tracks_source(dev: &str, source: Option<Repository>) -> Simulation {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
     sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
     sim.commits = true;
     let fleet = Repository { url: "https://git.example/fleet.git".into(), branch: "main".into() };
@@ -20,7 +22,7 @@ fn tracks_source(dev: &str, source: Option<Repository>) -> Sim {
     {
         let mut shown = shows("x", Health::Ready);
         let member = &mut shown.members[0];
-        (member.kind, member.natural) = ("Kustomization".into(), Natural::Images);
+        (member.kind, member.natural) = ("Kustomization".into(), DefaultFacet::Images);
         member.facets = [(Facet::Source, revision.to_string())].into();
         member.source = source;
         sim.world.insert(environment, target, shown);
@@ -30,7 +32,7 @@ fn tracks_source(dev: &str, source: Option<Repository>) -> Sim {
 }
 
 #[test]
-fn nothing_is_committed_while_it_is_unknown_whether_the_targets_read_those_commits() {
+fn nothing_is_committed_while_a_source_with_the_same_branch_cannot_be_read() {
     // The GitRepository cannot be seen, and its branch has the name of the one that is written to.
     let mut sim = tracks_source("main@sha1:bb", None);
     assert_eq!(sim.promotions, []);
@@ -40,7 +42,7 @@ fn nothing_is_committed_while_it_is_unknown_whether_the_targets_read_those_commi
     // It is seen, and is another repository.
     let app = Repository { url: "https://git.example/app.git".into(), branch: "main".into() };
     let seen = tracks_source("main@sha1:bb", Some(app));
-    assert_eq!(seen.story("prod"), ["main@sha1:bb Delivered"]);
+    assert_eq!(seen.phases("prod"), ["main@sha1:bb Delivered"]);
     // Of one that cannot be read, the last revision that it proved names the branch.
     sim.cannot_be_read("dev", "d");
     sim.settle();
@@ -48,16 +50,16 @@ fn nothing_is_committed_while_it_is_unknown_whether_the_targets_read_those_commi
     // Commits to main are never read by what follows another branch, or no branch at all.
     for revision in ["dev@sha1:bb", "v1.0.0@sha1:bb", "sha1:bb", "sha256:bb"] {
         let other = tracks_source(revision, None);
-        assert_eq!(other.story("prod"), [format!("{revision} Delivered")]);
+        assert_eq!(other.phases("prod"), [format!("{revision} Delivered")]);
     }
 }
 
 #[test]
-fn an_open_promotion_waits_while_its_source_cannot_be_seen_and_is_not_cancelled() {
+fn an_open_promotion_waits_and_is_not_cancelled_while_its_source_cannot_be_read() {
     let app = Repository { url: "https://git.example/app.git".into(), branch: "main".into() };
     let mut sim = tracks_source("main@sha1:00", Some(app.clone()));
     sim.policy_of("prod").manual = true;
-    let show = |sim: &mut Sim, source: Option<Repository>| {
+    let show = |sim: &mut Simulation, source: Option<Repository>| {
         let mut shown = sim.world.target("dev", "d").unwrap().clone();
         shown.members[0].facets = [(Facet::Source, "main@sha1:bb".to_string())].into();
         shown.members[0].source = source;
@@ -65,10 +67,10 @@ fn an_open_promotion_waits_while_its_source_cannot_be_seen_and_is_not_cancelled(
         sim.settle();
     };
     show(&mut sim, Some(app.clone()));
-    assert_eq!(sim.story("prod"), ["main@sha1:bb Pending"]);
+    assert_eq!(sim.phases("prod"), ["main@sha1:bb Pending"]);
     sim.promotions[0].approved = true;
     show(&mut sim, None);
-    assert_eq!(sim.story("prod"), ["main@sha1:bb Pending"]);
+    assert_eq!(sim.phases("prod"), ["main@sha1:bb Pending"]);
     show(&mut sim, Some(app));
-    assert_eq!(sim.story("prod"), ["main@sha1:bb Delivered"]);
+    assert_eq!(sim.phases("prod"), ["main@sha1:bb Delivered"]);
 }

@@ -1,5 +1,4 @@
-//! The rule by which revisions move on: as a table, row by row, and as properties over generated
-//! histories.
+//! The decisions about promotions: as a table, row by row, and as properties over generated histories.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,15 +7,15 @@
     reason = "a test says what is wrong by failing"
 )]
 
-mod asked;
 mod gates;
-mod given_up;
 mod guards;
-mod kept;
+mod helm_gave_up;
+mod kept_proofs;
 mod merging;
-mod people;
 mod properties;
+mod requests_by_people;
 mod resumed;
-mod sim;
+mod simulation;
 mod table;
 mod targets;
+mod triggered;

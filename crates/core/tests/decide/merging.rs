@@ -1,14 +1,14 @@
-//! When the change request of a promotion may be merged by whoever is to merge it.
+//! When the change request of a promotion may be merged.
 
 use sluice_core::decide::Action;
-use sluice_core::world::{Health, Target};
+use sluice_core::observed::{Health, ObservedTarget};
 
-use crate::sim::Sim;
+use crate::simulation::Simulation;
 
 #[test]
-fn a_change_request_may_be_merged_only_while_nothing_that_comes_first_speaks_against_it() {
-    let may = |change: &dyn Fn(&mut Sim)| {
-        let mut sim = Sim::three();
+fn a_change_request_may_be_merged_only_while_all_gates_are_open() {
+    let may = |change: &dyn Fn(&mut Simulation)| {
+        let mut sim = Simulation::three();
         sim.runs("dev", "d", "1.1.0", Health::Ready);
         sim.settle();
         change(&mut sim);
@@ -22,7 +22,7 @@ fn a_change_request_may_be_merged_only_while_nothing_that_comes_first_speaks_aga
     assert_eq!(may(&|_| {}), [true]);
     assert_eq!(may(&|sim| sim.pipeline.suspended = true), [false]);
     assert_eq!(may(&|sim| sim.policy_of("staging").manual = true), [false]);
-    let approved = |sim: &mut Sim| {
+    let approved = |sim: &mut Simulation| {
         sim.policy_of("staging").manual = true;
         sim.promotions[0].approved = true;
     };
@@ -30,6 +30,6 @@ fn a_change_request_may_be_merged_only_while_nothing_that_comes_first_speaks_aga
     assert_eq!(may(&|sim| sim.policy_of("staging").refused = Some("not that way".into())), [false]);
     // What is older than what runs there by now waits for a person; that one goes on to prod.
     assert_eq!(may(&|sim| sim.runs("staging", "s", "1.2.0", Health::Ready)), [false, true]);
-    let unseen = |sim: &mut Sim| sim.world.insert("staging", "s", Target::unreadable("gone"));
+    let unseen = |sim: &mut Simulation| sim.world.insert("staging", "s", ObservedTarget::unreadable("gone"));
     assert_eq!(may(&unseen), [false]);
 }

@@ -1,16 +1,17 @@
-//! What holds for every pipeline and every history: P2, P7 and P8 of the promises. Each property is
-//! a function that says what is wrong, so that a planted bug can show that it would be found.
+//! Properties of every pipeline and every history: the promises P2, P7 and P8. Each property is a function that returns an
+//! error, so that a planted bug can show that the property finds it.
 
 use proptest::prelude::*;
 use sluice_core::Revision;
 use sluice_core::decide::Action;
 use sluice_core::evidence::Evidence;
-use sluice_core::model::{MinReady, Phase, Request};
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
+use sluice_core::pipeline::MinReady;
+use sluice_core::promotion::{Phase, RecordedRequest};
 
-use crate::sim::{Sim, revision};
+use crate::simulation::{Simulation, revision};
 
-/// Something that happens in the world.
+/// An event of a history.
 #[derive(Clone, Debug)]
 enum Event {
     /// A target (by number) runs a version, with a health.
@@ -19,11 +20,11 @@ enum Event {
     Unreadable(usize),
     /// A person merges the open change request of an environment; its targets then run it.
     Merge(usize, bool),
-    /// A person closes it.
+    /// A person closes the open change request of an environment.
     Close(usize),
-    /// A person approves whatever waits in an environment.
+    /// A person approves all waiting promotions into an environment.
     Approve(usize),
-    /// A person asks for whatever was promoted there once more, ended or not.
+    /// A person requests another try of all promotions into an environment.
     Retry(usize),
     /// The owner names another repository for an environment.
     Moves(usize),
@@ -65,14 +66,14 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A pipeline of one to four environments with one to three targets each.
-fn pipeline() -> impl Strategy<Value = Sim> {
+fn pipeline() -> impl Strategy<Value = Simulation> {
     let environment = (1..4usize, any::<bool>(), any::<bool>(), 0..3u32);
     prop::collection::vec(environment, 1..5).prop_map(|shapes| {
         let names = ["dev", "qa", "perf", "prod"];
         let targets = ["a", "b", "c"];
         let list: Vec<(&str, &[&str])> =
             shapes.iter().enumerate().map(|(i, (n, ..))| (names[i], &targets[..*n])).collect();
-        let mut sim = Sim::new(&list);
+        let mut sim = Simulation::new(&list);
         for (i, (_, manual, all, after)) in shapes.iter().enumerate() {
             let environment = &mut sim.pipeline.environments[i];
             if *after > 0 && i > 1 {
@@ -88,7 +89,7 @@ fn pipeline() -> impl Strategy<Value = Sim> {
     })
 }
 
-fn place(sim: &Sim, number: usize) -> (String, String) {
+fn place(sim: &Simulation, number: usize) -> (String, String) {
     let all: Vec<(String, String)> = sim
         .pipeline
         .environments
@@ -98,12 +99,12 @@ fn place(sim: &Sim, number: usize) -> (String, String) {
     all[number % all.len()].clone()
 }
 
-fn environment(sim: &Sim, number: usize) -> String {
+fn environment(sim: &Simulation, number: usize) -> String {
     sim.pipeline.environments[number % sim.pipeline.environments.len()].name.clone()
 }
 
-/// Lets it happen, without a decision.
-fn happen(sim: &mut Sim, event: &Event) {
+/// Applies an event, without a decision.
+fn happen(sim: &mut Simulation, event: &Event) {
     match event {
         Event::Runs(target, version, health) => {
             let (environment, target) = place(sim, *target);
@@ -151,7 +152,7 @@ fn happen(sim: &mut Sim, event: &Event) {
     }
 }
 
-fn merge(sim: &mut Sim, number: usize, healthy: bool) {
+fn merge(sim: &mut Simulation, number: usize, healthy: bool) {
     let name = environment(sim, number);
     let now = sim.now;
     let Some(open) = sim.requests.iter_mut().find(|r| r.environment == name && r.state == "open") else {
@@ -168,12 +169,12 @@ fn merge(sim: &mut Sim, number: usize, healthy: bool) {
     of.for_each(|t| sim.runs(&name, t, &version, health));
 }
 
-/// What every target has ever shown healthily, remembered apart from the evidence under test.
+/// All revisions that every target has ever run healthily, recorded independently of the tested evidence.
 #[derive(Default)]
 struct Seen(Vec<(String, String, Revision)>);
 
 impl Seen {
-    fn look(&mut self, sim: &Sim) {
+    fn look(&mut self, sim: &Simulation) {
         for environment in &sim.pipeline.environments {
             for target in &environment.targets {
                 let shown = sim.world.target(&environment.name, target).and_then(|t| t.proves(&[]));
@@ -183,7 +184,7 @@ impl Seen {
     }
 
     /// P2: enough targets of each environment before it have run this very revision, healthily.
-    fn justifies(&self, sim: &Sim, into: &str, revision: &Revision) -> Result<(), String> {
+    fn justifies(&self, sim: &Simulation, into: &str, revision: &Revision) -> Result<(), String> {
         let environment = sim.pipeline.environments.iter().find(|e| e.name == into).unwrap();
         let needed = environment.policy.as_ref().unwrap().min_ready;
         if environment.after.is_empty() {
@@ -202,8 +203,8 @@ impl Seen {
     }
 }
 
-/// Plays a history and checks every action on the way.
-fn play(sim: &mut Sim, events: &[Event], planted: fn(&mut Sim)) -> Result<(), String> {
+/// Runs a history and checks every action.
+fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) -> Result<(), String> {
     let mut seen = Seen::default();
     seen.look(sim);
     // What ran at the start was proven before the history began.
@@ -231,7 +232,7 @@ fn play(sim: &mut Sim, events: &[Event], planted: fn(&mut Sim)) -> Result<(), St
     Ok(())
 }
 
-fn check(before: &Sim, after: &Sim, seen: &Seen) -> Result<(), String> {
+fn check(before: &Simulation, after: &Simulation, seen: &Seen) -> Result<(), String> {
     for action in &after.last.actions {
         let effect = matches!(action, Action::Start(_) | Action::Deliver { .. } | Action::Withdraw { .. });
         if before.pipeline.suspended && effect {
@@ -269,13 +270,13 @@ fn check(before: &Sim, after: &Sim, seen: &Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// The story of a simulation without anything that names stand for.
-fn story(sim: &Sim) -> Vec<Vec<String>> {
-    sim.pipeline.environments.iter().map(|e| sim.story(&e.name)).collect()
+/// The phases of a simulation without anything that names stand for.
+fn phases(sim: &Simulation) -> Vec<Vec<String>> {
+    sim.pipeline.environments.iter().map(|e| sim.phases(&e.name)).collect()
 }
 
-/// The same pipeline, with every name another and in another order of the alphabet.
-fn renamed(sim: &Sim) -> Sim {
+/// Returns the same pipeline with other names, in another alphabetical order.
+fn renamed(sim: &Simulation) -> Simulation {
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
     for (i, e) in sim.pipeline.environments.iter().enumerate() {
         let targets = (0..e.targets.len()).map(|t| format!("{}", (b'z' - t as u8) as char)).collect();
@@ -284,7 +285,7 @@ fn renamed(sim: &Sim) -> Sim {
     let borrowed: Vec<(&str, Vec<&str>)> =
         names.iter().map(|(n, t)| (n.as_str(), t.iter().map(String::as_str).collect())).collect();
     let list: Vec<(&str, &[&str])> = borrowed.iter().map(|(n, t)| (*n, t.as_slice())).collect();
-    let mut other = Sim::new(&list);
+    let mut other = Simulation::new(&list);
     (other.pipeline.name, other.pipeline.uid) = ("zzz".into(), "another".into());
     for (i, e) in sim.pipeline.environments.iter().enumerate() {
         let number = |name: &String| sim.pipeline.environments.iter().position(|e| e.name == *name).unwrap();
@@ -299,7 +300,7 @@ proptest! {
 
     /// P1, P2 and P7 hold at every step of every history.
     #[test]
-    fn nothing_unproven_moves_and_nothing_moves_while_suspended(
+    fn only_proven_revisions_are_promoted_and_none_while_suspended(
         mut sim in pipeline(), events in prop::collection::vec(event(), 1..40)
     ) {
         prop_assert_eq!(play(&mut sim, &events, |_| {}), Ok(()));
@@ -319,10 +320,10 @@ proptest! {
             other.settle();
             other.step();
         }
-        prop_assert_eq!(story(&one), story(&other));
+        prop_assert_eq!(phases(&one), phases(&other));
     }
 
-    /// P8: no clock decides what moves; only deadlines depend on it, and none passes here.
+    /// P8: clocks do not change what is promoted. Only deadlines depend on them, and none passes here.
     #[test]
     fn clock_jumps_change_nothing(
         sim in pipeline(), events in prop::collection::vec(event(), 1..25), jumps in prop::collection::vec(-90..90i64, 25)
@@ -338,12 +339,12 @@ proptest! {
             happen(&mut other, event);
             other.settle();
         }
-        prop_assert_eq!(story(&one), story(&other));
+        prop_assert_eq!(phases(&one), phases(&other));
     }
 }
 
-/// Plays generated histories with a bug planted, until one is found.
-fn finds(planted: fn(&mut Sim)) -> bool {
+/// Runs generated histories with a planted bug, until a property fails.
+fn finds(planted: fn(&mut Simulation)) -> bool {
     let config = ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let histories = (pipeline(), prop::collection::vec(event(), 1..40));
@@ -352,31 +353,32 @@ fn finds(planted: fn(&mut Sim)) -> bool {
     found.is_err()
 }
 
-/// The properties find the bugs that they are there for.
+/// The properties find planted bugs.
 #[test]
 fn planted_bugs_are_found() {
-    // Whatever a target shows counts as healthy, as with those who take Flux's events at their word.
+    // Bug: every observed revision counts as healthy.
     assert!(finds(|sim| {
         for environment in sim.pipeline.environments.clone() {
             for target in &environment.targets {
                 let Some(mut shown) = sim.world.target(&environment.name, target).cloned() else { continue };
                 shown.members.iter_mut().for_each(|m| m.health = Health::Ready);
                 sim.evidence = {
-                    let mut world = sim.world.clone();
-                    world.insert(&environment.name, target, shown);
-                    sim.evidence.after(&sim.pipeline, &world, 0, sim.now)
+                    let mut observed = sim.world.clone();
+                    observed.insert(&environment.name, target, shown);
+                    sim.evidence.updated(&sim.pipeline, &observed, 0, sim.now)
                 };
             }
         }
     }));
-    // An approval counts for whatever comes next.
+    // Bug: an approval also counts for the next revision.
     assert!(finds(|sim| {
         let approved = sim.promotions.iter().any(|p| p.approved);
         sim.promotions.iter_mut().for_each(|p| {
             if approved && p.phase == Phase::Pending {
                 p.phase = Phase::Proposed;
-                p.request = Some(Request { number: sim.requests.len() as u64, open: true, stray: false });
-                sim.requests.push(crate::sim::OnForge {
+                p.request =
+                    Some(RecordedRequest { number: sim.requests.len() as u64, open: true, stray: false });
+                sim.requests.push(crate::simulation::ForgeRequest {
                     environment: p.environment.clone(),
                     target: p.target.clone(),
                     promotion: p.name.clone(),

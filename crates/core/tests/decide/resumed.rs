@@ -2,59 +2,60 @@
 
 use jiff::SignedDuration;
 use sluice_core::decide::Action;
-use sluice_core::model::{Phase, Repository};
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
+use sluice_core::promotion::Phase;
+use sluice_core::repository::Repository;
 
-use crate::sim::Sim;
+use crate::simulation::Simulation;
 use crate::table::{B, C, proposed};
 
 #[test]
-fn a_delivery_that_only_its_owner_can_correct_goes_on_when_that_is_done() {
-    let mut sim = Sim::three();
+fn a_failed_delivery_succeeds_after_its_owner_has_corrected_the_cause() {
+    let mut sim = Simulation::three();
     sim.refuses = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Promoting"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Promoting"]);
     assert_eq!(sim.note("staging"), "no file has the marker");
     sim.refuses = false;
     let (mut retried, mut newer) = (sim.clone(), sim.clone());
     sim.now += SignedDuration::from_mins(1);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
     // A person who does not want to wait, and a newer revision, need not.
     retried.promotions[0].retry = Some("2026".into());
     retried.settle();
-    assert_eq!(retried.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(retried.phases("staging"), ["1.1.0 Proposed"]);
     newer.runs("dev", "d", C, Health::Ready);
     newer.settle();
-    assert_eq!(newer.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(newer.phases("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
 }
 
 #[test]
-fn a_record_that_has_failed_without_a_delivery_stands_until_a_person_asks_again() {
+fn a_promotion_that_failed_before_delivery_waits_for_a_retry_by_a_person() {
     let mut sim = proposed();
     sim.close("staging");
     sim.promotions[0].phase = Phase::Failed;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     sim.promotions[0].retry = Some("2026".into());
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 /// B was committed for staging, which does not show it.
-fn committed() -> Sim {
-    let mut sim = Sim::three();
+fn committed() -> Simulation {
+    let mut sim = Simulation::three();
     sim.commits = true;
     let fleet = Repository { url: "https://git.example/fleet.git".into(), branch: "main".into() };
     sim.policy_of("staging").writes_to = Some(fleet);
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     sim
 }
 
-fn checks(sim: &Sim) -> usize {
+fn checks(sim: &Simulation) -> usize {
     sim.last.actions.iter().filter(|a| matches!(a, Action::CheckDelivered { .. })).count()
 }
 
@@ -66,23 +67,23 @@ fn a_commit_that_a_forced_push_removed_is_made_again() {
     let before = sim.effects.len();
     sim.lost = vec![sim.promotions[0].name.clone()];
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     assert_eq!((sim.effects.len(), sim.undone.as_slice()), (before + 1, &[B.to_string()][..]));
     assert!(sim.promotions[0].approved, "it is the revision that was approved");
     // Also when it was given up, for as long as it is wanted.
     sim.now += SignedDuration::from_mins(31);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     sim.lost = vec![sim.promotions[0].name.clone()];
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
 }
 
 #[test]
-fn a_branch_is_looked_at_only_while_what_was_delivered_to_it_does_not_come() {
+fn a_branch_is_checked_only_while_the_targets_do_not_run_the_delivered_revision() {
     let sim = committed();
     assert_eq!(checks(&sim), 1);
-    let after = |change: fn(&mut Sim)| {
+    let after = |change: fn(&mut Simulation)| {
         let mut sim = sim.clone();
         change(&mut sim);
         sim.settle();

@@ -2,26 +2,30 @@
 
 use jiff::SignedDuration;
 use sluice_core::decide::Action;
-use sluice_core::model::{MinReady, Phase, Repository, Track};
+use sluice_core::observed::Health;
+use sluice_core::pipeline::MinReady;
+use sluice_core::promotion::Phase;
+use sluice_core::repository::Repository;
 use sluice_core::revision::Facet;
-use sluice_core::world::{Health, Natural};
+use sluice_core::tracks::DefaultFacet;
+use sluice_core::tracks::Track;
 
-use crate::sim::{Effect, Sim, shows};
+use crate::simulation::{Effect, Simulation, shows};
 
 pub const A: &str = "1.0.0";
 pub const B: &str = "1.1.0";
 pub const C: &str = "1.2.0";
 
 /// dev runs B; B is proposed for staging.
-pub fn proposed() -> Sim {
-    let mut sim = Sim::three();
+pub fn proposed() -> Simulation {
+    let mut sim = Simulation::three();
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     sim
 }
 
 /// B is merged into staging; staging does not run it yet.
-fn delivered() -> Sim {
+fn delivered() -> Simulation {
     let mut sim = proposed();
     sim.runs("staging", "s", B, Health::Progressing);
     sim.merge("staging");
@@ -29,7 +33,7 @@ fn delivered() -> Sim {
 }
 
 /// staging runs B; B is proposed for prod.
-fn at_prod() -> Sim {
+fn at_prod() -> Simulation {
     let mut sim = delivered();
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
@@ -37,15 +41,15 @@ fn at_prod() -> Sim {
 }
 
 #[test]
-fn dev_healthy_at_b_starts_b_into_staging_and_nothing_for_prod() {
+fn dev_healthy_at_b_starts_a_promotion_into_staging_only() {
     let sim = proposed();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
-    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), Vec::<String>::new());
     assert_eq!(sim.effects, [Effect::Opened("staging".into(), B.into())]);
 }
 
 #[test]
-fn the_same_world_a_thousand_times_does_nothing_more() {
+fn the_same_observation_a_thousand_times_does_nothing_more() {
     let mut sim = proposed();
     for _ in 0..1000 {
         assert_eq!(sim.step(), 0);
@@ -54,40 +58,40 @@ fn the_same_world_a_thousand_times_does_nothing_more() {
 }
 
 #[test]
-fn merged_and_progressing_is_delivered_and_nothing_for_prod() {
+fn a_merged_and_progressing_promotion_is_delivered_and_starts_nothing_for_prod() {
     let sim = delivered();
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
-    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.phases("prod"), Vec::<String>::new());
 }
 
 #[test]
-fn staging_healthy_at_b_ends_it_and_starts_prod() {
+fn staging_healthy_at_b_ends_its_promotion_and_starts_one_into_prod() {
     let mut sim = at_prod();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
     sim.runs("prod", "p", B, Health::Ready);
     sim.merge("prod");
-    assert_eq!(sim.story("prod"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Succeeded"]);
     assert_eq!(sim.promotions.len(), 2);
 }
 
 #[test]
-fn staging_failing_at_b_fails_after_its_deadline_in_its_own_words_and_goes_on_when_it_heals() {
+fn staging_failing_at_b_fails_after_its_deadline_with_its_message_and_succeeds_when_healthy() {
     let mut sim = delivered();
     sim.runs("staging", "s", B, Health::Failed);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     let deadline = sim.now + SignedDuration::from_mins(30);
     assert_eq!(sim.last.wake, Some(deadline));
     sim.now = deadline;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Failed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     assert!(sim.promotions[0].message.contains("Failed at 1.1.0"), "{}", sim.promotions[0].message);
-    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.phases("prod"), Vec::<String>::new());
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
@@ -95,50 +99,50 @@ fn a_newer_revision_takes_over_the_open_change_request() {
     let mut sim = proposed();
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
     let effects = [Effect::Opened("staging".into(), B.into()), Effect::Updated("staging".into(), C.into())];
     assert_eq!(sim.effects, effects);
     assert_eq!(sim.open_requests("staging"), [C]);
 }
 
 #[test]
-fn a_newer_revision_starts_beside_one_that_is_delivered_and_never_seen_healthy() {
+fn a_newer_revision_starts_while_an_older_one_is_delivered_and_not_healthy() {
     let mut sim = delivered();
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered", "1.2.0 Proposed"]);
     sim.runs("staging", "s", C, Health::Progressing);
     sim.merge("staging");
-    assert_eq!(sim.story("staging"), ["1.1.0 Superseded", "1.2.0 Delivered"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Delivered"]);
 }
 
 #[test]
-fn a_delivered_revision_that_is_seen_healthy_succeeds_although_a_newer_one_is_on_its_way() {
+fn a_delivered_revision_seen_healthy_succeeds_although_a_newer_one_is_proposed() {
     let mut sim = delivered();
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.2.0 Proposed"]);
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
 fn an_approval_of_b_does_not_count_for_c() {
-    let mut sim = Sim::three();
+    let mut sim = Simulation::three();
     sim.policy_of("prod").manual = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     sim.runs("staging", "s", B, Health::Ready);
     sim.merge("staging");
-    assert_eq!(sim.story("prod"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
     assert!(sim.note("prod").contains("sluice approve"), "{}", sim.note("prod"));
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
     sim.runs("staging", "s", C, Health::Progressing);
     sim.merge("staging");
     // The approval comes in the very moment in which C takes B's place.
-    let waiting = |sim: &Sim| {
+    let waiting = |sim: &Simulation| {
         let of = sim.promotions.iter().find(|p| p.environment == "prod" && p.phase == Phase::Pending);
         of.unwrap().name.clone()
     };
@@ -146,17 +150,17 @@ fn an_approval_of_b_does_not_count_for_c() {
     sim.promotion(&name).approved = true;
     sim.runs("staging", "s", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Superseded", "1.2.0 Pending"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Pending"]);
     assert_eq!(sim.open_requests("prod"), Vec::<&str>::new());
     let name = waiting(&sim);
     sim.promotion(&name).approved = true;
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
 }
 
 #[test]
-fn what_was_proven_stays_a_candidate_when_its_source_moves_on_and_fails() {
-    let mut sim = Sim::three();
+fn a_proven_revision_stays_a_candidate_when_its_environment_fails_at_a_newer_one() {
+    let mut sim = Simulation::three();
     sim.policy_of("prod").manual = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
@@ -166,19 +170,19 @@ fn what_was_proven_stays_a_candidate_when_its_source_moves_on_and_fails() {
     sim.settle();
     sim.runs("staging", "s", C, Health::Failed);
     sim.merge("staging");
-    assert_eq!(sim.story("prod"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
     let name = sim.promotions.iter().find(|p| p.environment == "prod").unwrap().name.clone();
     sim.promotion(&name).approved = true;
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn going_back_is_held_and_says_so_until_it_is_let_pass() {
+fn a_downgrade_is_held_with_a_message_until_it_is_approved() {
     let mut sim = at_prod();
     sim.runs("dev", "d", A, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded", "1.0.0 Pending"]);
     assert!(
         sim.note("staging").contains("1.0.0 is held: it is older than 1.1.0, which staging runs"),
         "{}",
@@ -188,15 +192,15 @@ fn going_back_is_held_and_says_so_until_it_is_let_pass() {
     let name = approved.promotions.iter().find(|p| p.phase == Phase::Pending).unwrap().name.clone();
     approved.promotion(&name).approved = true;
     approved.settle();
-    assert_eq!(approved.story("staging"), ["1.1.0 Succeeded", "1.0.0 Proposed"]);
+    assert_eq!(approved.phases("staging"), ["1.1.0 Succeeded", "1.0.0 Proposed"]);
     sim.policy_of("staging").allow_downgrade = true;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.0.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded", "1.0.0 Proposed"]);
 }
 
 #[test]
-fn what_is_taken_up_again_is_not_overtaken_by_what_came_before() {
-    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+fn a_resumed_promotion_is_not_superseded_by_earlier_ones() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.commits = true;
     let policy = sim.policy_of("prod");
     (policy.min_ready, policy.allow_downgrade) = (MinReady::Count(2), true);
@@ -208,32 +212,32 @@ fn what_is_taken_up_again_is_not_overtaken_by_what_came_before() {
     }
     sim.runs("prod", "p", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Superseded", "1.2.0 Succeeded"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Superseded", "1.2.0 Succeeded"]);
     // One of two goes back: what enough have proven is the first again. Flux takes its time with it, and the
     // clock was set back.
     sim.now -= minute * 60;
     sim.runs("dev", "eu", B, Health::Ready);
     let before = sim.effects.len();
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Delivered", "1.2.0 Succeeded"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Delivered", "1.2.0 Succeeded"]);
     assert_eq!(sim.effects.len(), before + 1, "{:?}", sim.effects);
     assert_eq!(sim.undone, ["1.1.0"]);
     sim.now += minute * 31;
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Failed", "1.2.0 Succeeded"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Failed", "1.2.0 Succeeded"]);
 }
 
 #[test]
-fn a_revision_that_came_by_hand_needs_no_promotion_and_ends_the_one_in_hand() {
-    let mut sim = Sim::three();
+fn a_revision_merged_by_hand_needs_no_promotion_and_ends_the_open_one() {
+    let mut sim = Simulation::three();
     sim.runs("dev", "d", B, Health::Ready);
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), Vec::<String>::new());
+    assert_eq!(sim.phases("staging"), Vec::<String>::new());
     let mut sim = proposed();
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
     assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
 }
 
@@ -241,25 +245,25 @@ fn a_revision_that_came_by_hand_needs_no_promotion_and_ends_the_one_in_hand() {
 fn a_closed_change_request_is_not_opened_again_until_retried_or_newer() {
     let mut sim = proposed();
     sim.close("staging");
-    assert_eq!(sim.story("staging"), ["1.1.0 Rejected"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"]);
     assert!(sim.note("staging").contains("sluice retry"), "{}", sim.note("staging"));
     let mut retried = sim.clone();
     retried.promotions[0].retry = Some("again".into());
     retried.settle();
-    assert_eq!(retried.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(retried.phases("staging"), ["1.1.0 Proposed"]);
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
 }
 
 #[test]
-fn enough_targets_must_have_proven_it() {
-    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+fn enough_targets_must_have_proven_a_revision() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Percent(100);
     sim.runs("dev", "eu", B, Health::Ready);
     sim.runs("dev", "us", B, Health::Failed);
     sim.settle();
-    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.phases("prod"), Vec::<String>::new());
     let note = sim.note("prod");
     assert!(
         note.contains("1 of 2 targets") && note.contains("dev/us") && note.contains("Failed at 1.1.0"),
@@ -268,42 +272,42 @@ fn enough_targets_must_have_proven_it() {
     let mut one = sim.clone();
     one.policy_of("prod").min_ready = MinReady::Count(1);
     one.settle();
-    assert_eq!(one.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(one.phases("prod"), ["1.1.0 Proposed"]);
     sim.runs("dev", "us", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn a_target_that_cannot_be_read_proves_nothing_new_and_takes_nothing_back() {
-    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+fn an_unreadable_target_proves_nothing_new_and_keeps_its_proofs() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Percent(100);
     sim.runs("dev", "eu", B, Health::Ready);
     sim.settle();
     sim.cannot_be_read("dev", "eu");
     sim.settle();
-    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.phases("prod"), Vec::<String>::new());
     sim.runs("dev", "us", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn nothing_starts_into_an_environment_of_which_no_target_can_be_read() {
-    let mut sim = Sim::three();
+fn nothing_starts_into_an_environment_without_a_readable_target() {
+    let mut sim = Simulation::three();
     sim.cannot_be_read("staging", "s");
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), Vec::<String>::new());
+    assert_eq!(sim.phases("staging"), Vec::<String>::new());
     assert!(sim.note("staging").contains("the cluster is gone"), "{}", sim.note("staging"));
     sim.runs("staging", "s", A, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn nothing_starts_while_what_a_target_runs_is_on_its_way_and_unknown() {
-    let mut sim = Sim::three();
+fn nothing_starts_while_a_target_progresses_to_an_unknown_revision() {
+    let mut sim = Simulation::three();
     let unknown = |health| {
         let mut target = shows("?", health);
         target.members[0].facets.clear();
@@ -317,16 +321,16 @@ fn nothing_starts_while_what_a_target_runs_is_on_its_way_and_unknown() {
     let mut there = sim.clone();
     there.runs("staging", "s", B, Health::Ready);
     there.settle();
-    assert_eq!(there.story("staging"), Vec::<String>::new());
+    assert_eq!(there.phases("staging"), Vec::<String>::new());
     sim.world.insert("staging", "s", unknown(Health::Failed));
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn what_is_not_ready_proves_nothing() {
+fn a_target_that_is_not_ready_proves_nothing() {
     for health in [Health::Suspended, Health::Progressing, Health::Pending, Health::Failed, Health::Unknown] {
-        let mut sim = Sim::three();
+        let mut sim = Simulation::three();
         sim.runs("dev", "d", B, health);
         sim.settle();
         assert_eq!(sim.promotions, [], "{health:?}");
@@ -334,63 +338,63 @@ fn what_is_not_ready_proves_nothing() {
 }
 
 #[test]
-fn a_suspended_pipeline_does_nothing_and_still_follows() {
+fn a_suspended_pipeline_only_follows_its_change_requests() {
     let mut sim = proposed();
     sim.pipeline.suspended = true;
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
     assert!(sim.last.actions.iter().any(|a| matches!(a, sluice_core::decide::Action::Follow { .. })));
     sim.merge("staging");
-    assert_eq!(sim.story("staging"), ["1.1.0 Delivered"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
     assert_eq!(sim.effects.len(), 1);
     sim.pipeline.suspended = false;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Succeeded", "1.2.0 Proposed"]);
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn on_a_running_fleet_what_dev_runs_has_arrived_now() {
-    let mut sim = Sim::three();
+fn at_the_first_start_the_revision_of_dev_arrives() {
+    let mut sim = Simulation::three();
     sim.evidence = Default::default();
     sim.runs("dev", "d", C, Health::Ready);
     sim.runs("staging", "s", B, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.2.0 Proposed"]);
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.2.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn environments_after_the_same_one_go_side_by_side_and_one_after_two_waits_for_both() {
-    let mut sim = Sim::new(&[("dev", &["d"]), ("qa", &["q"]), ("perf", &["f"]), ("prod", &["p"])]);
+fn environments_with_one_predecessor_are_independent_and_one_with_two_waits_for_both() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("qa", &["q"]), ("perf", &["f"]), ("prod", &["p"])]);
     sim.pipeline.environments[2].after = vec!["dev".into()];
     sim.pipeline.environments[3].after = vec!["qa".into(), "perf".into()];
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     assert_eq!(
-        (sim.story("qa"), sim.story("perf")),
+        (sim.phases("qa"), sim.phases("perf")),
         (vec!["1.1.0 Proposed".into()], vec!["1.1.0 Proposed".into()])
     );
     sim.runs("qa", "q", B, Health::Ready);
     sim.merge("qa");
-    assert_eq!(sim.story("prod"), Vec::<String>::new());
+    assert_eq!(sim.phases("prod"), Vec::<String>::new());
     sim.runs("perf", "f", B, Health::Ready);
     sim.merge("perf");
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_the_sentence_that_mends_it() {
+fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_a_remedy() {
     let fleet = Repository { url: "https://git.example/fleet.git".into(), branch: "main".into() };
-    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
     sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
     let shows_source = |revision: &str| {
         let mut target = shows("x", Health::Ready);
-        target.members[0].natural = Natural::Images;
+        target.members[0].natural = DefaultFacet::Images;
         target.members[0].kind = "Kustomization".into();
         target.members[0].facets = [(Facet::Source, revision.to_string())].into();
         target.members[0].source =
@@ -405,12 +409,12 @@ fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_the_sentence_th
     assert!(sim.note("prod").contains("its own commits for ever"), "{}", sim.note("prod"));
     sim.policy_of("prod").writes_to = Some(Repository { branch: "prod".into(), ..fleet });
     sim.settle();
-    assert_eq!(sim.story("prod"), ["main@sha1:bb Proposed"]);
+    assert_eq!(sim.phases("prod"), ["main@sha1:bb Proposed"]);
 }
 
 #[test]
-fn a_failed_delivery_waits_for_its_next_try() {
-    let mut sim = Sim::three();
+fn a_failed_delivery_waits_for_its_next_attempt() {
+    let mut sim = Simulation::three();
     sim.runs("dev", "d", B, Health::Ready);
     sim.step();
     let later = sim.now + SignedDuration::from_secs(10);
@@ -420,25 +424,25 @@ fn a_failed_delivery_waits_for_its_next_try() {
     assert_eq!(sim.last.wake, Some(later));
     sim.now = later;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn what_the_pipeline_no_longer_wants_is_cancelled_and_taken_back() {
+fn an_unwanted_promotion_is_cancelled_and_its_change_request_closed() {
     let mut sim = proposed();
     let staging = sim.pipeline.environments.remove(1);
     sim.pipeline.environments[1].after = vec!["dev".into()];
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Cancelled"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Cancelled"]);
     assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
     sim.pipeline.environments.insert(1, staging);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn asking_again_for_one_that_waits_tries_once_more_and_then_waits_again() {
-    let mut sim = Sim::three();
+fn a_retry_of_a_waiting_promotion_tries_once_and_then_waits_again() {
+    let mut sim = Simulation::three();
     sim.runs("dev", "d", B, Health::Ready);
     sim.step();
     let later = sim.now + SignedDuration::from_secs(300);
@@ -455,22 +459,22 @@ fn asking_again_for_one_that_waits_tries_once_more_and_then_waits_again() {
 }
 
 #[test]
-fn an_older_revision_takes_no_place_when_what_was_proven_is_lost() {
+fn an_older_revision_replaces_nothing_when_proofs_are_lost() {
     let mut sim = proposed();
-    let remembered = Sim::three().evidence;
+    let remembered = Simulation::three().evidence;
     sim.evidence = remembered;
     sim.runs("dev", "d", C, Health::Failed);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
     assert_eq!(sim.open_requests("staging"), [B]);
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
 }
 
 #[test]
-fn one_target_that_goes_back_and_forth_proposes_nothing_again() {
-    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+fn a_target_that_switches_between_two_revisions_proposes_nothing_again() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.policy_of("prod").min_ready = MinReady::Count(2);
     ["eu", "us"].iter().for_each(|t| sim.runs("dev", t, B, Health::Ready));
     sim.settle();
@@ -479,12 +483,12 @@ fn one_target_that_goes_back_and_forth_proposes_nothing_again() {
         sim.runs("dev", "eu", version, Health::Ready);
         sim.settle();
     }
-    assert_eq!(sim.story("prod"), ["1.1.0 Rejected"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Rejected"]);
 }
 
 #[test]
-fn an_approval_lets_one_try_pass_and_no_other() {
-    let mut sim = Sim::three();
+fn an_approval_counts_for_one_try_only() {
+    let mut sim = Simulation::three();
     sim.policy_of("staging").manual = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
@@ -493,22 +497,22 @@ fn an_approval_lets_one_try_pass_and_no_other() {
     sim.close("staging");
     sim.promotions[0].retry = Some("again".into());
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
     assert!(sim.note("staging").contains("sluice approve"), "{}", sim.note("staging"));
     sim.promotions[0].approved = true;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn one_that_is_not_tried_again_says_why() {
+fn a_promotion_that_is_not_retried_says_why() {
     let mut sim = proposed();
     sim.close("staging");
     sim.runs("dev", "d", C, Health::Ready);
     sim.settle();
     sim.promotions[0].retry = Some("again".into());
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Rejected", "1.2.0 Proposed"]);
     assert_eq!(sim.promotions[0].retry, None);
     assert_eq!(sim.promotions[0].message, "not tried again: 1.2.0 is what goes into staging now");
 
@@ -521,15 +525,15 @@ fn one_that_is_not_tried_again_says_why() {
 }
 
 #[test]
-fn a_change_request_where_nothing_is_proposed_any_more_is_closed_before_another_is_opened() {
-    let stray = |sim: &mut Sim| sim.promotions[0].request.as_mut().unwrap().stray = true;
+fn an_outdated_change_request_is_closed_before_another_is_opened() {
+    let stray = |sim: &mut Simulation| sim.promotions[0].request.as_mut().unwrap().stray = true;
     let opened = |version: &str| Effect::Opened("staging".into(), version.into());
     let closed = || Effect::Closed("staging".into());
     let mut moved = proposed();
     stray(&mut moved);
     let mut suspended = moved.clone();
     moved.settle();
-    assert_eq!(moved.story("staging"), ["1.1.0 Proposed"]);
+    assert_eq!(moved.phases("staging"), ["1.1.0 Proposed"]);
     assert_eq!(moved.effects, [opened(B), closed(), opened(B)]);
 
     suspended.pipeline.suspended = true;
@@ -542,13 +546,13 @@ fn a_change_request_where_nothing_is_proposed_any_more_is_closed_before_another_
     stray(&mut newer);
     newer.runs("dev", "d", C, Health::Ready);
     newer.settle();
-    assert_eq!(newer.story("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(newer.phases("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
     assert_eq!(newer.effects, [opened(B), closed(), opened(C)]);
 }
 
 #[test]
-fn what_was_proposed_with_an_approval_needs_another_one_to_come_back() {
-    let mut sim = Sim::three();
+fn an_approved_and_superseded_promotion_needs_a_new_approval_to_resume() {
+    let mut sim = Simulation::three();
     sim.policy_of("staging").manual = true;
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
@@ -556,9 +560,9 @@ fn what_was_proposed_with_an_approval_needs_another_one_to_come_back() {
     sim.settle();
     let policy = sim.pipeline.environments[1].policy.take();
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Cancelled"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Cancelled"]);
     sim.pipeline.environments[1].policy = policy;
     sim.settle();
-    assert_eq!(sim.story("staging"), ["1.1.0 Pending"]);
+    assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
     assert!(sim.note("staging").contains("sluice approve"), "{}", sim.note("staging"));
 }

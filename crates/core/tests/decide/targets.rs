@@ -1,24 +1,24 @@
-//! Where each target of an environment is promoted into by itself.
+//! Environments whose targets are promoted into separately.
 
 use sluice_core::decide::Action;
-use sluice_core::model::Phase;
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
+use sluice_core::promotion::Phase;
 
-use crate::sim::Sim;
+use crate::simulation::Simulation;
 
 /// dev with one target, prod with two that are promoted into one by one; all at 1.0.0 before.
-fn one_by_one() -> Sim {
-    let mut sim = Sim::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
+fn one_by_one() -> Simulation {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["eu", "us"])]);
     sim.policy_of("prod").per_target = true;
     sim
 }
 
 #[test]
-fn each_target_has_a_promotion_of_its_own_and_none_waits_for_the_other() {
+fn each_target_has_its_own_promotion_and_none_waits_for_another() {
     let mut sim = one_by_one();
     sim.runs("dev", "d", "1.1.0", Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
     let targets: Vec<_> = sim.promotions.iter().map(|p| (p.target.as_deref(), p.name.as_str())).collect();
     assert_eq!((targets[0].0, targets[1].0), (Some("eu"), Some("us")));
     assert!(
@@ -29,22 +29,22 @@ fn each_target_has_a_promotion_of_its_own_and_none_waits_for_the_other() {
     sim.merge("prod");
     sim.runs("prod", "eu", "1.1.0", Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Succeeded", "1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Succeeded", "1.1.0 Proposed"]);
     sim.runs("dev", "d", "1.2.0", Health::Ready);
     sim.settle();
     assert_eq!(
-        sim.story("prod"),
+        sim.phases("prod"),
         ["1.1.0 Succeeded", "1.2.0 Proposed", "1.1.0 Superseded", "1.2.0 Proposed"]
     );
     assert_eq!(sim.open_requests("prod"), ["1.2.0", "1.2.0"]);
 }
 
 #[test]
-fn what_is_asked_for_goes_into_each_target_by_itself() {
-    let mut sim = Sim::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
+fn a_requested_revision_goes_into_each_target_separately() {
+    let mut sim = Simulation::new(&[("dev", &["eu", "us"]), ("prod", &["p"])]);
     sim.policy_of("dev").per_target = true;
     sim.trigger("dev", "1.1.0", "build-1");
-    assert_eq!(sim.story("dev"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
+    assert_eq!(sim.phases("dev"), ["1.1.0 Proposed", "1.1.0 Proposed"]);
     assert_eq!(sim.open_requests("dev").len(), 2);
     // eu is merged; us is taken over by what is asked for next.
     sim.merge("dev");
@@ -55,17 +55,17 @@ fn what_is_asked_for_goes_into_each_target_by_itself() {
     assert_eq!(sim.promotion("dev-us-build-1").phase, Phase::Superseded);
     assert_eq!(sim.open_requests("dev"), ["1.2.0", "1.2.0"]);
     // What eu has proven goes on from there.
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed"]);
 }
 
 #[test]
-fn what_keeps_one_target_back_is_said_with_its_name_and_keeps_no_other() {
+fn a_note_names_the_target_that_waits_and_the_others_go_on() {
     let mut sim = one_by_one();
     sim.runs("prod", "us", "2.0.0", Health::Ready);
     sim.settle();
     sim.runs("dev", "d", "1.1.0", Health::Ready);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Proposed", "1.0.0 Superseded", "1.1.0 Pending"]);
+    assert_eq!(sim.phases("prod"), ["1.1.0 Proposed", "1.0.0 Superseded", "1.1.0 Pending"]);
     assert!(
         sim.note("prod").starts_with("us: 1.1.0 is held: it is older than 2.0.0"),
         "{}",
@@ -79,7 +79,7 @@ fn what_keeps_one_target_back_is_said_with_its_name_and_keeps_no_other() {
 }
 
 #[test]
-fn regrouping_takes_back_what_is_open_before_anything_else_is_opened() {
+fn regrouping_closes_open_change_requests_before_others_are_opened() {
     let mut sim = one_by_one();
     sim.policy_of("prod").per_target = false;
     sim.runs("dev", "d", "1.1.0", Health::Ready);
@@ -89,8 +89,8 @@ fn regrouping_takes_back_what_is_open_before_anything_else_is_opened() {
     sim.step();
     assert!(!sim.last.actions.iter().any(|a| matches!(a, Action::Deliver { .. })), "{:?}", sim.last.actions);
     sim.settle();
-    assert_eq!(sim.story("prod"), ["1.1.0 Cancelled", "1.1.0 Proposed", "1.1.0 Proposed"]);
-    assert!(sim.promotions[0].message.contains("each target of prod is promoted into by itself"));
+    assert_eq!(sim.phases("prod"), ["1.1.0 Cancelled", "1.1.0 Proposed", "1.1.0 Proposed"]);
+    assert!(sim.promotions[0].message.contains("each target of prod is promoted into separately"));
     assert_eq!(sim.open_requests("prod").len(), 2);
     sim.pipeline.environments[1].targets.pop();
     sim.settle();
@@ -99,6 +99,6 @@ fn regrouping_takes_back_what_is_open_before_anything_else_is_opened() {
     sim.policy_of("prod").per_target = false;
     sim.settle();
     // The same purpose has the same record again.
-    assert_eq!(sim.story("prod")[0], "1.1.0 Proposed");
+    assert_eq!(sim.phases("prod")[0], "1.1.0 Proposed");
     assert_eq!(sim.open_requests("prod").len(), 1);
 }

@@ -1,0 +1,47 @@
+//! The flags that choose the cluster, the user and the namespace.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+
+use crate::complete::namespaces;
+use crate::connection::{Connection, ConnectionOptions};
+use crate::dns_name::is_label;
+use crate::exit::Outcome;
+
+/// The cluster, the user and the namespace of a command.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterFlags {
+    /// Kubeconfig file; default is KUBECONFIG, then ~/.kube/config
+    #[arg(long, value_name = "FILE", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; default is its current one
+    #[arg(long, value_name = "NAME", global = true)]
+    pub context: Option<String>,
+    /// Namespace; default is that of the context
+    #[arg(short, long, value_name = "NAME", global = true, value_parser = namespace, add = ArgValueCompleter::new(namespaces))]
+    pub namespace: Option<String>,
+    /// Act as this user
+    #[arg(long = "as", value_name = "USER", global = true)]
+    pub impersonate: Option<String>,
+}
+
+impl ClusterFlags {
+    /// Returns a connection to the cluster. `read_timeout` limits the time between two parts of an answer; watches have
+    /// no limit.
+    pub(crate) fn open(&self, read_timeout: Option<Duration>) -> Outcome<Connection> {
+        let ClusterFlags { kubeconfig, context, namespace, impersonate } = self.clone();
+        Connection::open(ConnectionOptions { kubeconfig, context, namespace, impersonate }, read_timeout)
+    }
+}
+
+/// Checks the name of a namespace. Other characters could change the path of the request.
+fn namespace(text: &str) -> Result<String, String> {
+    match is_label(text) {
+        true => Ok(text.into()),
+        false => Err("a namespace's name is made of lower-case letters, digits and '-'".into()),
+    }
+}

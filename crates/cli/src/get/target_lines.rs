@@ -1,0 +1,158 @@
+//! The lines of `sluice get targets`: the targets in the order of the pipeline's spec, with their observed state from the
+//! status. A target that was not observed yet also has a line.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use sluice_api::Pipeline;
+use sluice_api::pipeline::{Environment, EnvironmentStatus, Health, Target, TargetStatus, WorkloadStatus};
+
+use super::fetch::lean_metadata;
+use super::listing::NOT_OBSERVED;
+
+/// The fields of a Pipeline that the lines of its targets show.
+#[derive(Clone, Debug, Default, Deserialize, kube::Resource)]
+#[resource(inherit = Pipeline)]
+#[serde(default)]
+pub(crate) struct ListedTargets {
+    #[serde(deserialize_with = "lean_metadata")]
+    pub(super) metadata: ObjectMeta,
+    spec: Spec,
+    status: Option<Status>,
+    /// Why the object cannot be read.
+    #[serde(skip)]
+    error: Option<String>,
+}
+
+impl ListedTargets {
+    /// Returns an unreadable Pipeline with the error.
+    pub(super) fn unreadable(metadata: ObjectMeta, error: String) -> Self {
+        Self { metadata, error: Some(error), ..Self::default() }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    environments: Vec<Environment>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    environments: BTreeMap<String, EnvironmentStatus>,
+}
+
+/// One workload of a target, or the target alone if no workload is known. `-o json` prints the same fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct TargetLine {
+    pub(super) pipeline: String,
+    pub(super) environment: String,
+    pub(super) target: String,
+    pub(super) cluster: String,
+    pub(super) namespace: String,
+    pub(super) workload: String,
+    pub(super) version: String,
+    pub(super) health: Health,
+    pub(super) since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reported: Option<String>,
+    pub(super) error: String,
+    pub(super) revision: String,
+    pub(super) images: Vec<String>,
+}
+
+/// Returns the lines of a pipeline, in the order of its spec.
+pub(super) fn lines(seen: &ListedTargets) -> Vec<TargetLine> {
+    if let Some(error) = &seen.error {
+        return vec![TargetLine { pipeline: seen.name_any(), error: error.clone(), ..TargetLine::default() }];
+    }
+    let nothing = EnvironmentStatus::default();
+    let observed = seen.status.as_ref().map(|s| &s.environments);
+    let mut lines = Vec::new();
+    for environment in &seen.spec.environments {
+        let status = observed.and_then(|o| o.get(&environment.name)).unwrap_or(&nothing);
+        let names = environment.target_names();
+        for (n, (target, name)) in environment.targets.iter().zip(names).enumerate() {
+            let base = TargetLine {
+                pipeline: seen.name_any(),
+                environment: environment.name.clone(),
+                target: name,
+                cluster: cluster(target, seen.metadata.namespace.as_deref()),
+                namespace: target.namespace.clone(),
+                ..TargetLine::default()
+            };
+            match observation(target, (n, &base.target), &status.targets) {
+                Some(observed) => lines.extend(of_target(&base, observed)),
+                None => lines.push(TargetLine { error: NOT_OBSERVED.into(), ..base }),
+            }
+        }
+    }
+    lines
+}
+
+/// Returns the status of a target: by its name, or if the spec has no name by its index `n`, if the namespace is the same.
+/// The predecessor recorded targets by their index only.
+fn observation<'a>(
+    target: &Target,
+    (n, name): (usize, &str),
+    seen: &'a [TargetStatus],
+) -> Option<&'a TargetStatus> {
+    let by_name = seen.iter().find(|s| s.name == name);
+    let is_same = |s: &&TargetStatus| target.name.is_none() && s.namespace == target.namespace;
+    by_name.or_else(|| seen.get(n).filter(|s| is_same(s) || is_of_predecessor(s)))
+}
+
+/// Returns true if the predecessor wrote the status: it recorded neither name nor namespace.
+fn is_of_predecessor(status: &TargetStatus) -> bool {
+    status.name.is_empty() && status.namespace.is_empty()
+}
+
+fn cluster(target: &Target, home: Option<&str>) -> String {
+    let Some(cluster) = &target.cluster_ref else { return String::new() };
+    match cluster.namespace.as_deref() {
+        Some(namespace) if Some(namespace) != home => format!("{namespace}/{}", cluster.name),
+        _ => cluster.name.clone(),
+    }
+}
+
+fn of_target(base: &TargetLine, target: &TargetStatus) -> Vec<TargetLine> {
+    // The predecessor recorded only whether a target is ready.
+    let was_ready = is_of_predecessor(target) && target.ready;
+    let base = TargetLine {
+        target: if target.name.is_empty() { base.target.clone() } else { target.name.clone() },
+        health: if was_ready { Health::Ready } else { target.health },
+        since: target.since.clone(),
+        reported: target.reported.clone(),
+        error: target.error.clone(),
+        revision: target.revision.clone().unwrap_or_default(),
+        version: target.revision.clone().unwrap_or_default(),
+        ..base.clone()
+    };
+    if target.workloads.is_empty() {
+        return vec![base];
+    }
+    target.workloads.iter().map(|w| of_workload(&base, target, w)).collect()
+}
+
+fn of_workload(base: &TargetLine, target: &TargetStatus, workload: &WorkloadStatus) -> TargetLine {
+    // The last observed health of an unreadable target may be outdated.
+    let health = if target.health == Health::Unknown { Health::Unknown } else { workload.health };
+    // The target's error is shown for each workload, unless a workload has its own message.
+    let has_message = target.workloads.iter().any(|w| !w.message.is_empty());
+    let error = match (workload.message.as_str(), has_message && health != Health::Unknown) {
+        ("", true) => String::new(),
+        ("", false) => target.error.clone(),
+        (message, _) => message.to_owned(),
+    };
+    TargetLine {
+        workload: format!("{}/{}", workload.kind, workload.name),
+        version: workload.version.clone(),
+        images: workload.images.clone(),
+        health,
+        error,
+        ..base.clone()
+    }
+}

@@ -1,0 +1,136 @@
+//! Changes of a promotion's spec by a person. The write carries the version of the promotion that was read, so that it
+//! fails if the promotion has changed since.
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use sluice_api::{Pipeline, Promotion};
+
+use crate::connection::Connection;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::find::{self, PromotionArgs, phase};
+use crate::terminal::{Io, Symbol};
+
+/// The field manager of writes by this command line.
+const FIELD_MANAGER: &str = "sluice-cli";
+
+/// How often a change is tried if other writers change the promotion at the same time.
+const MAX_TRIES: usize = 5;
+
+/// Whether a command can change a promotion.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ChangeCheck {
+    /// The change can be written.
+    Apply,
+    /// The promotion is in the wanted state already, with the reason.
+    NothingToDo(String),
+    /// The command cannot change the promotion: the reason, and what to do instead.
+    Refuse(String, Option<String>),
+}
+
+/// The change of a promotion by a command.
+pub(crate) struct PromotionChange<'a> {
+    /// Checks whether the change applies to a promotion of this pipeline. Without a pipeline, it checks the promotion
+    /// alone.
+    pub check: &'a dyn Fn(&Promotion, Option<&Pipeline>) -> ChangeCheck,
+    /// Returns the fields of the spec to write.
+    pub spec: &'a dyn Fn(&Promotion) -> Value,
+}
+
+/// Finds the promotion, checks the change and writes it. Reads the promotion again if another writer has changed it in the
+/// meantime. Returns the promotion before the change and its pipeline, or `None` if there was nothing to do, which is
+/// printed.
+pub(crate) async fn apply(
+    connection: &Connection,
+    args: &PromotionArgs,
+    revision: Option<&str>,
+    change: &PromotionChange<'_>,
+    io: &mut Io<'_>,
+) -> Outcome<Option<(Promotion, Option<Pipeline>)>> {
+    for _ in 0..MAX_TRIES {
+        let fits = |p: &Promotion| (change.check)(p, None) == ChangeCheck::Apply;
+        let promotion = find::promotion(connection, args, revision, &fits, io).await?;
+        let pipeline = find::pipeline_of(connection, &promotion, io).await;
+        match (change.check)(&promotion, pipeline.as_ref()) {
+            ChangeCheck::Apply => {}
+            ChangeCheck::NothingToDo(why) => {
+                io.progress(Symbol::Done, &why);
+                return Ok(None);
+            }
+            ChangeCheck::Refuse(message, hint) => {
+                return Err(Failure { exit: Exit::Refused, message, hint });
+            }
+        }
+        match write(connection, &promotion, (change.spec)(&promotion)).await {
+            Ok(()) => return Ok(Some((promotion, pipeline))),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            Err(error) => return Err(connection.explain(error)),
+        }
+    }
+    Err(Failure::new(Exit::Error, "the promotion keeps changing: try again"))
+}
+
+/// Merges fields into the spec of a promotion, unless the promotion has changed since it was read.
+pub(crate) async fn write(connection: &Connection, promotion: &Promotion, spec: Value) -> kube::Result<()> {
+    let namespace = promotion.namespace().unwrap_or_else(|| connection.namespace.clone());
+    let api: Api<Promotion> = Api::namespaced(connection.client.clone(), &namespace);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let patch = json!({"metadata": {"resourceVersion": promotion.resource_version()}, "spec": spec});
+    api.patch(&promotion.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
+}
+
+/// Returns the name of the user, as the API server knows it.
+pub(crate) async fn user_name(connection: &Connection) -> Outcome<String> {
+    let api: Api<SelfSubjectReview> = Api::all(connection.client.clone());
+    let unknown = |why: &str| {
+        Failure::new(Exit::Cluster, format!("the cluster does not say who you are: {why}")).hinted(
+            "it takes Kubernetes 1.28, and create on selfsubjectreviews.authentication.k8s.io, which Kubernetes \
+             grants by default (system:basic-user)",
+        )
+    };
+    match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+        Ok(review) => {
+            let user = review.status.and_then(|s| s.user_info?.username).filter(|user| !user.is_empty());
+            user.ok_or_else(|| unknown("the answer has no name"))
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Err(unknown(&status.message)),
+        Err(error) => Err(connection.explain(error)),
+    }
+}
+
+/// Prints a note if the pipeline of a changed promotion is suspended. Returns true if it is.
+pub(crate) fn note_suspension(pipeline: Option<&Pipeline>, io: &mut Io<'_>) -> bool {
+    let Some(pipeline) = pipeline.filter(|pipeline| pipeline.spec.suspend) else { return false };
+    let name = pipeline.name_any();
+    let note = format!("pipeline {name} is suspended: nothing is done until spec.suspend is false");
+    io.progress(Symbol::Waiting, &note);
+    true
+}
+
+/// Describes a promotion as `pipeline revision into environment`.
+pub(crate) fn describe(promotion: &Promotion) -> String {
+    let spec = &promotion.spec;
+    format!("{} {} into {}", spec.pipeline, spec.revision, spec.place())
+}
+
+/// Returns the status message of a promotion in parentheses, for the end of a sentence.
+pub(crate) fn status_message(promotion: &Promotion) -> String {
+    match promotion.status.as_ref().map(|s| s.message.as_str()) {
+        None | Some("") => String::new(),
+        Some(message) => format!(" ({message})"),
+    }
+}
+
+/// Returns the number of retries of a promotion, which approvals and rejections name.
+pub(crate) fn retries(promotion: &Promotion) -> u32 {
+    promotion.status.as_ref().map_or(0, |status| status.retries)
+}
+
+/// Refuses a promotion of another revision than `--revision` names.
+pub(crate) fn refuse_other_revision(promotion: &Promotion, revision: Option<&str>) -> Option<ChangeCheck> {
+    let meant = revision.filter(|meant| *meant != promotion.spec.revision)?;
+    let message = format!("{meant} is not what waits here: {} is {}", describe(promotion), phase(promotion));
+    let hint = format!("see what waits now: sluice get promotions --pipeline {}", promotion.spec.pipeline);
+    Some(ChangeCheck::Refuse(message, Some(hint)))
+}

@@ -1,0 +1,127 @@
+//! The output of a command. Data goes to stdout; progress and errors go to stderr, with the symbols of Flux's command
+//! line, so that they stay visible when the data is piped.
+
+use std::io::{self, Write};
+
+use crate::exit::Failure;
+use crate::safe_text;
+
+/// The kind of a progress line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbol {
+    /// An action starts.
+    Action,
+    /// An action succeeded.
+    Done,
+    /// An action failed.
+    Failed,
+    /// The command, or an object, waits.
+    Waiting,
+}
+
+impl Symbol {
+    /// Returns the character that Flux prints.
+    pub fn glyph(self) -> &'static str {
+        match self {
+            Symbol::Action => "►",
+            Symbol::Done => "✔",
+            Symbol::Failed => "✗",
+            Symbol::Waiting => "◎",
+        }
+    }
+}
+
+/// The two outputs of a command.
+pub struct Io<'a> {
+    /// The output for data.
+    pub out: &'a mut dyn Write,
+    /// The output for progress and errors.
+    pub err: &'a mut dyn Write,
+    /// True if `out` shows colours.
+    pub color: bool,
+}
+
+impl Io<'_> {
+    /// Writes a progress line to stderr. Errors of the write are ignored.
+    pub fn progress(&mut self, sign: Symbol, text: &str) {
+        self.note(&format!("{} {text}", sign.glyph()));
+    }
+
+    /// Writes a line without a sign to stderr, as kubectl's `No resources found`; the text is made safe to print.
+    pub fn note(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{}", safe_text::line(text));
+    }
+
+    /// Writes a line to stdout; the text is made safe to print.
+    ///
+    /// # Errors
+    /// When the reader has closed the pipe or the disk is full.
+    pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
+        writeln!(self.out, "{}", safe_text::line(text.as_ref()))
+    }
+
+    /// Writes the message and the hint of a failure to stderr, unless the message is empty.
+    pub fn fail(&mut self, failure: &Failure) {
+        if !failure.message.is_empty() {
+            self.progress(Symbol::Failed, &failure.message);
+        }
+        if let Some(hint) = &failure.hint {
+            self.note(&format!("  {hint}"));
+        }
+    }
+
+    /// Flushes stdout.
+    ///
+    /// # Errors
+    /// When the reader has closed the pipe or the disk is full.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_becomes_one_safe_line() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut io = Io { out: &mut out, err: &mut err, color: true };
+        io.progress(Symbol::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
+        io.fail(&Failure::new(crate::exit::Exit::Error, "a\rb").hinted("c\u{202e}d"));
+        io.line("e\nf\u{7}").unwrap();
+        assert_eq!(
+            String::from_utf8(err).unwrap(),
+            "✗ not found \u{2714} approved\\u{1b}[1A\\u{9b}2K\n✗ a b\n  c\\u{202e}d\n"
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), "e f\\u{7}\n");
+    }
+
+    /// A new command cannot print text past [`safe_text::line`] by mistake.
+    #[test]
+    fn only_this_file_writes_lines() {
+        let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        let mut read = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !path.ends_with("terminal.rs") {
+                    read += 1;
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    for (n, line) in (1..).zip(text.lines()) {
+                        let prints = ["writeln!(io.", "write!(io.", "println!(", "print!("];
+                        let document = line.trim() == "writeln!(io.out, \"---\")?;";
+                        assert!(
+                            document || !prints.iter().any(|print| line.contains(print)),
+                            "{}:{n}: write this line with Io::line, progress or note",
+                            path.display()
+                        );
+                    }
+                }
+            }
+        }
+        assert!(read > 20, "{read}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The end of a promotion: healthy in time, failed, rejected, superseded or cancelled; and the start of another try
+//! of one that has ended.
+
+use super::running::{complaint, runs};
+use super::{Action, Decision, Facts, Transition};
+use crate::evidence::Candidate;
+use crate::observed::Member;
+use crate::pipeline::{Environment, Policy};
+use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport};
+use crate::revision::Revision;
+
+/// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
+pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
+    if !facts.pipeline.suspended {
+        decision.record(promotion, Phase::Cancelled, "NotWanted", message);
+    }
+}
+
+/// Ends a promotion that was seen healthy, was superseded after its delivery, or was not healthy in time. Returns
+/// true if the promotion got another phase.
+pub(super) fn settle(
+    facts: Facts<'_>,
+    environment: &Environment,
+    (all, proven): (&[&Promotion], Option<&Candidate>),
+    promotion: &Promotion,
+    decision: &mut Decision,
+) -> bool {
+    let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
+    let may_reject = promotion.phase.is_open() || promotion.phase == Phase::Failed;
+    let rejected = promotion.rejected.as_ref().filter(|_| may_reject);
+    if promotion.phase.has_ended() && !late && rejected.is_none() {
+        return false;
+    }
+    let runs_now = (late || !promotion.phase.has_ended()) && runs(facts, environment, &promotion.revision);
+    if runs_now && facts.evidence.has_settled(environment, &promotion.revision) {
+        let message = format!("{} runs {}, healthily", environment.name, promotion.revision);
+        decision.record(promotion, Phase::Succeeded, "Succeeded", message);
+        return true;
+    }
+    if let Some(why) = rejected {
+        // A request for another try that came before the rejection does not undo it.
+        let answers = promotion.retry.clone();
+        let to = Transition::of(promotion, Phase::Rejected, "Rejected", why.clone());
+        decision.actions.push(Action::Move(Transition { answers, ..to }));
+        return true;
+    }
+    let report = promotion.said.as_ref().filter(|report| !late || matches!(report, ReceiverReport::Fixed(_)));
+    if report.is_some_and(|report| apply_report(promotion, report, decision)) {
+        return true;
+    }
+    decline_early_retry(promotion, decision);
+    promotion.phase == Phase::Delivered
+        && (supersede_delivered(all, proven, promotion, decision)
+            || fail_delivered(facts, environment, promotion, decision))
+}
+
+/// Supersedes a delivered promotion if a later one was delivered before it was seen healthy.
+fn supersede_delivered(
+    all: &[&Promotion],
+    proven: Option<&Candidate>,
+    promotion: &Promotion,
+    decision: &mut Decision,
+) -> bool {
+    // A promotion that is wanted again was resumed in place of the later ones.
+    let is_wanted =
+        proven.is_some_and(|c| c.run == promotion.run && promotion.revision.is_run_by(&c.revision));
+    let later = all.iter().find(|p| p.order() > promotion.order() && !is_wanted && was_delivered(p));
+    if let Some(newer) = later {
+        let message = format!("{} came before it was seen healthy", newer.revision);
+        decision.record(promotion, Phase::Superseded, "Superseded", message);
+    }
+    later.is_some()
+}
+
+/// Fails a delivered promotion if Helm has given up on its revision, or if its timeout has passed.
+fn fail_delivered(
+    facts: Facts<'_>,
+    environment: &Environment,
+    promotion: &Promotion,
+    decision: &mut Decision,
+) -> bool {
+    if has_given_up(facts, environment, promotion) {
+        let message = format!("Flux will not try it again: {}", complaint(facts, environment, promotion));
+        decision.record(promotion, Phase::Failed, "Unhealthy", message);
+        return true;
+    }
+    let timeout = environment.policy.as_ref().map(|p| p.timeout);
+    let deadline = timeout.zip(promotion.delivered).and_then(|(t, d)| d.checked_add(t).ok());
+    match deadline {
+        Some(deadline) if deadline <= facts.now => {
+            let message = format!("not healthy in time: {}", complaint(facts, environment, promotion));
+            decision.record(promotion, Phase::Failed, "Unhealthy", message);
+            true
+        }
+        Some(deadline) => {
+            decision.requeue_at(deadline);
+            false
+        }
+        None => false,
+    }
+}
+
+/// Declines a request for another try of a promotion that has not failed. An unanswered request would count later,
+/// when the promotion has ended for another reason.
+fn decline_early_retry(promotion: &Promotion, decision: &mut Decision) {
+    match promotion.phase {
+        Phase::Proposed => decision.decline_retry(promotion, "its change request is open"),
+        Phase::Delivered => {
+            decision.decline_retry(promotion, "it was delivered, and waits for its targets");
+        }
+        _ => {}
+    }
+}
+
+/// Has the branch of a delivered promotion checked if the targets do not run its revision: a forced push may have
+/// removed its commit.
+pub(super) fn check_delivered(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    promotion: &Promotion,
+    decision: &mut Decision,
+) {
+    let waits = matches!(promotion.phase, Phase::Delivered | Phase::Failed) && promotion.delivered.is_some();
+    if waits && policy.writes_to.is_some() && !runs(facts, environment, &promotion.revision) {
+        decision.actions.push(Action::CheckDelivered { promotion: promotion.name.clone() });
+    }
+}
+
+/// Returns true if Helm has given up on exactly this revision on some target. The promotion still succeeds if the
+/// targets run the revision later.
+fn has_given_up(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> bool {
+    environment.targets.iter().any(|name| {
+        let target = facts.world.target(&environment.name, name).filter(|target| target.error.is_none());
+        let last = facts.evidence.of(&environment.name, name).last().map(|proof| &proof.revision);
+        let mut members = target.iter().flat_map(|target| &target.members);
+        members.any(|member| gave_up_on(member, &promotion.revision, last))
+    })
+}
+
+/// Returns true if Helm has given up on the part of a revision that belongs to a member. A failure from before the
+/// delivery does not count: it is about a state in which something that the revision changes is as it was. So the
+/// failed state must have every facet, except those that are the same in the last proven revision of the target.
+fn gave_up_on(member: &Member, revision: &Revision, last: Option<&Revision>) -> bool {
+    let own = revision.facets().filter(|(key, _)| (&key.kind, &key.name) == (&member.kind, &member.name));
+    let mut is_certain = false;
+    for (key, value) in own {
+        let tried = member.gave_up.get(&key.facet).is_some_and(|tried| tried == value);
+        if !tried && last.and_then(|last| last.value(key)) != Some(value) {
+            return false;
+        }
+        is_certain |= tried;
+    }
+    is_certain
+}
+
+/// Returns true if a promotion was delivered and has not failed since.
+fn was_delivered(promotion: &Promotion) -> bool {
+    matches!(promotion.phase, Phase::Delivered | Phase::Succeeded)
+}
+
+/// Applies what the receiver of a webhook has reported: an accepted promotion was delivered, and a failed one has
+/// failed. A promotion that the receiver calls done still has to be seen healthy. Returns true if the promotion got
+/// another phase.
+fn apply_report(promotion: &Promotion, report: &ReceiverReport, decision: &mut Decision) -> bool {
+    use ReceiverReport::{Accepted, Done, Failed, Fixed};
+    let (reason, own, theirs) = match report {
+        Accepted(theirs) => ("Accepted", "the receiver has accepted it", theirs),
+        Done(theirs) | Fixed(theirs) => ("Done", "the receiver reports that it is done", theirs),
+        Failed(theirs) => (CALLBACK_FAILED, "the receiver reports that it has failed", theirs),
+    };
+    let words = if theirs.is_empty() { own.into() } else { format!("{own}: {theirs}") };
+    let is_resumed = promotion.phase == Phase::Failed && matches!(report, Fixed(_));
+    let message = format!("{words}; waits for the targets to run it");
+    if promotion.phase.is_open() || is_resumed {
+        // The receiver got the call, whatever came of its answer.
+        decision.record(promotion, Phase::Delivered, reason, message);
+        return true;
+    }
+    if let (Failed(_), Phase::Delivered) = (report, promotion.phase) {
+        decision.record(promotion, Phase::Failed, reason, words);
+        return true;
+    }
+    if promotion.phase == Phase::Delivered && promotion.message != message {
+        decision.record(promotion, Phase::Delivered, reason, message);
+    }
+    false
+}
+
+/// Returns how an ended promotion of the wanted revision starts again: on request of a person, or automatically if
+/// only circumstances had ended it. Otherwise notes why it does not start again.
+pub(super) fn resume(
+    facts: Facts<'_>,
+    environment: &Environment,
+    earlier: &Promotion,
+    decision: &mut Decision,
+) -> Option<Action> {
+    let retry = format!("sluice retry -n {} {}", facts.pipeline.namespace, earlier.name);
+    let again = |reason, message: &str, spends_approval| {
+        let to = Transition::of(earlier, Phase::Pending, reason, message.into());
+        Transition { answers: earlier.retry.clone(), spends_approval, ..to }
+    };
+    match (earlier.phase, &earlier.retry) {
+        (Phase::Superseded | Phase::Cancelled, _) => {
+            // A promotion that was proposed or delivered has used its approval.
+            let passed = earlier.request.is_some() || earlier.delivered.is_some();
+            // A later promotion that was delivered has to be replaced, even if this one was delivered before it.
+            let later = |p: &&Promotion| environment.is_of(p) && p.order() > earlier.order();
+            let is_undone =
+                facts.promotions.iter().filter(later).any(|p| was_delivered(p) || p.delivered.is_some());
+            let again = again("Resumed", "it is the newest revision again", passed);
+            Some(Action::Move(Transition { is_undone, ..again }))
+        }
+        (phase, Some(_)) if phase.has_ended() => {
+            Some(Action::Move(again("Retried", "a person requested another try", true)))
+        }
+        (Phase::Rejected | Phase::Failed, None) => {
+            let ended = if earlier.phase == Phase::Failed { "failed" } else { "was rejected" };
+            let message = format!(
+                "{} {ended} and will not be retried automatically: {}; {retry} tries again",
+                earlier.revision, earlier.message
+            );
+            decision.note(environment, "Ended", message);
+            None
+        }
+        (Phase::Succeeded, None) => {
+            let message = format!(
+                "{} was promoted before, and something else runs here now; {retry} promotes it again",
+                earlier.revision
+            );
+            decision.note(environment, "Ended", message);
+            None
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,95 @@
+//! The next step of an environment's open promotion: refused, held at a gate, retried or delivered.
+
+use super::guard::{held, refusal, unseen_source};
+use super::lifecycle::cancel;
+use super::{Action, Decision, Facts, Transition, gates};
+use crate::pipeline::{Environment, Policy};
+use crate::promotion::{Gate, Phase, Promotion};
+
+/// Takes the open promotion of the wanted revision one step further.
+pub(super) fn advance(
+    facts: Facts<'_>,
+    environment: &Environment,
+    policy: &Policy,
+    open: &Promotion,
+    decision: &mut Decision,
+) {
+    if open.phase == Phase::Proposed && open.open_request().is_some() && !open.is_outdated() {
+        // A gate that has closed since the proposal keeps the change request open, whoever would merge it.
+        let gates = gates::verdicts(facts, environment, policy, open);
+        if gates.iter().all(|gate| gate.open) && held(facts, environment, policy, &open.revision).is_none() {
+            decision.allow_merge(open);
+        }
+        return;
+    }
+    if let Some(refused) = refusal(facts, environment, policy, &open.revision) {
+        cancel(facts, open, refused.message.clone(), decision);
+        decision.notes.insert(environment.name.clone(), refused);
+        return;
+    }
+    if let Some(unseen) = unseen_source(facts, environment, policy, &open.revision) {
+        decision.notes.insert(environment.name.clone(), unseen);
+        return;
+    }
+    if let Some(outdated) = facts.promotions.iter().find(|p| is_in_the_way(environment, p)) {
+        let message = format!(
+            "{} waits until the change request of {} is closed, which is open where the pipeline proposes nothing \
+             any more; of that one: {}",
+            open.revision, outdated.revision, outdated.message,
+        );
+        return decision.note(environment, "WaitingForWithdrawal", message);
+    }
+    if pass_gates(open, gates::verdicts(facts, environment, policy, open), environment, decision) {
+        try_delivery(facts, environment, open, decision);
+    }
+}
+
+/// Returns true if all gates of a promotion are open. Otherwise notes what it waits for.
+fn pass_gates(
+    open: &Promotion,
+    gates: Vec<Gate>,
+    environment: &Environment,
+    decision: &mut Decision,
+) -> bool {
+    let shut: Vec<&str> = gates.iter().filter(|g| !g.open).map(|g| g.message.as_str()).collect();
+    if !shut.is_empty() {
+        let message = shut.join("; ");
+        decision.note(environment, "WaitingForGate", format!("{} {message}", open.revision));
+        if open.gates != gates {
+            decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
+        }
+        return false;
+    }
+    if open.gates.iter().any(|gate| !gate.open) && open.gates != gates {
+        decision.actions.push(Action::Pass { promotion: open.name.clone(), gates });
+    }
+    true
+}
+
+/// Answers a retry request, waits for the time of the next attempt, or delivers.
+fn try_delivery(facts: Facts<'_>, environment: &Environment, open: &Promotion, decision: &mut Decision) {
+    if let Some(token) = &open.retry {
+        let message = "a person requested another try".into();
+        let to = Transition::of(open, Phase::Pending, "Retried", message);
+        decision.actions.push(Action::Move(Transition { answers: Some(token.clone()), ..to }));
+        return;
+    }
+    match open.next_attempt {
+        Some(time) if time > facts.now => {
+            decision.note(environment, "Retrying", open.message.clone());
+            decision.requeue_at(time);
+        }
+        _ => decision.actions.push(Action::Deliver { promotion: open.name.clone() }),
+    }
+}
+
+/// Returns true if a promotion has an open change request that must be closed before another one is opened for the
+/// environment: an outdated one, or one from before the pipeline changed between promoting all targets together and
+/// each target separately.
+fn is_in_the_way(environment: &Environment, other: &Promotion) -> bool {
+    if other.environment != environment.name {
+        return false;
+    }
+    let regrouped = other.target.is_some() != environment.alone.is_some();
+    other.open_request().is_some() && (regrouped || environment.is_of(other) && other.is_outdated())
+}

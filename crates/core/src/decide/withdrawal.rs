@@ -1,0 +1,38 @@
+//! Open change requests of promotions that do not need them any more.
+
+use super::{Action, Decision, Facts};
+use crate::promotion::{Phase, Promotion};
+
+/// Closes the open change requests of promotions that have ended, unless another promotion has taken a change
+/// request over or is about to, and the outdated change requests, which no promotion can take over.
+pub(super) fn withdraw(facts: Facts<'_>, decision: &mut Decision) {
+    if facts.pipeline.suspended {
+        return;
+    }
+    for promotion in facts.promotions.iter().filter(|p| p.phase.has_ended() || p.is_outdated()) {
+        let Some(number) = promotion.open_request() else { continue };
+        let is_needed = is_taken_over(facts, promotion, number) || is_about_to_be(promotion, decision);
+        if promotion.is_outdated() || !is_needed {
+            decision.actions.push(Action::Withdraw { promotion: promotion.name.clone() });
+        }
+    }
+}
+
+/// Returns true if an open or later promotion into the same environment (or target) uses the change request.
+fn is_taken_over(facts: Facts<'_>, promotion: &Promotion, number: u64) -> bool {
+    let into_same =
+        |p: &&Promotion| (&p.environment, &p.target) == (&promotion.environment, &promotion.target);
+    facts.promotions.iter().filter(into_same).any(|p| {
+        let carries = p.request.is_some_and(|request| request.number == number);
+        p.phase.is_open() || (p.order() > promotion.order() && carries)
+    })
+}
+
+/// Returns true if this decision starts or resumes a promotion that will use the change request.
+fn is_about_to_be(promotion: &Promotion, decision: &Decision) -> bool {
+    decision.actions.iter().any(|action| match action {
+        Action::Start(new) => (&new.environment, &new.target) == (&promotion.environment, &promotion.target),
+        Action::Move(to) => to.to == Phase::Pending && to.promotion == promotion.name,
+        _ => false,
+    })
+}

@@ -1,0 +1,202 @@
+//! The observed state of targets: the members of each, the workloads that they made, and their health. A target that
+//! could not be read is recorded with the error, and is never healthy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::pipeline::Pipeline;
+use crate::repository::Repository;
+use crate::revision::{Facet, FacetKey, Revision};
+use crate::tracks::{DefaultFacet, Track};
+
+// until all crates use the new name
+pub use self::{MadeWorkload as Made, ObservedTarget as Target, ObservedTargets as World};
+pub use crate::tracks::DefaultFacet as Natural;
+
+/// The health of a workload, in the words of Flux, from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Health {
+    /// The workload runs the wanted state and is healthy.
+    Ready,
+    /// The workload is being updated.
+    Progressing,
+    /// Flux does not reconcile the workload, because a person suspended it.
+    Suspended,
+    /// Flux has not reconciled the workload yet.
+    Pending,
+    /// The last reconciliation failed.
+    Failed,
+    /// The workload could not be read.
+    Unknown,
+}
+
+impl fmt::Display for Health {
+    /// Writes the word as Flux does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The observed targets of a pipeline, by environment and target name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedTargets {
+    targets: BTreeMap<(String, String), ObservedTarget>,
+}
+
+/// The observed state of one target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedTarget {
+    /// Why the target could not be read, and what to do. The members of such a target prove nothing.
+    pub error: Option<String>,
+    /// The Kustomizations and HelmReleases that belong to the target.
+    pub members: Vec<Member>,
+}
+
+/// A Kustomization or HelmRelease that belongs to a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Kustomization or HelmRelease.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+    /// The health of the member. It includes the workloads that the member made, if its own condition does not.
+    pub health: Health,
+    /// The message of its condition if it is not Ready.
+    pub message: String,
+    /// When its health last changed, as Flux wrote the time.
+    pub since: Option<String>,
+    /// The version to show for the member.
+    pub version: String,
+    /// The facets of the state that Flux will not retry, because Helm has given up on it; only those that are certain.
+    /// Empty if Helm has not given up.
+    pub gave_up: BTreeMap<Facet, String>,
+    /// The facets that the member runs now.
+    pub facets: BTreeMap<Facet, String>,
+    /// The facet that makes its revision if the pipeline has no `tracks`.
+    pub natural: DefaultFacet,
+    /// The repository and branch that its manifests come from.
+    pub source: Option<Repository>,
+    /// The workloads that the member made.
+    pub made: Vec<MadeWorkload>,
+}
+
+/// A workload that a member made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeWorkload {
+    /// Deployment, StatefulSet, DaemonSet or CronJob.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+    /// The health of the workload.
+    pub health: Health,
+    /// The message of its condition if it is not Ready.
+    pub message: String,
+    /// The images of its containers.
+    pub images: Vec<String>,
+}
+
+impl ObservedTargets {
+    /// Adds the observed state of a target, in place of an earlier one.
+    pub fn insert(&mut self, environment: &str, target: &str, shown: ObservedTarget) {
+        self.targets.insert((environment.into(), target.into()), shown);
+    }
+
+    /// Returns the observed state of a target, if it was observed.
+    pub fn target(&self, environment: &str, target: &str) -> Option<&ObservedTarget> {
+        self.targets.get(&(environment.into(), target.into()))
+    }
+}
+
+impl Member {
+    /// Returns the facets that make the member's revision: those that the pipeline tracks, or the default one.
+    fn tracked(&self, tracks: &[Track]) -> BTreeMap<Facet, String> {
+        let pick = |wanted: &dyn Fn(&Facet) -> bool| -> BTreeMap<Facet, String> {
+            self.facets.iter().filter(|(f, _)| wanted(f)).map(|(f, v)| (f.clone(), v.clone())).collect()
+        };
+        if !tracks.is_empty() {
+            return pick(&|f| tracks.iter().any(|t| t.admits(f)));
+        }
+        let order: [&dyn Fn(&Facet) -> bool; 2] = match self.natural {
+            DefaultFacet::Chart => [&|f| *f == Facet::Chart, &|_| false],
+            DefaultFacet::Artifact => [&|f| *f == Facet::Tag, &|f| *f == Facet::Digest],
+            DefaultFacet::Images => [&|f| matches!(f, Facet::Image(_)), &|f| *f == Facet::Source],
+        };
+        order.iter().map(|wanted| pick(wanted)).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+}
+
+impl ObservedTarget {
+    /// Returns a target that could not be read, with the error.
+    pub fn unreadable(error: impl Into<String>) -> Self {
+        Self { error: Some(error.into()), members: Vec::new() }
+    }
+
+    /// Returns the worst health of its members, or Unknown if the target could not be read or has no members.
+    pub fn health(&self) -> Health {
+        if self.error.is_some() {
+            return Health::Unknown;
+        }
+        self.members.iter().map(|m| m.health).max().unwrap_or(Health::Unknown)
+    }
+
+    /// Returns the revision that the target runs, healthily or not. `None` if it is not completely known: the target
+    /// could not be read, has no members, or no member has a facet that the pipeline tracks.
+    pub fn revision(&self, tracks: &[Track]) -> Option<Revision> {
+        if self.error.is_some() {
+            return None;
+        }
+        let mut facets = BTreeMap::new();
+        for member in &self.members {
+            let own = member.tracked(tracks);
+            if own.is_empty() && tracks.is_empty() {
+                return None;
+            }
+            for (facet, value) in own {
+                let (kind, name) = (member.kind.clone(), member.name.clone());
+                facets.insert(FacetKey { kind, name, facet }, value);
+            }
+        }
+        let complete = tracks.iter().all(|t| facets.keys().any(|k: &FacetKey| t.admits(&k.facet)));
+        complete.then(|| Revision::new(facets)).flatten()
+    }
+
+    /// Returns the revision that the target runs now, if the target could be read and every member is Ready.
+    pub fn proves(&self, tracks: &[Track]) -> Option<Revision> {
+        (self.health() == Health::Ready).then(|| self.revision(tracks)).flatten()
+    }
+
+    /// Returns why the target is not Ready, as a sentence; empty if it is Ready.
+    pub fn complaint(&self) -> String {
+        if let Some(error) = &self.error {
+            return error.clone();
+        }
+        match self.members.iter().filter(|m| m.health != Health::Ready).max_by_key(|m| m.health) {
+            Some(worst) => format!("{}/{} is {}: {}", worst.kind, worst.name, worst.health, worst.message),
+            None if self.members.is_empty() => "it has no members".into(),
+            None => String::new(),
+        }
+    }
+
+    /// Returns true if the state of a member is unknown, because no report about it has arrived.
+    pub fn has_said_nothing(&self) -> bool {
+        self.error.is_none()
+            && self.members.iter().any(|m| m.health == Health::Unknown && m.facets.is_empty())
+    }
+
+    /// Returns the kinds and names of its members.
+    pub fn workloads(&self) -> BTreeSet<(&str, &str)> {
+        self.members.iter().map(|m| (m.kind.as_str(), m.name.as_str())).collect()
+    }
+}
+
+/// Returns true if a revision has the facets that the pipeline tracks now. A revision that was proven before the owner
+/// changed `tracks` may not.
+pub fn is_tracked(pipeline: &Pipeline, revision: &Revision) -> bool {
+    revision.facets().all(|(key, _)| {
+        if pipeline.tracks.is_empty() {
+            (key.kind == "HelmRelease") == (key.facet == Facet::Chart)
+        } else {
+            pipeline.tracks.iter().any(|t| t.admits(&key.facet))
+        }
+    })
+}

@@ -1,0 +1,176 @@
+//! A recorded promotion: its phase, gates, change request and the report of a webhook's receiver.
+
+use jiff::Timestamp;
+
+use crate::revision::Revision;
+
+/// The phase of a promotion, in the words of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The promotion waits for a gate or for the delivery of another one.
+    Pending,
+    /// The delivery has failed and will be retried.
+    Promoting,
+    /// The change request is open.
+    Proposed,
+    /// The promotion is delivered; the targets do not run the revision yet.
+    Delivered,
+    /// The targets run the revision and are healthy.
+    Succeeded,
+    /// The delivery failed for good, or the targets were not healthy in time.
+    Failed,
+    /// A person rejected the promotion, or its change request was closed without a merge.
+    Rejected,
+    /// A newer revision replaced the promotion.
+    Superseded,
+    /// The pipeline does not want the promotion any more.
+    Cancelled,
+}
+
+impl Phase {
+    /// Returns true if the promotion is neither delivered nor ended. An environment has at most one open promotion.
+    pub fn is_open(self) -> bool {
+        matches!(self, Phase::Pending | Phase::Promoting | Phase::Proposed)
+    }
+
+    /// Returns true if the promotion does not change any more without a person's request.
+    pub fn has_ended(self) -> bool {
+        !self.is_open() && self != Phase::Delivered
+    }
+}
+
+/// A promotion as it is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promotion {
+    /// The name of the record, unique in the pipeline's namespace.
+    pub name: String,
+    /// The environment that the revision goes into.
+    pub environment: String,
+    /// The one target that the revision goes into, if each target is promoted into separately.
+    pub target: Option<String>,
+    /// The promoted revision.
+    pub revision: Revision,
+    /// How many times the revision had come back before it became the candidate.
+    pub run: u32,
+    /// When the revision became the candidate, in the order of arrivals.
+    pub arrival: u64,
+    /// The number of the promotion among those into the same environment (or target). Two promotions that were
+    /// requested at the same time may have the same number: see [`Promotion::order`].
+    pub sequence: u64,
+    /// The key of the `/trigger` call that requested the promotion; `None` if predecessors have proven the revision.
+    pub trigger: Option<String>,
+    /// The current phase.
+    pub phase: Phase,
+    /// True if a person has approved this try, and the promotion has not used the approval yet.
+    pub approved: bool,
+    /// How many times the promotion was started again after it had ended or passed its gates. Each try needs a new
+    /// approval.
+    pub retries: u32,
+    /// Who rejected this try and why, as a sentence.
+    pub rejected: Option<String>,
+    /// The gates as last recorded.
+    pub gates: Vec<Gate>,
+    /// The token of a retry request that is not answered yet.
+    pub retry: Option<String>,
+    /// The earliest time of the next attempt to deliver.
+    pub next_attempt: Option<Timestamp>,
+    /// When the promotion was delivered, if it was.
+    pub delivered: Option<Timestamp>,
+    /// The change request with the revision, as last recorded.
+    pub request: Option<RecordedRequest>,
+    /// What the receiver of the webhook has reported about this try.
+    pub said: Option<ReceiverReport>,
+    /// Why the promotion is in its phase.
+    pub message: String,
+}
+
+/// What the receiver of a webhook reports about a promotion, with its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiverReport {
+    /// The receiver has accepted the promotion.
+    Accepted(String),
+    /// The receiver has carried the promotion out.
+    Done(String),
+    /// The receiver has not carried the promotion out and will not.
+    Failed(String),
+    /// The receiver has carried the promotion out after it had reported a failure.
+    Fixed(String),
+}
+
+/// The reason of a promotion that is Failed because the receiver of the webhook reported a failure.
+pub const CALLBACK_FAILED: &str = "CallbackFailed";
+
+/// A promotion's change request, as last recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// The number on the forge.
+    pub number: u64,
+    /// True if the change request is neither merged nor closed.
+    pub open: bool,
+    /// True if the pipeline does not propose changes to the repository or branch of the change request any more. No
+    /// other promotion can take it over.
+    pub stray: bool,
+}
+
+impl Promotion {
+    /// The order of promotions into one environment (or target). No two promotions are equal in it.
+    pub fn order(&self) -> (u64, &str) {
+        (self.sequence, &self.name)
+    }
+
+    /// Returns the number of the change request, if it is open.
+    pub fn open_request(&self) -> Option<u64> {
+        self.request.filter(|r| r.open).map(|r| r.number)
+    }
+
+    /// Returns true if the change request is open and the pipeline does not propose changes there any more.
+    pub fn is_outdated(&self) -> bool {
+        self.request.is_some_and(|r| r.open && r.stray)
+    }
+}
+
+/// The kinds of gates. A person's approval opens each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateKind {
+    /// A person must approve every revision.
+    Approval,
+    /// The revision is older than the one that runs.
+    Downgrade,
+    /// Nobody has reported what the target runs, so it may run something newer.
+    Unreported,
+}
+
+impl GateKind {
+    /// All kinds, in the order in which they are recorded.
+    pub const ALL: [GateKind; 3] = [GateKind::Approval, GateKind::Downgrade, GateKind::Unreported];
+
+    /// Returns the name of the gate in the status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GateKind::Approval => "Approval",
+            GateKind::Downgrade => "Downgrade",
+            GateKind::Unreported => "Unreported",
+        }
+    }
+
+    /// Returns the kind of the gate with this name in the status.
+    pub fn named(name: &str) -> Option<GateKind> {
+        GateKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// The names of all gates: see [`GateKind`].
+// until all crates use the new name
+pub const GATES: [&str; 3] =
+    [GateKind::Approval.name(), GateKind::Downgrade.name(), GateKind::Unreported.name()];
+
+/// A condition that must be met before a promotion is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The name of the gate's kind: see [`GateKind::name`].
+    pub name: &'static str,
+    /// True if the gate is open.
+    pub open: bool,
+    /// Why the gate is closed and what opens it; empty if it is open.
+    pub message: String,
+}

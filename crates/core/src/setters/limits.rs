@@ -1,0 +1,8 @@
+//! Limits of the memory that parsed files take.
+
+/// The most parser events that are read of one file. Each takes about 250 bytes of memory.
+pub(super) const MAX_FILE_EVENTS: usize = 200_000;
+
+/// The most parser events that are read of all files of an `update` list together: they are kept until the values are
+/// set.
+pub(super) const MAX_UPDATE_EVENTS: usize = 500_000;

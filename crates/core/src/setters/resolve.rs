@@ -1,0 +1,321 @@
+//! The objects of a YAML file, and the scalar that a field leads to. The functions walk over the parser's events without
+//! recursion, because a file may be nested as deep as it is long.
+
+use granit_parser::{Event, ScalarStyle, StructureStyle};
+
+use super::field::{Field, Step};
+use super::parsed_document::ParsedDocument;
+
+/// A scalar that a field leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FoundScalar {
+    pub event: usize,
+    /// Within `[...]` or `{...}`.
+    pub flow: bool,
+}
+
+/// Why a field leads to no scalar, with the event at which the search ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ResolveError {
+    /// Nothing is there: what is there instead.
+    Missing(usize, String),
+    /// Several scalars are there.
+    Several(Vec<usize>),
+    /// An alias is there, whose value belongs to an anchor elsewhere.
+    Alias(usize),
+    /// A block scalar is there.
+    Block(usize),
+    /// A collection is there, or a scalar without text.
+    NotAValue(usize, &'static str),
+}
+
+/// The most keys that an error names if the wanted one is missing.
+const MAX_NAMED: usize = 12;
+
+impl ParsedDocument<'_> {
+    /// Returns the outermost node of each document of the file.
+    pub(super) fn documents(&self) -> Vec<usize> {
+        let mut open = false;
+        let mut roots = Vec::new();
+        let mut at = 0;
+        while let Some((event, _)) = self.events.get(at) {
+            match event {
+                Event::DocumentStart(..) => open = true,
+                event if open && is_node(event) => {
+                    open = false;
+                    roots.push(at);
+                    at = self.behind(at);
+                    continue;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        roots
+    }
+
+    /// Returns the kind and name of the object in a document.
+    pub(super) fn object(&self, root: usize) -> (Option<&str>, Option<&str>) {
+        let kind = self.get(root, "kind").first().and_then(|at| self.scalar(*at));
+        let metadata = self.get(root, "metadata");
+        let name = metadata.first().and_then(|at| self.scalar(*self.get(*at, "name").first()?));
+        (kind, name)
+    }
+
+    /// Returns the scalar that a field leads to, from the outermost node of a document.
+    pub(super) fn resolve(&self, root: usize, field: &Field) -> Result<FoundScalar, ResolveError> {
+        let mut found = FoundScalar { event: root, flow: false };
+        let so_far = |steps: usize| Field(field.0[..steps].to_vec()).to_string();
+        for (depth, step) in field.0.iter().enumerate() {
+            let node = found.event;
+            let style = match self.events.get(node) {
+                Some((Event::SequenceStart(style, ..) | Event::MappingStart(style, ..), _)) => Some(style),
+                _ => None,
+            };
+            found.flow |= style == Some(&StructureStyle::Flow);
+            let all = match step {
+                Step::Key(key) => self.get(node, key),
+                Step::Index(place) => self.entries(node).nth(*place).into_iter().collect(),
+                Step::Match(key, value) => self.matching(node, key, value),
+            };
+            found.event = match all[..] {
+                [one] => one,
+                [] if self.is_merged(node, step) => return Err(ResolveError::Alias(node)),
+                [] => return Err(ResolveError::Missing(node, self.instead(node, step, &so_far(depth)))),
+                _ => return Err(ResolveError::Several(all)),
+            };
+            if self.aliased(found.event).is_some() {
+                return Err(ResolveError::Alias(found.event));
+            }
+        }
+        self.value(found)
+    }
+
+    fn value(&self, found: FoundScalar) -> Result<FoundScalar, ResolveError> {
+        let at = found.event;
+        match self.events.get(at) {
+            Some((Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..), _)) => {
+                Err(ResolveError::Block(at))
+            }
+            Some((Event::Scalar(..), span)) if span.byte_range().is_some_and(|range| range.is_empty()) => {
+                Err(ResolveError::NotAValue(at, "has no value yet: write one there, such as 0.0.0"))
+            }
+            Some((Event::Scalar(..), _)) => Ok(found),
+            Some((Event::MappingStart(..), _)) => {
+                Err(ResolveError::NotAValue(at, "is a mapping: name the field in it that holds the value"))
+            }
+            _ => Err(ResolveError::NotAValue(
+                at,
+                "is a list: name the entry of it that holds the value, as [0]",
+            )),
+        }
+    }
+
+    /// Returns what there is if a step leads nowhere.
+    fn instead(&self, node: usize, step: &Step, parent: &str) -> String {
+        let place = if parent.is_empty() { "the document" } else { parent };
+        let is_list = matches!(self.events.get(node), Some((Event::SequenceStart(..), _)));
+        let is_mapping = matches!(self.events.get(node), Some((Event::MappingStart(..), _)));
+        match step {
+            Step::Key(key) if is_mapping => {
+                let keys = self.pairs(node).filter_map(|(key, _)| self.scalar(key)).map(String::from);
+                format!("{place} has no {key}; it has {}", listed(keys.collect(), MAX_NAMED))
+            }
+            Step::Key(_) if is_list => {
+                format!("{place} is a list: say which entry of it, as {parent}[0] or {parent}[name=...]")
+            }
+            Step::Index(_) if is_list => {
+                format!("{place} has {} entries, counted from 0", self.entries(node).count())
+            }
+            Step::Match(key, value) if is_list => {
+                let values =
+                    self.entries(node).filter_map(|entry| self.scalar(*self.get(entry, key).first()?));
+                let values = listed(values.map(String::from).collect(), MAX_NAMED);
+                format!("no entry of {place} has {value} as its {key}; these are there: {values}")
+            }
+            _ if is_mapping => format!("{place} is a mapping, not a list"),
+            _ => format!("{place} is a value, and has no parts"),
+        }
+    }
+
+    /// Returns true if a mapping has a key only because `<<` merges an anchor into it, or if the matching entry of a list
+    /// is an alias.
+    fn is_merged(&self, node: usize, step: &Step) -> bool {
+        match step {
+            Step::Key(key) => {
+                let merges = self.get(node, "<<").into_iter().flat_map(|merged| {
+                    let listed: Vec<usize> = self.entries(merged).collect();
+                    if listed.is_empty() { vec![merged] } else { listed }
+                });
+                merges.filter_map(|merged| self.aliased(merged)).any(|of| !self.get(of, key).is_empty())
+            }
+            Step::Index(_) => false,
+            Step::Match(key, value) => {
+                self.entries(node).filter_map(|entry| self.aliased(entry)).any(|of| self.has(of, key, value))
+            }
+        }
+    }
+
+    /// Returns the node of an alias's anchor.
+    fn aliased(&self, node: usize) -> Option<usize> {
+        let Some((Event::Alias(id), _)) = self.events.get(node) else { return None };
+        self.events[..node].iter().rposition(|(event, _)| match event {
+            Event::Scalar(_, _, anchor, _)
+            | Event::SequenceStart(_, anchor, _)
+            | Event::MappingStart(_, anchor, _) => anchor == id,
+            _ => false,
+        })
+    }
+
+    fn matching(&self, node: usize, key: &str, value: &str) -> Vec<usize> {
+        self.entries(node).filter(|entry| self.has(*entry, key, value)).collect()
+    }
+
+    fn has(&self, node: usize, key: &str, value: &str) -> bool {
+        self.get(node, key).iter().any(|at| self.scalar(*at) == Some(value))
+    }
+
+    /// Returns the values of a key: several if the mapping has the key twice.
+    fn get(&self, node: usize, key: &str) -> Vec<usize> {
+        self.pairs(node).filter(|(at, _)| self.scalar(*at) == Some(key)).map(|(_, value)| value).collect()
+    }
+
+    fn scalar(&self, node: usize) -> Option<&str> {
+        match self.events.get(node) {
+            Some((Event::Scalar(text, ..), _)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the keys and values of a mapping; nothing for any other node.
+    fn pairs(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
+        let is_mapping = matches!(self.events.get(node), Some((Event::MappingStart(..), _)));
+        let mut children = self.children(is_mapping.then_some(node));
+        std::iter::from_fn(move || Some((children.next()?, children.next()?)))
+    }
+
+    /// Returns the entries of a list; nothing for any other node.
+    fn entries(&self, node: usize) -> impl Iterator<Item = usize> {
+        let is_list = matches!(self.events.get(node), Some((Event::SequenceStart(..), _)));
+        self.children(is_list.then_some(node))
+    }
+
+    fn children(&self, node: Option<usize>) -> impl Iterator<Item = usize> {
+        let mut next = node.map_or(usize::MAX, |node| node + 1);
+        std::iter::from_fn(move || {
+            loop {
+                match self.events.get(next)? {
+                    (Event::SequenceEnd | Event::MappingEnd, _) => return None,
+                    (event, _) if is_node(event) => break,
+                    _ => next += 1,
+                }
+            }
+            let child = next;
+            next = self.behind(child);
+            Some(child)
+        })
+    }
+
+    /// Returns the event after a node and everything in it.
+    fn behind(&self, node: usize) -> usize {
+        let mut depth = 0_usize;
+        for (at, (event, _)) in self.events.iter().enumerate().skip(node) {
+            match event {
+                Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+                Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 {
+                return at + 1;
+            }
+        }
+        self.events.len()
+    }
+
+    /// Returns the first byte of a node.
+    pub(super) fn start(&self, node: usize) -> usize {
+        self.events.get(node).and_then(|(_, span)| span.byte_range()).map_or(0, |range| range.start)
+    }
+}
+
+fn is_node(event: &Event<'_>) -> bool {
+    matches!(event, Event::Scalar(..) | Event::Alias(_) | Event::SequenceStart(..) | Event::MappingStart(..))
+}
+
+/// Returns the things with commas between them: at most `most`, and the number of the others.
+pub(super) fn listed(mut things: Vec<String>, most: usize) -> String {
+    let more = things.len().saturating_sub(most);
+    things.truncate(most);
+    match (things.is_empty(), more) {
+        (true, _) => "nothing".into(),
+        (false, 0) => things.join(", "),
+        (false, more) => format!("{} and {more} more", things.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::MAX_FILE_EVENTS;
+    use super::*;
+
+    fn resolved(text: &str, field: &str) -> String {
+        let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
+        let root = document.documents()[0];
+        match document.resolve(root, &field.parse().unwrap()) {
+            Ok(found) => {
+                document.scalar(found.event).unwrap().to_string() + if found.flow { " in flow" } else { "" }
+            }
+            Err(ResolveError::Missing(_, instead)) => instead,
+            Err(ResolveError::Several(all)) => format!("{} of them", all.len()),
+            Err(ResolveError::Alias(_)) => "alias".into(),
+            Err(ResolveError::Block(_)) => "block".into(),
+            Err(ResolveError::NotAValue(_, is)) => is.split(':').next().unwrap().into(),
+        }
+    }
+
+    #[test]
+    fn a_field_leads_to_a_scalar_or_to_an_error_that_says_what_is_there() {
+        let list = "l:\n- {name: a, v: 1}\n- name: b\n  v: 2\n# x\n- &c\n  name: b\n  v: 3\n- *c\n";
+        for (text, field, expected) in [
+            ("a: {b: [1, 2]}", "a.b[1]", "2 in flow"),
+            ("a:\n  # c\n  b: x # d\n", "a.b", "x"),
+            ("'a': x", "a", "x"),
+            ("- - x\n  - y", "[0][1]", "y"),
+            (list, "l[name=a].v", "1 in flow"),
+            (list, "l[name=b].v", "2 of them"),
+            (list, "l[2].v", "3"),
+            (list, "l[3].v", "alias"),
+            (list, "l[name=x].v", "no entry of l has x as its name; these are there: a, b, b"),
+            (list, "l.name", "l is a list: say which entry of it, as l[0] or l[name=...]"),
+            (list, "l[4]", "l has 4 entries, counted from 0"),
+            ("x: &x {n: a, v: 1}\nl: [*x]", "l[n=a].v", "alias"),
+            ("x: &x {v: 1}\ny: *x", "y.v", "alias"),
+            ("x: &x {v: 1}\ny: {<<: *x, w: 2}", "y.v", "alias"),
+            ("x: &x {v: 1}\ny: {<<: [*x], w: 2}", "y.v", "alias"),
+            ("x: &x {v: 1}\ny: {<<: *x, v: 2}", "y.v", "2 in flow"),
+            ("x: &x {v: 1}\ny: {<<: *x, w: 2}", "y.z", "y has no z; it has <<, w"),
+            ("x: &x 1\ny: *x", "y", "alias"),
+            ("x: &x 1\ny: *x", "x", "1"),
+            ("a: 1", "b.c", "the document has no b; it has a"),
+            ("a: 1", "a.c", "a is a value, and has no parts"),
+            ("a: {}", "a[0]", "a is a mapping, not a list"),
+            ("a: {}", "a.b", "a has no b; it has nothing"),
+            ("a: {}", "a", "is a mapping"),
+            ("a: []", "a", "is a list"),
+            ("a:", "a", "has no value yet"),
+            ("a: |\n  x", "a", "block"),
+            ("a: ''", "a", ""),
+            ("a: ~", "a", "~"),
+        ] {
+            assert_eq!(resolved(text, field), expected, "{field} in {text:?}");
+        }
+    }
+
+    #[test]
+    fn documents_have_a_kind_and_a_name() {
+        let text = "# x\n---\nkind: A\nmetadata: {name: a}\n---\n# nothing\n---\n- 1\n---\nmetadata: x\nkind: B\n...\n";
+        let document = ParsedDocument::parse(text, MAX_FILE_EVENTS).unwrap();
+        let objects: Vec<_> = document.documents().into_iter().map(|root| document.object(root)).collect();
+        assert_eq!(objects, [(Some("A"), Some("a")), (None, None), (None, None), (Some("B"), None)]);
+    }
+}

@@ -1,0 +1,299 @@
+//! One entry of an `update` list: the files, the object and the field that it names, and the edit that follows.
+
+use std::fmt;
+
+use super::choice::Choice;
+use super::edit::{self, Edit, ScalarRequest};
+use super::error::{Asker, Location, SetError};
+use super::field::Field;
+use super::limits::MAX_FILE_EVENTS;
+use super::parsed_document::ParsedDocument;
+use super::path_pattern::{PathPattern, WILDCARDS};
+use super::placeholder::{UpdateTarget, filled, parts};
+use super::resolve::{FoundScalar, ResolveError, listed};
+use super::update_error::UpdateError;
+use crate::revision::Revision;
+
+/// One entry of a pipeline's `update` list, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// The file, from the root of the repository; `*`, `?`, `[...]` and `**` are patterns.
+    pub path: String,
+    /// The kind of the object in the file.
+    pub kind: Option<String>,
+    /// The name of the object in the file.
+    pub name: Option<String>,
+    /// The path of the value in the object.
+    pub field: String,
+    /// The facet of the revision that is the value; default is the only one.
+    pub value: Option<String>,
+    /// The workload of the facet, as `kind/name`.
+    pub workload: Option<String>,
+}
+
+/// The most files, objects or values that an error names.
+pub(super) const MAX_NAMED: usize = 6;
+
+/// One value to set, with the placeholders replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The index in the pipeline's list.
+    number: usize,
+    pub path: String,
+    pattern: PathPattern,
+    /// The length of the pattern before its first wildcard.
+    prefix_length: usize,
+    kind: Option<String>,
+    name: Option<String>,
+    field: Field,
+    choice: Choice,
+}
+
+/// A file of the repository that an entry names.
+pub(super) struct File<'a> {
+    pub path: &'a str,
+    bytes: &'a [u8],
+    /// The parsed file; `None` until an entry needs it.
+    pub document: Option<Result<ParsedDocument<'a>, SetError>>,
+    pub edits: Vec<Edit>,
+}
+
+impl<'a> File<'a> {
+    pub(super) fn new(path: &'a str, bytes: &'a [u8]) -> Self {
+        File { path, bytes, document: None, edits: Vec::new() }
+    }
+}
+
+/// An object in a file.
+#[derive(Clone, Copy)]
+struct FileObject {
+    file: usize,
+    root: usize,
+}
+
+impl Entry {
+    pub(super) fn new(number: usize, update: &Update, place: &UpdateTarget) -> Result<Entry, UpdateError> {
+        let bad = |field: &'static str, problem: String| UpdateError::BadEntry { number, field, problem };
+        let (mut path, mut plain) = (String::new(), String::new());
+        for part in parts(update.path.trim_start_matches("./").trim_start_matches('/')) {
+            let part = part.map_err(|problem| bad("path", problem))?;
+            let text = part.fill(place).map_err(|problem| bad("path", problem))?;
+            // A lone brace is a plain character: the alternatives of globs would be placeholders here.
+            path.push_str(&if part.is_literal() { text.replace('}', "[}]") } else { globset::escape(text) });
+            plain.push_str(text);
+        }
+        let prefix_length = path.find(WILDCARDS).unwrap_or(path.len());
+        let pattern = PathPattern::new(path).map_err(|wrong| bad("path", wrong))?;
+        let name = update.name.as_deref().map(|name| filled(name, place)).transpose();
+        let name = name.map_err(|problem| bad("name", problem))?;
+        let field: Field = update.field.parse().map_err(|problem| bad("field", problem))?;
+        let field = field.map(|text| filled(text, place)).map_err(|problem| bad("field", problem))?;
+        let facet = update.value.as_deref().map(str::parse).transpose();
+        let facet = facet.map_err(|wrong: crate::revision::InvalidFacet| bad("value", wrong.to_string()))?;
+        let choice = Choice { facet, workload: update.workload.clone() };
+        Ok(Entry {
+            number,
+            path: plain,
+            pattern,
+            prefix_length,
+            kind: update.kind.clone(),
+            name,
+            field,
+            choice,
+        })
+    }
+
+    /// Returns true if the entry names a file of this path.
+    pub(super) fn means(&self, path: &str) -> bool {
+        let prefix_length = self.pattern.text.get(..self.prefix_length).unwrap_or_default();
+        path.starts_with(prefix_length)
+            && (path.ends_with(".yaml") || path.ends_with(".yml"))
+            && self.pattern.matches(path)
+    }
+
+    fn is_pattern(&self) -> bool {
+        self.prefix_length < self.pattern.text.len()
+    }
+
+    fn names_an_object(&self) -> bool {
+        self.kind.is_some() || self.name.is_some()
+    }
+
+    /// Returns the edit of this entry, and the index of its file. `left` is the number of events that may still be read.
+    pub(super) fn edit(
+        &self,
+        files: &mut [File<'_>],
+        left: &mut usize,
+        revision: &Revision,
+    ) -> Result<(usize, Edit), UpdateError> {
+        let meant: Vec<usize> = (0..files.len()).filter(|at| self.means(files[*at].path)).collect();
+        for at in &meant {
+            self.read(&mut files[*at], left)?;
+        }
+        let files = &*files;
+        let objects: Vec<FileObject> = meant.iter().flat_map(|at| self.objects(files, *at)).collect();
+        let (object, found) = match self.names_an_object() {
+            true => {
+                let object = self.only_object(files, &meant, &objects)?;
+                (object, self.resolve(files, object))
+            }
+            false => self.only_field(files, &meant, &objects)?,
+        };
+        let file = &files[object.file];
+        let found = found.map_err(|stop| self.stopped(file, stop))?;
+        let document = self.document(file)?;
+        let at = document.at(file.path, document.start(found.event));
+        let request = ScalarRequest { choice: &self.choice, revision, asker: Asker::Entry };
+        Ok((object.file, edit::replace(document, found.event, found.flow, &request, &at)?))
+    }
+
+    /// Parses a file. A file that is no YAML is an error if the entry names only this file, or if it has all the words of
+    /// the wanted object and field.
+    fn read(&self, file: &mut File<'_>, left: &mut usize) -> Result<(), UpdateError> {
+        let bytes = file.bytes;
+        let document = file.document.get_or_insert_with(|| {
+            let document = ParsedDocument::read(bytes, MAX_FILE_EVENTS.min(*left)).map_err(|unreadable| {
+                unreadable.into_set_error(file.path, "is named by an entry of update")
+            })?;
+            *left -= document.events.len();
+            Ok(document)
+        });
+        let has = |word: &str| bytes.windows(word.len().max(1)).any(|window| window == word.as_bytes());
+        let object = self.kind.as_deref().into_iter().chain(self.name.as_deref());
+        match document {
+            Err(error) if !self.is_pattern() || self.field.words().chain(object).all(has) => {
+                Err(error.clone().into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn document<'f, 't>(&self, file: &'f File<'t>) -> Result<&'f ParsedDocument<'t>, UpdateError> {
+        match &file.document {
+            Some(Ok(document)) => Ok(document),
+            Some(Err(error)) => Err(error.clone().into()),
+            None => Err(UpdateError::NoFile { entry: self.to_string(), near: file.path.into() }),
+        }
+    }
+
+    /// Returns the objects of a file that the entry names; all objects if it names none.
+    fn objects(&self, files: &[File<'_>], file: usize) -> Vec<FileObject> {
+        let Some(Ok(document)) = &files[file].document else { return Vec::new() };
+        let is_it =
+            |asked: &Option<String>, found: Option<&str>| asked.is_none() || asked.as_deref() == found;
+        let fits = |root: &usize| {
+            let (kind, name) = document.object(*root);
+            is_it(&self.kind, kind) && is_it(&self.name, name)
+        };
+        document.documents().into_iter().filter(fits).map(|root| FileObject { file, root }).collect()
+    }
+
+    fn only_object(
+        &self,
+        files: &[File<'_>],
+        meant: &[usize],
+        objects: &[FileObject],
+    ) -> Result<FileObject, UpdateError> {
+        match objects {
+            [one] => Ok(*one),
+            [] => {
+                let any = Entry { kind: None, name: None, ..self.clone() };
+                let there = meant.iter().flat_map(|at| any.objects(files, *at));
+                let there = there.map(|object| any.describe(files, object)).collect();
+                Err(UpdateError::NoObject { entry: self.to_string(), there: listed(there, MAX_NAMED) })
+            }
+            several => {
+                let there = several.iter().map(|object| self.describe(files, *object)).collect();
+                Err(UpdateError::AmbiguousObject { entry: self.to_string(), there: listed(there, MAX_NAMED) })
+            }
+        }
+    }
+
+    /// The one document that has the field, and how that ends.
+    fn only_field(
+        &self,
+        files: &[File<'_>],
+        meant: &[usize],
+        objects: &[FileObject],
+    ) -> Result<(FileObject, Result<FoundScalar, ResolveError>), UpdateError> {
+        let all = objects.iter().map(|object| (*object, self.resolve(files, *object)));
+        let (missing, mut there): (Vec<_>, Vec<_>) =
+            all.partition(|(_, found)| matches!(found, Err(ResolveError::Missing(..))));
+        if there.len() > 1 {
+            let at = |(object, found): &(FileObject, Result<FoundScalar, ResolveError>)| match found {
+                Ok(found) => self.at(&files[object.file], found.event).to_string(),
+                Err(_) => self.describe(files, *object),
+            };
+            let there = listed(there.iter().map(at).collect(), MAX_NAMED);
+            return Err(UpdateError::AmbiguousField { entry: self.to_string(), there });
+        }
+        if let Some(one) = there.pop() {
+            return Ok(one);
+        }
+        match (meant, missing.into_iter().next()) {
+            ([_], Some(one)) => Ok(one),
+            _ => {
+                let paths = meant.iter().map(|at| files[*at].path.to_string()).collect();
+                let problem = format!("none of these files has it: {}", listed(paths, MAX_NAMED));
+                Err(UpdateError::NoField { entry: self.to_string(), problem })
+            }
+        }
+    }
+
+    fn resolve(&self, files: &[File<'_>], object: FileObject) -> Result<FoundScalar, ResolveError> {
+        match &files[object.file].document {
+            Some(Ok(document)) => document.resolve(object.root, &self.field),
+            _ => Err(ResolveError::Missing(object.root, "the file is not readable".into())),
+        }
+    }
+
+    fn at(&self, file: &File<'_>, event: usize) -> Location {
+        match &file.document {
+            Some(Ok(document)) => document.at(file.path, document.start(event)),
+            _ => Location { path: file.path.into(), line: 1 },
+        }
+    }
+
+    fn stopped(&self, file: &File<'_>, stop: ResolveError) -> UpdateError {
+        let (entry, at) = (self.to_string(), |event| self.at(file, event));
+        match stop {
+            ResolveError::Missing(event, problem) => {
+                UpdateError::NoField { entry, problem: format!("{}: {problem}", at(event)) }
+            }
+            ResolveError::Several(all) => {
+                let there = all.into_iter().map(|event| at(event).to_string()).collect();
+                UpdateError::AmbiguousField { entry, there: listed(there, MAX_NAMED) }
+            }
+            ResolveError::Alias(event) => UpdateError::Alias { at: at(event), entry },
+            ResolveError::Block(event) => SetError::BlockScalar { at: at(event), asker: Asker::Entry }.into(),
+            ResolveError::NotAValue(event, is) => {
+                UpdateError::NotAValue { at: at(event), field: self.field.to_string(), is }
+            }
+        }
+    }
+
+    /// Returns the location, kind and name of an object.
+    fn describe(&self, files: &[File<'_>], object: FileObject) -> String {
+        let file = &files[object.file];
+        let Some(Ok(document)) = &file.document else { return file.path.into() };
+        let at = document.at(file.path, document.start(object.root));
+        match document.object(object.root) {
+            (None, None) => format!("{at} (no object)"),
+            (kind, name) => format!("{at} ({}/{})", kind.unwrap_or("?"), name.unwrap_or("?")),
+        }
+    }
+}
+
+/// Writes the index in the list, and what the entry names.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "update[{}] ({} of ", self.number, self.field)?;
+        match (&self.kind, &self.name) {
+            (Some(kind), Some(name)) => write!(f, "{kind}/{name} in ")?,
+            (Some(kind), None) => write!(f, "any {kind} in ")?,
+            (None, Some(name)) => write!(f, "any {name} in ")?,
+            (None, None) => {}
+        }
+        write!(f, "{})", self.path)
+    }
+}

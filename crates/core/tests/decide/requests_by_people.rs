@@ -1,0 +1,184 @@
+//! What people write into promotions, and what nobody may: approvals, rejections, retries and forged records.
+//! A is 1.0.0, B is 1.1.0, C is 1.2.0.
+
+use sluice_core::decide::Action;
+use sluice_core::observed::Health;
+use sluice_core::promotion::{Phase, Promotion};
+
+use crate::simulation::{Effect, Simulation, revision};
+use crate::table::{A, B, C};
+
+/// B waits for an approval before staging.
+fn waiting() -> Simulation {
+    let mut sim = Simulation::three();
+    sim.policy_of("staging").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
+    sim
+}
+
+/// A record that somebody wrote by hand, as far ahead as numbers go.
+fn forged(sim: &Simulation, version: &str, phase: Phase) -> Promotion {
+    Promotion {
+        name: format!("staging-{version}"),
+        revision: revision(version),
+        arrival: 999_999,
+        sequence: 999_999,
+        approved: true,
+        phase,
+        ..sim.promotions[0].clone()
+    }
+}
+
+#[test]
+fn unproven_revisions_are_not_delivered_whatever_the_record_says() {
+    for phase in [Phase::Pending, Phase::Promoting, Phase::Proposed] {
+        for trigger in [None, Some("build-1".to_string())] {
+            let mut sim = waiting();
+            let record = Promotion { trigger, ..forged(&sim, "6.6.6", phase) };
+            sim.promotions[0] = record;
+            sim.settle();
+            assert_eq!(sim.effects, [], "{phase:?}");
+            let delivers = |action: &Action| matches!(action, Action::Deliver { .. });
+            assert!(!sim.last.actions.iter().any(delivers), "{:?}", sim.last);
+            assert!(
+                sim.note("staging").contains("6.6.6 waits: it is not proven in dev"),
+                "{}",
+                sim.note("staging")
+            );
+            // It is no evidence for what comes after, and a newer revision takes its place.
+            assert_eq!(sim.phases("prod"), Vec::<String>::new());
+            sim.runs("dev", "d", C, Health::Ready);
+            sim.settle();
+            assert_eq!(sim.phases("staging"), ["6.6.6 Superseded", "1.2.0 Pending"]);
+        }
+    }
+}
+
+#[test]
+fn an_approval_is_recorded_with_its_open_gate_before_the_delivery() {
+    let mut sim = waiting();
+    let shut = sim.promotions[0].gates.clone();
+    assert!(shut.iter().any(|gate| gate.name == "Approval" && !gate.open), "{shut:?}");
+    sim.promotions[0].approved = true;
+    sim.step();
+    let passed = sim.last.actions.iter().find_map(|action| match action {
+        Action::Pass { gates, .. } => Some(gates.clone()),
+        _ => None,
+    });
+    assert!(passed.is_some_and(|gates| gates.iter().all(|gate| gate.open && gate.message.is_empty())));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn a_rejection_ends_an_undelivered_promotion_and_closes_its_change_request() {
+    let why = "rejected by jane: not before Monday";
+    let mut pending = waiting();
+    let mut proposed = waiting();
+    proposed.promotions[0].approved = true;
+    proposed.settle();
+    for sim in [&mut pending, &mut proposed] {
+        sim.promotions[0].rejected = Some(why.into());
+        sim.promotions[0].retry = Some("before".into());
+        sim.settle();
+        assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"]);
+        assert_eq!((&sim.promotions[0].message, &sim.promotions[0].retry), (&why.into(), &None));
+        assert!(sim.note("staging").contains(why), "{}", sim.note("staging"));
+        assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
+    }
+    assert_eq!(pending.effects, []);
+    let (opened, closed) = (Effect::Opened("staging".into(), B.into()), Effect::Closed("staging".into()));
+    assert_eq!(proposed.effects, [opened, closed]);
+    // Neither an approval brings it back, given before or after, nor a retry that was asked for before it; a newer revision comes all the same.
+    pending.promotions[0].approved = true;
+    pending.settle();
+    assert_eq!(pending.phases("staging"), ["1.1.0 Rejected"]);
+    pending.runs("dev", "d", C, Health::Ready);
+    pending.settle();
+    assert_eq!(pending.phases("staging"), ["1.1.0 Rejected", "1.2.0 Pending"]);
+}
+
+#[test]
+fn a_failed_promotion_can_be_rejected_and_a_suspended_one_closes_nothing() {
+    let mut failed = waiting();
+    (failed.promotions[0].phase, failed.promotions[0].rejected) =
+        (Phase::Failed, Some("rejected by jane".into()));
+    failed.settle();
+    assert_eq!(failed.phases("staging"), ["1.1.0 Rejected"]);
+
+    let mut sim = waiting();
+    sim.promotions[0].approved = true;
+    sim.settle();
+    sim.pipeline.suspended = true;
+    sim.promotions[0].rejected = Some("rejected by jane: no".into());
+    sim.settle();
+    assert_eq!(
+        (sim.phases("staging"), sim.open_requests("staging")),
+        (vec!["1.1.0 Rejected".into()], vec![B])
+    );
+    sim.pipeline.suspended = false;
+    sim.settle();
+    assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_retried_manual_promotion_says_that_it_needs_a_new_approval() {
+    let mut sim = waiting();
+    assert!(
+        sim.note("staging").contains("1.1.0 waits for approval: sluice approve"),
+        "{}",
+        sim.note("staging")
+    );
+    sim.promotions[0].approved = true;
+    sim.settle();
+    sim.close("staging");
+    sim.promotions[0].retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Pending"]);
+    let says = "waits for a new approval, since it was retried: sluice approve";
+    assert!(sim.promotions[0].message.contains(says), "{}", sim.promotions[0].message);
+    assert!(sim.promotions[0].gates.iter().any(|gate| !gate.open && gate.message.contains(says)));
+}
+
+#[test]
+fn a_rejected_revision_that_comes_back_stays_rejected_until_it_is_retried() {
+    let mut sim = waiting();
+    sim.policy_of("staging").manual = false;
+    sim.promotions[0].rejected = Some("rejected by jane: no".into());
+    sim.settle();
+    for version in [A, B] {
+        sim.runs("dev", "d", version, Health::Ready);
+        sim.settle();
+        assert_eq!(sim.phases("staging"), ["1.1.0 Rejected"], "dev runs {version}");
+    }
+    assert!(sim.note("staging").contains("will not be retried automatically"), "{}", sim.note("staging"));
+    sim.promotions[0].rejected = None;
+    sim.promotions[0].retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
+}
+
+#[test]
+fn a_retry_of_a_promotion_that_has_not_failed_is_declined_and_does_not_count_later() {
+    for (phase, why) in
+        [(Phase::Proposed, "its change request is open"), (Phase::Delivered, "waits for its targets")]
+    {
+        let mut sim = waiting();
+        sim.promotions[0].approved = true;
+        sim.settle();
+        sim.promotions[0].phase = phase;
+        sim.promotions[0].retry = Some("2026-11-22T10:00:00Z".into());
+        sim.step();
+        let answer = sim.last.actions.iter().find_map(|action| match action {
+            Action::Move(to) if to.reason == "NotRetried" => Some(to.clone()),
+            _ => None,
+        });
+        let answer = answer.unwrap();
+        assert_eq!((answer.to, answer.answers.as_deref()), (phase, Some("2026-11-22T10:00:00Z")));
+        assert!(answer.message.ends_with(why), "{}", answer.message);
+        // A person who closes the change request after that has said no.
+        assert_eq!(sim.promotions[0].retry, None);
+    }
+}

@@ -1,0 +1,190 @@
+//! What is asked for from outside goes into the first environment, and what those who were called say of it.
+
+use sluice_core::observed::Health;
+use sluice_core::promotion::{Phase, ReceiverReport};
+
+use crate::simulation::Simulation;
+
+const A: &str = "1.0.0";
+const B: &str = "1.1.0";
+const C: &str = "1.2.0";
+
+#[test]
+fn a_requested_revision_goes_into_the_first_environment_and_on_from_there() {
+    let mut sim = Simulation::three();
+    sim.trigger("dev", B, "build-1");
+    assert_eq!(sim.phases("dev"), ["1.1.0 Proposed"]);
+    assert_eq!(sim.step(), 0, "it is left in peace");
+    sim.merge("dev");
+    assert_eq!(sim.phases("staging"), Vec::<String>::new());
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(
+        (sim.phases("dev"), sim.phases("staging")),
+        (vec!["1.1.0 Succeeded".into()], vec!["1.1.0 Proposed".into()])
+    );
+    // Asked for again by another key: it runs there.
+    sim.trigger("dev", B, "build-2");
+    assert_eq!(sim.phases("dev"), ["1.1.0 Succeeded", "1.1.0 Succeeded"]);
+    assert_eq!(sim.requests.len(), 2);
+}
+
+#[test]
+fn a_later_request_takes_over_the_open_change_request() {
+    let mut sim = Simulation::three();
+    sim.trigger("dev", B, "build-1");
+    sim.trigger("dev", C, "build-2");
+    assert_eq!(sim.phases("dev"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    assert_eq!(sim.open_requests("dev"), [C]);
+    sim.promotion("dev-build-1").retry = Some("now".into());
+    sim.settle();
+    assert!(sim.promotion("dev-build-1").message.contains("requested after it, by key build-2"));
+    assert_eq!(sim.phases("dev"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+    sim.close("dev");
+    assert_eq!(sim.phases("dev"), ["1.1.0 Superseded", "1.2.0 Rejected"]);
+    sim.promotion("dev-build-2").retry = Some("again".into());
+    sim.settle();
+    assert_eq!(sim.phases("dev"), ["1.1.0 Superseded", "1.2.0 Proposed"]);
+}
+
+#[test]
+fn simultaneous_requests_have_one_order_whichever_is_seen_first() {
+    for turned in [false, true] {
+        let mut sim = Simulation::three();
+        sim.trigger("dev", B, "build-1");
+        sim.trigger("dev", C, "build-2");
+        // Two replicas have counted in the same moment.
+        sim.promotions.iter_mut().for_each(|p| p.sequence = 1);
+        if turned {
+            sim.promotions.reverse();
+        }
+        sim.settle();
+        sim.merge("dev");
+        // Both are one change request's: what the first has of it is not taken back.
+        assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}");
+        assert_eq!(sim.promotion("dev-build-2").phase, Phase::Delivered, "{turned}");
+        sim.promotion("dev-build-1").phase = Phase::Delivered;
+        sim.settle();
+        assert_eq!(sim.promotion("dev-build-1").phase, Phase::Superseded, "{turned}: overtaken");
+    }
+}
+
+#[test]
+fn promotions_from_a_removed_environment_end() {
+    let mut sim = Simulation::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
+    sim.pipeline.environments.remove(0);
+    sim.pipeline.environments[0].after.clear();
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Cancelled"]);
+    assert_eq!(sim.open_requests("staging"), [] as [&str; 0]);
+    sim.trigger("staging", C, "build-1");
+    assert_eq!(sim.phases("staging"), ["1.1.0 Cancelled", "1.2.0 Proposed"]);
+}
+
+#[test]
+fn gates_suspension_and_unreadable_targets_hold_a_requested_revision() {
+    let mut sim = Simulation::three();
+    sim.policy_of("dev").manual = true;
+    sim.trigger("dev", B, "build-1");
+    assert!(sim.note("dev").contains("waits for approval"), "{}", sim.note("dev"));
+    sim.promotion("dev-build-1").approved = true;
+    sim.pipeline.suspended = true;
+    sim.settle();
+    assert_eq!((sim.phases("dev"), sim.effects.len()), (vec!["1.1.0 Pending".into()], 0));
+    sim.pipeline.suspended = false;
+    sim.cannot_be_read("dev", "d");
+    sim.settle();
+    assert!(sim.note("dev").contains("no target can be read"), "{}", sim.note("dev"));
+    sim.runs("dev", "d", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("dev"), ["1.1.0 Proposed"]);
+    // Going back is held there too.
+    sim.policy_of("dev").manual = false;
+    sim.trigger("dev", "0.9.0", "build-2");
+    assert!(sim.note("dev").contains("older than 1.0.0"), "{}", sim.note("dev"));
+}
+
+#[test]
+fn a_promotion_that_becomes_refused_ends_once() {
+    let mut sim = Simulation::three();
+    sim.policy_of("dev").manual = true;
+    sim.policy_of("staging").manual = true;
+    sim.trigger("dev", B, "build-1");
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    for environment in ["dev", "staging"] {
+        sim.policy_of(environment).refused = Some("cannot be done".into());
+        sim.settle();
+        assert!(sim.phases(environment)[0].ends_with("Cancelled"), "{:?}", sim.phases(environment));
+        assert_eq!(sim.note(environment), "cannot be done");
+        sim.policy_of(environment).refused = None;
+        sim.settle();
+        assert!(sim.phases(environment)[0].ends_with("Pending"), "{:?}", sim.phases(environment));
+    }
+}
+
+#[test]
+fn the_receivers_report_counts_except_for_success() {
+    let mut sim = Simulation::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.merge("staging");
+    let name = sim.promotions[0].name.clone();
+    sim.promotion(&name).said = Some(ReceiverReport::Accepted("job 7".into()));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
+    assert!(sim.promotion(&name).message.starts_with("the receiver has accepted it: job 7"));
+    sim.promotion(&name).said = Some(ReceiverReport::Done(String::new()));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
+    sim.promotion(&name).said = Some(ReceiverReport::Failed("disk full".into()));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
+    assert_eq!(sim.promotion(&name).message, "the receiver reports that it has failed: disk full");
+    // What runs there after all has arrived after all.
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
+}
+
+#[test]
+fn a_failure_that_the_receiver_fixed_needs_no_retry() {
+    let mut sim = Simulation::three();
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    sim.merge("staging");
+    let name = sim.promotions[0].name.clone();
+    sim.promotion(&name).said = Some(ReceiverReport::Failed("disk full".into()));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
+    sim.promotion(&name).said = Some(ReceiverReport::Fixed("run 8".into()));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
+    let waits = "the receiver reports that it is done: run 8; waits for the targets to run it";
+    assert_eq!(sim.promotion(&name).message, waits);
+    // From then on it is a word like any other.
+    sim.promotion(&name).said = Some(ReceiverReport::Done("run 8".into()));
+    sim.settle();
+    assert_eq!(sim.step(), 0, "and nothing more");
+    sim.runs("staging", "s", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Succeeded"]);
+}
+
+#[test]
+fn a_report_shows_that_the_call_has_arrived() {
+    let mut sim = Simulation::three();
+    sim.policy_of("staging").manual = true;
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    let name = sim.promotions[0].name.clone();
+    // As after a call whose answer was lost.
+    sim.promotion(&name).phase = Phase::Promoting;
+    sim.promotion(&name).said = Some(ReceiverReport::Failed("no".into()));
+    sim.settle();
+    assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
+    assert_eq!(sim.effects, [], "it is not delivered again");
+}

@@ -1,0 +1,393 @@
+//! The rules of the architecture that no compiler checks: which crate may depend on which, that no files import each
+//! other in a circle, which code must not wait, how long a file may be, and what no file may name. Each failure names the
+//! place and says what to do.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+mod architecture {
+    pub mod imports;
+}
+
+use architecture::imports;
+
+/// The crates of the workspace that each crate may depend on. A crate that is not listed may depend on none.
+const DEPENDENCIES: [(&str, &[&str]); 6] = [
+    ("sluice", &["sluice-controller", "sluice-web", "sluice-cli"]),
+    ("sluice-controller", &["sluice-delivery", "sluice-core", "sluice-api"]),
+    ("sluice-delivery", &["sluice-core"]),
+    ("sluice-web", &["sluice-core"]),
+    ("sluice-cli", &["sluice-core", "sluice-api"]),
+    ("sluice-testkit", &["sluice-api"]),
+];
+
+/// The most lines of a source file.
+const MAX_LINES: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn fails(broken: &[String]) -> Result<()> {
+    // An assertion and not an error, because the backtrace of an error would hide the list.
+    assert!(broken.is_empty(), "the rules of the architecture are broken:\n\n{}\n", broken.join("\n"));
+    Ok(())
+}
+
+/// Runs a program in the checkout and returns what it printed.
+fn output(program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = Command::new(program).args(arguments).current_dir(root()).output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
+}
+
+/// Returns the files of the checkout, also those that are not committed yet.
+fn files() -> Result<Vec<String>> {
+    // Another user may own the checkout, as in a container.
+    let listed = output(
+        "git",
+        &["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+    )?;
+    let listed = String::from_utf8(listed)?;
+    Ok(listed.split('\0').filter(|path| root().join(path).is_file()).map(str::to_owned).collect())
+}
+
+fn code() -> Result<Vec<(String, String)>> {
+    let ours = files()?.into_iter().filter(|path| path.starts_with("crates/") && path.ends_with(".rs"));
+    ours.map(|path| {
+        let text = std::fs::read_to_string(root().join(&path)).with_context(|| path.clone())?;
+        Ok((path, text))
+    })
+    .collect()
+}
+
+#[test]
+fn crates_depend_only_on_allowed_crates() -> Result<()> {
+    let metadata = output(env!("CARGO"), &["metadata", "--no-deps", "--offline", "--format-version=1"])?;
+    let metadata: Value = serde_json::from_slice(&metadata)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    ensure!(ours.contains("sluice") && ours.contains("sluice-core"), "not our workspace: {ours:?}");
+    let mut broken = Vec::new();
+    for package in packages {
+        let from = name(package);
+        let allowed =
+            DEPENDENCIES.iter().find(|(name, _)| *name == from).map_or(&[][..], |(_, allowed)| allowed);
+        let edges = package["dependencies"].as_array().context("no dependencies")?;
+        for edge in edges.iter().filter(|e| ours.contains(&name(e)) && e["kind"] != "dev") {
+            let to = name(edge);
+            if allowed.contains(&to.as_str()) {
+                continue;
+            }
+            let place = package["manifest_path"].as_str().unwrap_or(&from);
+            let place = place.rsplit("crates/").next().unwrap_or(place);
+            broken.push(match to.as_str() {
+                "sluice-testkit" => format!(
+                    "crates/{place}: sluice-testkit is for tests only: move it to [dev-dependencies]"
+                ),
+                _ if allowed.is_empty() => format!(
+                    "crates/{place}: {from} depends on {to}, and may depend on no crate of the workspace: \
+                     move the code into it, or pass it as a value"
+                ),
+                _ => format!(
+                    "crates/{place}: {from} depends on {to}, and may only depend on {}: move the code along the \
+                     arrows of ARCHITECTURE.md",
+                    allowed.join(", ")
+                ),
+            });
+        }
+    }
+    fails(&broken)
+}
+
+/// Returns a line of code without its comment.
+fn bare(line: &str) -> &str {
+    line.split("//").next().unwrap_or(line)
+}
+
+/// Returns true if a text has this word, not as a part of a longer one.
+fn has_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let after = text[at + word.len()..].chars().next();
+        !text[..at].chars().next_back().is_some_and(part) && !after.is_some_and(part)
+    })
+}
+
+/// The crates that still have circles of files. Remove a crate from the list when it has none: the list will be empty.
+const CRATES_WITH_CIRCLES: [&str; 3] = ["controller", "delivery", "testkit"];
+
+#[test]
+fn no_files_import_each_other_in_a_circle() -> Result<()> {
+    let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (path, text) in code()? {
+        if let Some((name, file)) = path.trim_start_matches("crates/").split_once("/src/") {
+            crates.entry(name.to_owned()).or_default().push((file.to_owned(), text));
+        }
+    }
+    ensure!(crates.contains_key("core") && crates.contains_key("cli"), "not our crates: {:?}", crates.keys());
+    let mut broken = Vec::new();
+    for (name, files) in crates.iter().filter(|(name, _)| !CRATES_WITH_CIRCLES.contains(&name.as_str())) {
+        for circle in imports::circles(files) {
+            broken.push(format!(
+                "crates/{name}/src: {} import each other: move what all of them need to a file that imports none of \
+                 them\n  {}",
+                circle.files.join(", "),
+                circle.ties.join("\n  ")
+            ));
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn deciding_and_observing_code_does_not_wait() -> Result<()> {
+    let core = ("crates/core/src/", &["async", "await", "kube", "k8s_openapi", "tokio", "Client"][..]);
+    let observe = ("crates/controller/src/observe/", &["async", "await", "Client"][..]);
+    let code = code()?;
+    let mut broken = Vec::new();
+    for (folder, forbidden) in [core, observe] {
+        let inside: Vec<_> = code.iter().filter(|(path, _)| path.starts_with(folder)).collect();
+        ensure!(!inside.is_empty(), "{folder} is empty: correct its path in this test");
+        for (path, text) in inside {
+            for (number, line) in text.lines().enumerate() {
+                for word in forbidden.iter().filter(|word| has_word(bare(line), word)) {
+                    broken.push(format!(
+                        "{path}:{}: {word}: the code in {folder} must be pure functions. Wait and send requests \
+                         in crates/controller/src/watch or act, and pass the result as a value",
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn no_file_is_too_long() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()? {
+        let lines = text.lines().count();
+        if lines > MAX_LINES {
+            broken.push(format!(
+                "{path}: {lines} lines, and {MAX_LINES} are the most: move a part of it to another file"
+            ));
+        }
+    }
+    fails(&broken)
+}
+
+#[test]
+fn every_file_begins_with_its_purpose() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()? {
+        if path.split('/').nth(2) == Some("src") && !text.starts_with("//!") {
+            broken.push(format!(
+                "{path}:1: begins without //!: write in at most five lines why the file exists"
+            ));
+        }
+    }
+    fails(&broken)
+}
+
+/// The texts that no file may contain, in halves, so that this file does not contain them.
+fn forbidden() -> [(String, &'static str); 9] {
+    let machine = "a path of one machine: write it relative to the checkout, or read it from the environment";
+    let registry = "the host of a registry: users reach registries in different ways; leave it to the settings of the tool";
+    [
+        (format!("/{}/", "work"), machine),
+        (format!("/{}/", "root"), machine),
+        (format!("/{}/", "home"), machine),
+        (format!("proxy.{}", "golang.org"), registry),
+        (format!("sum.{}", "golang.org"), registry),
+        (format!("index.{}", "crates.io"), registry),
+        (format!("static.{}", "crates.io"), registry),
+        (format!("registry.{}", "npmjs.org"), registry),
+        (format!("artifac{}", "tory"), registry),
+    ]
+}
+
+#[test]
+fn no_file_names_one_machine_or_a_registry() -> Result<()> {
+    let forbidden = forbidden();
+    let mut broken = Vec::new();
+    for path in files()? {
+        let bytes = std::fs::read(root().join(&path)).with_context(|| path.clone())?;
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            for (words, why) in &forbidden {
+                // A folder of this name inside another folder is no such path.
+                let whole = |at: usize| {
+                    let before = line[..at].chars().next_back();
+                    !words.starts_with('/')
+                        || !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
+                };
+                if line.match_indices(words).any(|(at, _)| whole(at)) {
+                    broken.push(format!("{path}:{}: {words} is {why}", number + 1));
+                }
+            }
+        }
+    }
+    fails(&broken)
+}
+
+/// Returns the quoted words that have the form of a reason: `NoMarker`.
+fn reasons(text: &str) -> impl Iterator<Item = &str> {
+    let is_reason = |word: &&str| {
+        let letters = word.chars().all(|c| c.is_ascii_alphabetic());
+        letters && word.len() > 3 && word.starts_with(|c: char| c.is_ascii_uppercase())
+    };
+    text.split('"').skip(1).step_by(2).filter(is_reason)
+}
+
+#[test]
+fn every_reason_and_every_metric_is_explained() -> Result<()> {
+    let troubleshooting = std::fs::read_to_string(root().join("docs/troubleshooting.md"))?;
+    let metrics = std::fs::read_to_string(root().join("docs/metrics.md"))?;
+    let mut broken = Vec::new();
+    let mut found = 0;
+    for (path, text) in code()?.into_iter().filter(|(path, _)| path.split('/').nth(2) == Some("src")) {
+        for body in text.split("fn reason(&self)").skip(1) {
+            let body = body.split("\n    }\n").next().unwrap_or(body);
+            for word in reasons(body) {
+                found += 1;
+                if !troubleshooting.contains(&format!("`{word}`")) {
+                    broken.push(format!(
+                        "{path}: docs/troubleshooting.md does not explain `{word}`: add its line"
+                    ));
+                }
+            }
+        }
+        for body in text.split("registry.register(\"").skip(1) {
+            let name = body.split('"').next().unwrap_or_default();
+            found += 1;
+            if !metrics.contains(&format!("`sluice_{name}")) {
+                broken.push(format!("{path}: docs/metrics.md does not list sluice_{name}: add its line"));
+            }
+        }
+    }
+    ensure!(
+        found > 30,
+        "only {found} reasons and metrics were found: adapt this test to how they are written now"
+    );
+    fails(&broken)
+}
+
+/// Returns the name of a test's file as pages write it: the file's name, or that of its folder for `main.rs`.
+fn stem(path: &str) -> Option<&str> {
+    let mut parts = path.rsplit('/');
+    match parts.next()?.strip_suffix(".rs")? {
+        "main" | "mod" => parts.next(),
+        stem => Some(stem),
+    }
+}
+
+/// Returns the names of the tests in a file that run without `--ignored`.
+fn tests(text: &str) -> impl Iterator<Item = &str> {
+    let mut marked = false;
+    text.lines().filter_map(move |line| {
+        let line = line.trim();
+        if line.starts_with("#[") {
+            let is_test = line == "#[test]" || line.starts_with("#[tokio::test");
+            marked = (marked || is_test) && !line.starts_with("#[ignore");
+            return None;
+        }
+        let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+        let name = name.filter(|_| marked).and_then(|rest| rest.split(['(', '<']).next());
+        marked = false;
+        name
+    })
+}
+
+/// Returns the tests that run for every forge, and the names of the forges' fixtures.
+fn contract(text: &str) -> Result<(BTreeSet<&str>, BTreeSet<&str>)> {
+    let list = text.split("\nand_real_gitea! {").nth(1).and_then(|rest| rest.split_once('['));
+    let (tests, fixtures) =
+        list.and_then(|(_, rest)| rest.split_once(']')).context("and_real_gitea! lists nothing")?;
+    let fixtures =
+        fixtures.lines().filter_map(|line| line.split_once(':')).map(|(fixture, _)| fixture.trim());
+    Ok((tests.split_whitespace().collect(), fixtures.chain(["gitea"]).collect()))
+}
+
+/// Returns the tests of the checkout, with the names of their files.
+fn named_tests(code: &[(String, String)]) -> BTreeSet<(&str, &str)> {
+    let files = code.iter().filter_map(|(path, text)| Some((stem(path)?, text)));
+    files.flat_map(|(file, text)| tests(text).map(move |test| (file, test))).collect()
+}
+
+#[test]
+fn every_test_that_the_tenants_page_names_exists() -> Result<()> {
+    let shown = "docs/tenants.md";
+    let page = std::fs::read_to_string(root().join(shown))?;
+    let code = code()?;
+    let there = named_tests(&code);
+    let words = page.split('`').skip(1).step_by(2).filter_map(|word| word.rsplit_once("::"));
+    let named: Vec<(&str, &str)> = words.filter(|(_, test)| !test.contains(' ')).collect();
+    ensure!(named.len() > 20, "{shown} names {} tests: adapt this test to how it names them", named.len());
+    let missing = named.iter().filter(|name| !there.contains(*name));
+    let broken: Vec<String> = missing
+        .map(|(file, test)| {
+            format!("{shown}: the test {file}::{test} does not exist: name the test that proves the claim")
+        })
+        .collect();
+    fails(&broken)
+}
+
+#[test]
+fn the_forges_page_names_existing_tests_and_the_whole_contract() -> Result<()> {
+    let (shown, contract_at) = ("docs/forges/README.md", "crates/delivery/tests/it/contract.rs");
+    let page = std::fs::read_to_string(root().join(shown))?;
+    let code = code()?;
+    let there = named_tests(&code);
+    let (_, text) = code
+        .iter()
+        .find(|(path, _)| path == contract_at)
+        .context("correct the path of contract.rs in this test")?;
+    let (kept, fixtures) = contract(text)?;
+    let (mut broken, mut named) = (Vec::new(), BTreeSet::new());
+    let words = page.split('`').skip(1).step_by(2);
+    for name in words.filter(|word| word.contains("::") && !word.contains(' ')) {
+        let (place, test) = name.rsplit_once("::").unwrap_or_default();
+        let runs = match place.strip_prefix("contract::") {
+            Some(fixture) => kept.contains(test) && (fixture == "*" || fixtures.contains(fixture)),
+            None => there.contains(&(place, test)),
+        };
+        if !runs {
+            broken.push(format!(
+                "{shown}: the test {name} does not exist: name the test that proves the claim, or write \"not tested\""
+            ));
+        }
+        named.insert(test);
+    }
+    for test in kept.difference(&named) {
+        broken.push(format!("{contract_at}: {shown} does not name {test}: give it a row"));
+    }
+    for fixture in fixtures.iter().filter(|fixture| !page.contains(&format!("| `{fixture}` |"))) {
+        broken.push(format!("{contract_at}: {shown} has no column `{fixture}`: add it"));
+    }
+    fails(&broken)
+}
+
+/// Readers of the log are not authors of the code: fields of log lines are not written with `Debug`.
+#[test]
+fn no_log_line_has_debug_output() -> Result<()> {
+    let mut broken = Vec::new();
+    for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("testkit"))
+    {
+        for (n, line) in (1..).zip(text.lines()) {
+            let words = line.split(['(', ',', ' ', '=']);
+            if words
+                .clone()
+                .any(|word| word.strip_prefix('?').is_some_and(|rest| rest.starts_with(char::is_alphabetic)))
+            {
+                broken.push(format!("{path}:{n}: write %field, and give its type a Display in plain words"));
+            }
+        }
+    }
+    fails(&broken)
+}
