@@ -15,7 +15,7 @@ use sluice_core::value::is_unsafe;
 use sluice_core::world::Health;
 use sluice_delivery::ForgeKind;
 
-use crate::act::order;
+use crate::act::strategy;
 use crate::observe::facts::ClusterKey;
 use crate::record::size;
 
@@ -97,7 +97,7 @@ fn refused(strategy: &Strategy) -> Option<String> {
                 known.join(", ")
             ))
         }
-        Some(s) => order::settings(s).check().err().map(|error| error.to_string()),
+        Some(s) => strategy::settings(s).check().err().map(|error| error.to_string()),
         None => None,
     }
 }
@@ -108,7 +108,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
-    let stray = order::is_outdated(pipeline, object);
+    let stray = strategy::is_outdated(pipeline, object);
     let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
         name: object.name_any(),

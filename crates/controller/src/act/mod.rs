@@ -4,6 +4,7 @@
 pub mod backoff;
 pub mod order;
 pub(crate) mod outcome;
+pub mod strategy;
 
 use sluice_api::pipeline::Strategy;
 use sluice_delivery::{Delivered, DeliveryError, Followed, Retry};

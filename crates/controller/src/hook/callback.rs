@@ -9,9 +9,11 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 
 use super::answer::{Answer, Wrong};
-use super::keys::{Purpose, Unavailable};
-use super::server::{Call, Hook};
-use super::store::{Change, LONGEST, Stands};
+use super::call::Call;
+use super::hmac_keys::{Purpose, Unavailable};
+use super::server::Hook;
+use super::status_change::{Change, MAX_TEXT};
+use super::store::Stands;
 use crate::key::PipelineKey;
 use crate::translate;
 
@@ -165,7 +167,7 @@ pub fn after(
         return Change::Refused(format!("this promotion has ended: it is {:?}", status.phase));
     }
     let mut message = word.message.clone();
-    crate::record::cut(&mut message, LONGEST);
+    crate::record::cut(&mut message, MAX_TEXT);
     let said = Callback { round: claim.round, state: word.state, message, at: translate::time(now) };
     Change::Write(serde_json::json!({ "callback": said }))
 }

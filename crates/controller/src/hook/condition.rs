@@ -1,18 +1,12 @@
 //! The condition of a Pipeline whose Secret with hook keys is missing, incomplete or cannot be read. Calls alone would
 //! not show it: a caller who is refused is not the one who can fix the Secret.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 
 use sluice_api::hook_key::{self, CALLBACK_KEY, HMAC_KEY};
 use sluice_api::pipeline::{Observe, Pipeline};
-use tokio::sync::mpsc;
 
-use super::directory::Directory;
-use super::keys::{Keys, Known, NoKeys, Purpose, secrets_of};
-use crate::key::PipelineKey;
-use crate::state::Input;
+use super::hmac_keys::{Known, NoKeys, Purpose, secrets_of};
 
 /// The type of the condition. It is present only while something is wrong.
 pub const CONDITION: &str = "HookSecretInvalid";
@@ -27,11 +21,11 @@ pub struct Problem {
 }
 
 /// What is known of the Secrets with hook keys, by name.
-pub type Found = BTreeMap<String, Result<Known, NoKeys>>;
+pub type Findings = BTreeMap<String, Result<Known, NoKeys>>;
 
 /// What is wrong with the Secrets that a pipeline names; `None` if nothing is. `callbacks` says whether receivers of the
 /// strategy `webhook` can call back.
-pub fn problem(pipeline: &Pipeline, found: &Found, callbacks: bool) -> Option<Problem> {
+pub fn problem(pipeline: &Pipeline, found: &Findings, callbacks: bool) -> Option<Problem> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     for (name, keys) in found {
         match keys {
@@ -100,7 +94,7 @@ fn calls_webhooks(pipeline: &Pipeline, secret: &str) -> bool {
 
 /// The clusters whose reports are refused because no Secret has their key. Not where a Secret could not be read: it may
 /// have the key.
-fn clusters_without_key(pipeline: &Pipeline, found: &Found) -> Vec<(&'static str, String)> {
+fn clusters_without_key(pipeline: &Pipeline, found: &Findings) -> Vec<(&'static str, String)> {
     let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
     let mut all = BTreeMap::new();
     for environment in &pipeline.spec.environments {
@@ -131,83 +125,3 @@ fn clusters_without_key(pipeline: &Pipeline, found: &Found) -> Vec<(&'static str
 
 /// How many keys a message names.
 const MOST_NAMED: usize = 10;
-
-/// How often it is looked which pipelines are due.
-const TICK: Duration = Duration::from_secs(2);
-/// How long after its start the controller begins to look: until then it has more urgent things to read.
-const FIRST: Duration = Duration::from_secs(5);
-/// How often the Secrets of a pipeline are read.
-const EVERY: Duration = Duration::from_secs(600);
-/// How often they are read while something is wrong.
-const WHILE_WRONG: Duration = Duration::from_secs(30);
-/// How many pipelines are looked at in a row.
-const AT_A_TIME: usize = 100;
-
-/// Reads the Secrets of pipelines now and then, and tells the loop what is wrong with them.
-pub struct Checker {
-    /// The pipelines.
-    pub directory: Arc<Directory>,
-    /// Reads the Secrets.
-    pub keys: Arc<Keys>,
-    /// To the loop.
-    pub tell: mpsc::UnboundedSender<Input>,
-    /// Whether receivers of webhooks can call back.
-    pub callbacks: bool,
-}
-
-struct Checked {
-    pipeline: Arc<Pipeline>,
-    problem: Option<Problem>,
-    again: Instant,
-}
-
-impl Checker {
-    /// Checks until the loop has ended.
-    pub async fn run(self) {
-        let mut checked: HashMap<PipelineKey, Checked> = HashMap::new();
-        tokio::time::sleep(FIRST).await;
-        loop {
-            let all = self.directory.with_secrets();
-            checked.retain(|key, _| all.contains_key(key));
-            let now = Instant::now();
-            let is_due = |key: &PipelineKey, pipeline: &Arc<Pipeline>| {
-                checked.get(key).is_none_or(|c| now >= c.again || !Arc::ptr_eq(&c.pipeline, pipeline))
-            };
-            let due: Vec<_> = all.into_iter().filter(|(key, p)| is_due(key, p)).take(AT_A_TIME).collect();
-            for (key, pipeline) in due {
-                let Some(problem) = self.check(&key, &pipeline).await else { break };
-                let again = Instant::now() + if problem.is_some() { WHILE_WRONG } else { EVERY };
-                let before = checked.get(&key).filter(|c| Arc::ptr_eq(&c.pipeline, &pipeline));
-                if before.is_none_or(|before| before.problem != problem) {
-                    if let Some(Problem { reason, message }) = &problem {
-                        tracing::warn!(pipeline = %key, reason, "{message}");
-                    }
-                    if self.tell.send(Input::HookSecret(key.clone(), problem.clone())).is_err() {
-                        return;
-                    }
-                }
-                checked.insert(key, Checked { pipeline, problem, again });
-            }
-            tokio::time::sleep(TICK).await;
-        }
-    }
-
-    /// What is wrong with the Secrets of a pipeline; `None` if they cannot be read now.
-    async fn check(&self, key: &PipelineKey, pipeline: &Pipeline) -> Option<Option<Problem>> {
-        let mut found = Found::new();
-        for name in named(pipeline) {
-            let keys = self.keys.inspect(&key.namespace, name, true).await;
-            if keys == Err(NoKeys::Unread) {
-                return None;
-            }
-            found.insert(name.into(), keys);
-        }
-        Some(problem(pipeline, &found, self.callbacks))
-    }
-}
-
-/// The Secrets with hook keys that a pipeline names.
-pub fn named(pipeline: &Pipeline) -> Vec<&str> {
-    let spec = &pipeline.spec;
-    secrets_of(spec.environments.iter().filter_map(|environment| spec.policy(environment)))
-}

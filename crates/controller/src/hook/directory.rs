@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sluice_api::Pipeline;
 
-use super::{condition, trigger};
+use super::secret_names::{named, trigger_secret};
 use crate::key::PipelineKey;
 
 /// All pipelines, once they are known.
@@ -52,7 +52,7 @@ impl Directory {
     pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
         // The loop waits for this lock: what takes longer than a copy comes after it.
         let mut all = self.pipelines.read().unwrap_or_else(PoisonError::into_inner).1.clone();
-        all.retain(|_, pipeline| !condition::named(pipeline).is_empty());
+        all.retain(|_, pipeline| !named(pipeline).is_empty());
         all
     }
 
@@ -60,7 +60,7 @@ impl Directory {
     pub fn sharing(&self, key: &PipelineKey, secret: &str) -> usize {
         let known = self.pipelines.read().unwrap_or_else(PoisonError::into_inner);
         let others = known.1.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
-        others.filter(|(_, pipeline)| trigger::secret(pipeline) == Some(secret)).count()
+        others.filter(|(_, pipeline)| trigger_secret(pipeline) == Some(secret)).count()
     }
 
     /// Notes that the loop is to look at a pipeline; whether that is news. However many calls come, one message for

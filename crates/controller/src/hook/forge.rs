@@ -9,8 +9,9 @@ use serde::Deserialize;
 use sluice_api::pipeline::{Pipeline, PromotionPolicy};
 
 use super::answer::Answer;
-use super::keys::{Purpose, Unavailable, secrets_of};
-use super::server::{Call, Hook};
+use super::call::Call;
+use super::hmac_keys::{Purpose, Unavailable, secrets_of};
+use super::server::Hook;
 use super::signature;
 use super::store::Stands;
 

@@ -7,10 +7,11 @@ use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{Observe, Pipeline, PromotionPolicy, Target};
 
 use super::answer::{Answer, Wrong};
+use super::call::{Call, Shown};
 use super::event::{Event, InvolvedObject, Meaning, NO_REVISION, Origin};
-use super::keys::{Purpose, Unavailable, secrets_of};
+use super::hmac_keys::{Purpose, Unavailable, secrets_of};
 use super::report;
-use super::server::{Call, Hook, Shown};
+use super::server::Hook;
 use super::store::Stands;
 
 impl Hook {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::keys::{DEADLINE, Unavailable};
+use super::hmac_keys::{DEADLINE, Unavailable};
 use crate::key::PipelineKey;
 
 /// How many calls of a pipeline may wait or write.

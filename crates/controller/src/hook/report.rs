@@ -13,7 +13,7 @@ use sluice_core::revision::Facet;
 use sluice_core::value;
 
 use super::event::{Event, Meaning, NO_REVISION};
-use super::store::{Change, LONGEST};
+use super::status_change::{Change, MAX_TEXT};
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 
@@ -176,7 +176,7 @@ pub fn after(before: Option<&Report>, event: &Event, now: Timestamp) -> Option<R
         }
         _ => event.message.clone(),
     };
-    crate::record::cut(&mut message, LONGEST);
+    crate::record::cut(&mut message, MAX_TEXT);
     let said = |key: &str, otherwise: &str| match meaning {
         Meaning::Deployed => event.metadata(key).unwrap_or_default().to_string(),
         _ => otherwise.to_string(),

@@ -10,30 +10,27 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes};
 use kube::Client;
-use serde::de::DeserializeOwned;
-use sluice_api::Pipeline;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::answer::{Answer, Wrong};
-use super::condition::Checker;
-use super::connection::{self, Certificate, Crowd, Seat};
+use super::call::{Call, LONG, Shown};
+use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::directory::{Directory, Found};
-use super::keys::{Keys, Known, Purpose, Unavailable};
-use super::limit::{Limits, Pauses, Proxies};
+use super::hmac_keys::{Keys, Known, Purpose, Unavailable};
+use super::proxies::Proxies;
 use super::queue::Queue;
+use super::rate::{Limits, Pauses};
 use super::route::{Endpoint, Place};
+use super::secret_checker::Checker;
 use super::signature;
 use super::store::Store;
 use crate::key::PipelineKey;
 use crate::metrics::Metrics;
 use crate::record::events::Events;
-use crate::serve::listen;
 use crate::state::Input;
 
 /// The longest body: what Flux itself takes.
 const LONGEST: usize = 3 << 20;
-/// A body that is longer than this is a long one: events and calls of forges are shorter, as a rule.
-const LONG: usize = 64 << 10;
 /// How many long ones are held at a time. Whoever knows no key may send what he likes until it is judged:
 /// all of it together has to fit into what the process may have.
 const LONG_ONES: usize = 32;
@@ -84,7 +81,7 @@ pub struct Hook {
     /// Of each pipeline those that are signed, and the others: who knows no key holds up nobody who does.
     pipelines: Mutex<Limits<(PipelineKey, bool)>>,
     long_ones: Semaphore,
-    long_ones_of: Arc<Crowd>,
+    long_ones_of: Arc<ConnectionLimit>,
     callbacks: bool,
     pub(super) queue: Queue,
     /// Which pipelines and endpoints the operator was told of that were called with a wrong key.
@@ -115,14 +112,14 @@ impl Hook {
             peers: Mutex::new(Limits::new(options.peer_rate)),
             pipelines: Mutex::new(Limits::new(options.pipeline_rate)),
             long_ones: Semaphore::new(LONG_ONES),
-            long_ones_of: Arc::new(Crowd::of(LONG_ONES_OF_ONE)),
+            long_ones_of: Arc::new(ConnectionLimit::new(LONG_ONES_OF_ONE)),
         }
     }
 
     /// What tells the loop of Secrets that are missing or incomplete.
-    fn checker(&self) -> Checker {
+    pub(super) fn checker(&self) -> Checker {
         let (directory, keys) = (self.directory.clone(), self.keys.clone());
-        Checker { directory, keys, tell: self.tell.clone(), callbacks: self.callbacks }
+        Checker { directory, keys, tx: self.tell.clone(), callbacks: self.callbacks }
     }
 
     /// Answers a call.
@@ -206,7 +203,7 @@ impl Hook {
                     return Err(too_long());
                 }
                 if length > LONG && room.is_none() {
-                    let seat = self.long_ones_of.admit(caller).ok_or(Answer::NotNow)?;
+                    let seat = self.long_ones_of.acquire(caller).ok_or(Answer::NotNow)?;
                     room = Some((seat, self.long_ones.try_acquire().map_err(|_| Answer::NotNow)?));
                 }
                 whole.extend_from_slice(&data);
@@ -221,7 +218,7 @@ impl Hook {
 
     /// As whom the connections of a peer are counted; not at all where it is a proxy, which has them for
     /// many.
-    pub(super) fn crowd(&self, peer: IpAddr) -> Option<IpAddr> {
+    pub(super) fn limited_peer(&self, peer: IpAddr) -> Option<IpAddr> {
         (!self.proxies.holds(peer)).then(|| self.proxies.caller(peer, std::iter::empty()))
     }
 
@@ -345,59 +342,8 @@ fn wrong(
 /// How many report keys are tried to find out which wrong key a call shows.
 const MOST_REPORT_KEYS: usize = 16;
 
-/// Which key a call shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// One that is wanted, from the Secret of this name.
-    Key(Purpose, String),
-    /// One of the pipeline's keys, for another purpose.
-    Wrong(Purpose),
-    /// None.
-    Nothing,
-}
-
-impl Shown {
-    /// Whether the call shows one of the wanted keys.
-    pub fn is_key(&self) -> bool {
-        matches!(self, Shown::Key(..))
-    }
-}
-
 /// The room that a long body takes: of its peer's share, and of all.
-type Room<'a> = (Seat, SemaphorePermit<'a>);
-
-/// A call that was read.
-#[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    /// Where it went.
-    pub place: &'a Place,
-    /// The pipeline that is there.
-    pub pipeline: Option<&'a Pipeline>,
-    /// What it says beside its body.
-    pub headers: &'a HeaderMap,
-    /// What it says.
-    pub body: &'a Bytes,
-}
-
-impl Call<'_> {
-    /// Whether the body is as short as almost all are.
-    fn is_short(&self) -> bool {
-        self.body.len() <= LONG
-    }
-
-    /// The body, which is an object: serde would take a list for one, field by field.
-    ///
-    /// # Errors
-    /// What it is in place of one.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        let first = self.body.iter().find(|byte| !byte.is_ascii_whitespace());
-        if first.is_some_and(|byte| *byte != b'{') {
-            // Names what is there, or where it is no JSON at all.
-            serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(self.body)?;
-        }
-        serde_json::from_slice(self.body)
-    }
-}
+type Room<'a> = (ConnectionSlot, SemaphorePermit<'a>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -426,25 +372,4 @@ fn respond(answer: &Answer, called: Option<&Place>) -> Response<Full<Bytes>> {
         headers.insert(LOCATION, place);
     }
     response
-}
-
-/// Serves calls until it fails.
-///
-/// # Errors
-/// When it cannot listen, or the certificate cannot be read.
-pub async fn serve(options: &HookOptions, hook: Hook) -> std::io::Result<()> {
-    let certificate = match &options.certificate {
-        Some((certificate, key)) => Some(Certificate::read(certificate, key)?),
-        None => None,
-    };
-    let listener = listen(options.address).await?;
-    let form = if certificate.is_some() { "https" } else { "http" };
-    tracing::info!(address = %listener.local_addr()?, form, "serving hooks");
-    let checker = hook.checker();
-    tokio::select! {
-        () = connection::serve(listener, certificate, options.connections, Arc::new(hook)) => {}
-        // It ends with the loop.
-        () = checker.run() => {}
-    }
-    Ok(())
 }

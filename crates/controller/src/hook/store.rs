@@ -12,16 +12,17 @@ use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::lenient::{Lenient, List, Unreadable};
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use tokio::time::Instant;
 
-use super::approval;
+use super::approval_request as approval;
 use super::event::Event;
-use super::keys::{DEADLINE, Unavailable};
+use super::hmac_keys::{DEADLINE, Unavailable};
 use super::report;
-use super::trigger::{self, Request};
+use super::status_change::Change;
+use super::trigger_request::{self as trigger, Request};
 use crate::act::backoff::BREATH;
 use crate::key::PipelineKey;
 use crate::objects;
@@ -33,9 +34,6 @@ use crate::watch::cause::words;
 const MANAGER: &str = "sluice-hook";
 /// How often a write is tried that somebody was faster than.
 const TRIES: usize = 8;
-/// The longest message of others that is kept, in bytes.
-pub(super) const LONGEST: usize = 1000;
-
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stands {
@@ -47,21 +45,6 @@ pub enum Stands {
     Gone,
     /// It may not be changed so: why.
     Refused(String),
-}
-
-/// What is to be changed in a status.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// This is merged into it.
-    Write(Value),
-    /// Nothing.
-    Nothing,
-    /// It is none of the caller's: as if it were not there.
-    NotTheirs,
-    /// It may not be changed so: why.
-    Refused(String),
-    /// A part of it that decides cannot be read: which, and why.
-    Unreadable(String),
 }
 
 /// Why something was not read, or not written.

@@ -14,7 +14,8 @@ use sluice_core::model::{Environment, Phase, Pipeline};
 use sluice_core::world::{Health, Member, Target, World};
 
 use super::size;
-use crate::hook::condition::{self, Problem};
+use crate::hook::condition;
+use crate::hook::condition::Problem;
 use crate::observe::reported::{self, Reports};
 use crate::translate;
 

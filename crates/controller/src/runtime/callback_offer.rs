@@ -8,7 +8,7 @@ use sluice_api::promotion::Promotion;
 
 use crate::act::ActError;
 use crate::hook::callback::{Claim, Subject, mint};
-use crate::hook::keys::{Known, Purpose};
+use crate::hook::hmac_keys::{Known, Purpose};
 use crate::key::PipelineKey;
 use crate::secret::{self, Use};
 use crate::timeout::{API_CALL_TIMEOUT, within};

@@ -14,7 +14,7 @@ use super::State;
 use super::effect::{Count, Effect, Job, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use crate::act::outcome::{self, left};
-use crate::act::{ActError, Done, Ended, order};
+use crate::act::{ActError, Done, Ended, order, strategy};
 use crate::key::PipelineKey;
 use crate::metrics;
 use crate::record::events::Announcement;
@@ -159,8 +159,8 @@ impl State {
             return None;
         }
         let strategy = match on {
-            On::Environment => order::named(entry.object(), promotion).cloned(),
-            On::Request => order::of_request(entry.object(), promotion),
+            On::Environment => strategy::named(entry.object(), promotion).cloned(),
+            On::Request => strategy::of_request(entry.object(), promotion),
         }?;
         let (mut order, secret) = order::order(entry.object(), promotion, &strategy, record.is_first_try)?;
         order.permit = permit;
@@ -272,14 +272,14 @@ impl State {
     fn is_out_of_reach(&self, key: &PipelineKey, name: &str, error: &ActError) -> bool {
         let Some((entry, record)) = self.pipelines.get(key).zip(self.record(key, name)) else { return false };
         (error.is_lost_access() || self.backoff.has_long_been_withdrawing(name))
-            && order::is_outdated(entry.object(), record.object())
+            && strategy::is_outdated(entry.object(), record.object())
     }
 
     /// Notes of change requests that a later promotion has taken over that they are no longer theirs.
     pub(super) fn hand_over(&mut self, key: &PipelineKey) {
         let Some(records) = self.promotions.get(key) else { return };
         let all: Vec<&ApiPromotion> = records.values().map(|record| record.object().as_ref()).collect();
-        let over = all.iter().filter(|promotion| order::is_handed_over(promotion, &all));
+        let over = all.iter().filter(|promotion| strategy::is_handed_over(promotion, &all));
         let over: Vec<String> = over.map(|promotion| promotion.name_any()).collect();
         over.iter().for_each(|name| self.change(key, name, &Change::HandedOver));
     }

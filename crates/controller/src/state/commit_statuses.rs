@@ -12,7 +12,7 @@ use super::State;
 use super::actions::On;
 use super::effect::{CommitStatus, Effect};
 use super::promotions::Reported;
-use crate::act::order;
+use crate::act::strategy;
 use crate::key::PipelineKey;
 use crate::translate;
 
@@ -32,7 +32,7 @@ impl State {
             let round = record.object().status.as_ref().map_or(0, |status| status.round);
             let is_reported =
                 record.reported.as_ref().is_some_and(|r| (r.progress, r.round) == (progress, round));
-            let is_due = !is_reported && order::may_report(entry.object(), record.object());
+            let is_due = !is_reported && strategy::may_report(entry.object(), record.object());
             is_due.then(|| (name.clone(), progress, description, round))
         });
         for (name, progress, description, round) in due.collect::<Vec<_>>() {

@@ -22,8 +22,9 @@ use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::Field;
 use crate::act::outcome::max_pause;
-use crate::hook::approval;
-use crate::hook::condition::{self, Problem};
+use crate::hook::approval_request;
+use crate::hook::condition::Problem;
+use crate::hook::secret_names;
 use crate::key::PipelineKey;
 use crate::observe::facts::ClusterKey;
 use crate::observe::reported;
@@ -129,7 +130,7 @@ impl State {
             promotion.delivered.map(|at| times.read(name, Field::Delivered, at, Duration::ZERO, clocks));
         let said = hook.report.as_ref().and_then(|report| translate::said(report, object));
         (promotion.next_attempt, promotion.delivered, promotion.said) = (next, delivered, said);
-        promotion.approved |= approval::counts(object, hook.key_approval.as_deref());
+        promotion.approved |= approval_request::counts(object, hook.key_approval.as_deref());
     }
 
     /// OBSERVE: what the targets show, and which of them have not answered yet. `None` while it is too early to
@@ -356,7 +357,7 @@ impl PipelineEntry {
 
 /// What is wrong with the Secrets with hook keys of a pipeline; `None` while that is not known.
 fn hook_secret(entry: &PipelineEntry, serves_hooks: bool) -> Option<Option<&Problem>> {
-    if !serves_hooks || condition::named(entry.object()).is_empty() {
+    if !serves_hooks || secret_names::named(entry.object()).is_empty() {
         return Some(None);
     }
     entry.hook_secret.as_ref().map(Option::as_ref)

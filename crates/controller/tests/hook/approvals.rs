@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::{Promotion, PromotionSpec};
-use sluice_controller::hook::approval::{Given, Request, after, approved, check, counts, is_for, key_id};
+use sluice_controller::hook::approval::key_id;
+use sluice_controller::hook::approval_request::{Given, Request, after, approved, check, counts, is_for};
 use sluice_controller::hook::route::{Endpoint, Place};
-use sluice_controller::hook::store::Change;
+use sluice_controller::hook::status_change::Change;
 
 const NOW: &str = "2026-11-22T10:00:00Z";
 

@@ -16,7 +16,7 @@ use sluice_api::promotion::{Phase, Promotion};
 use sluice_controller::hook::callback::{Claim, Subject, Word, after, is_minted, mint, read};
 use sluice_controller::hook::forge::Proof;
 use sluice_controller::hook::signature::{Mismatch, verify};
-use sluice_controller::hook::store::Change;
+use sluice_controller::hook::status_change::Change;
 use sluice_controller::key::PipelineKey;
 use sluice_testkit::eventually;
 

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::condition::{CONDITION, Found, Problem, problem};
-use sluice_controller::hook::keys::{Known, NoKeys};
+use sluice_controller::hook::condition::{CONDITION, Findings, Problem, problem};
+use sluice_controller::hook::hmac_keys::{Known, NoKeys};
 use sluice_testkit::eventually;
 
 use crate::keys::target;
@@ -56,7 +56,7 @@ fn what_is_wrong_with_a_secret_is_said_with_what_to_add() {
         (&called, and(&["hmac-key"]), "KeysMissing", "add callback-key with any random text"),
     ];
     for (strategy, keys, reason, says) in wrong {
-        let found = Found::from([("keys".to_string(), keys)]);
+        let found = Findings::from([("keys".to_string(), keys)]);
         let Some(Problem { reason: given, message }) = problem(&pipeline(strategy), &found, true) else {
             panic!("nothing is wrong: {says}");
         };
@@ -71,7 +71,7 @@ fn what_is_wrong_with_a_secret_is_said_with_what_to_add() {
         // It is not known.
         (&plain, Err(NoKeys::Unread), true),
     ] {
-        let found = Found::from([("keys".to_string(), keys)]);
+        let found = Findings::from([("keys".to_string(), keys)]);
         assert_eq!(problem(&pipeline(strategy), &found, callbacks), None, "{found:?}");
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_controller::hook::Hook;
 use sluice_controller::hook::callback::{Claim, Subject, mint};
-use sluice_controller::hook::keys::{Known, Purpose};
+use sluice_controller::hook::hmac_keys::{Known, Purpose};
 use sluice_testkit::Scratch;
 
 use crate::server::sign;

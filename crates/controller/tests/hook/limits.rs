@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use sluice_controller::hook::limit::{Limits, Pauses};
+use sluice_controller::hook::rate::{Limits, Pauses};
 use sluice_controller::hook::{Network, Proxies};
 
 #[test]

@@ -10,7 +10,7 @@ use sluice_api::pipeline::{Health, Report};
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::promotion::{Verdict, judge};
 use sluice_controller::hook::report::{self, ROOM, check, keys, stale, unreadable};
-use sluice_controller::hook::store::Change;
+use sluice_controller::hook::status_change::Change;
 use sluice_controller::observe::reported::{self, Reports};
 use sluice_core::revision::Facet;
 use sluice_core::world::{self, Target};

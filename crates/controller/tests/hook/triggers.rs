@@ -8,7 +8,8 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_controller::hook::trigger::{Request, check, fit, named, secret, shape};
+use sluice_controller::hook::secret_names::trigger_secret as secret;
+use sluice_controller::hook::trigger_request::{Request, check, fit, named, shape};
 use sluice_testkit::eventually;
 
 use crate::server::{Served, run, serve, sign};

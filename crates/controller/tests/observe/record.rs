@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::promotion::{Approval, ChangeRequest, GivenApproval, Phase, PromotionSpec, PromotionStatus};
 use sluice_api::{Pipeline, Promotion};
-use sluice_controller::act::order::is_handed_over;
+use sluice_controller::act::strategy::is_handed_over;
 use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
 use sluice_core::Revision;
 use sluice_core::decide::{Intent, Move};
