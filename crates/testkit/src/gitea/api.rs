@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Gitea on SQLite takes its time when a busy machine has it do much at once.
 const DEADLINE: Duration = Duration::from_secs(120);
 
+/// The administrator, who owns the repositories.
+pub(super) const USER: &str = "sluice";
+
 /// Who calls.
 #[derive(Debug, Clone)]
 pub(crate) enum Caller {

@@ -1,8 +1,7 @@
 //! A repository on Gitea and its pull requests, as a person at the forge acts on them. Reading
 //! looks at the files on disk, so that it is not counted with what Sluice asks.
 
-use super::api::{Api, Caller};
-use super::server::Gitea;
+use super::api::{Api, Caller, USER};
 use crate::git::{Change, Repo};
 use anyhow::{Context, Result, ensure};
 use reqwest::Method;
@@ -86,7 +85,7 @@ impl ForgeRepo {
 
     /// Its address for git, with a token in it.
     pub fn url_with_token(&self) -> String {
-        let user = format!("http://{}:{}@", Gitea::USER, self.token);
+        let user = format!("http://{}:{}@", USER, self.token);
         format!("{}.git", self.disk.url().replacen("http://", &user, 1))
     }
 
@@ -286,7 +285,7 @@ impl ForgeRepo {
     }
 
     fn path(&self, rest: &str) -> String {
-        format!("/repos/{}/{}/{rest}", Gitea::USER, self.disk.name())
+        format!("/repos/{}/{}/{rest}", USER, self.disk.name())
     }
 }
 

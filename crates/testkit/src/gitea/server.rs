@@ -1,6 +1,6 @@
 //! Starting Gitea: one folder with everything it writes, SQLite, no ssh, no calls to the outside.
 
-use super::api::{Api, Caller};
+use super::api::{Api, Caller, USER};
 use super::repo::ForgeRepo;
 use crate::servers::{forge_folder, start_on_free_port, start_ready};
 use crate::{Leash, Scratch};
@@ -23,7 +23,7 @@ pub struct Gitea {
 
 impl Gitea {
     /// The administrator, who owns the repositories.
-    pub const USER: &'static str = "sluice";
+    pub const USER: &'static str = USER;
     /// The administrator's password.
     pub const PASSWORD: &'static str = "open barley/+?";
 
