@@ -11,7 +11,7 @@ use sluice_core::setters::{
 };
 use sluice_core::{Facet, FacetKey, Revision};
 
-use super::read::File;
+use super::read::CheckoutFile;
 
 /// The placeholder for the promoted revision if `--revision` is not given.
 const REVISION: &str = "REVISION";
@@ -58,7 +58,7 @@ pub(super) struct PreviewError {
 pub(super) fn preview(
     pipeline: &Pipeline,
     only: Option<&str>,
-    files: &[File],
+    files: &[CheckoutFile],
     asked: &[(Option<Facet>, String)],
 ) -> Vec<EnvironmentPreview> {
     let environments = pipeline.spec.environments.iter().enumerate();
@@ -82,7 +82,7 @@ fn preview_of(
     pipeline: &Pipeline,
     at: usize,
     environment: &Environment,
-    files: &[File],
+    files: &[CheckoutFile],
     asked: &[(Option<Facet>, String)],
 ) -> EnvironmentPreview {
     let mut preview = EnvironmentPreview {
@@ -180,7 +180,7 @@ impl Destination<'_> {
     fn set(
         &self,
         updates: &[api::Update],
-        files: &[File],
+        files: &[CheckoutFile],
         (mut facets, open): (Vec<FacetKey>, bool),
         asked: &[(Option<Facet>, String)],
     ) -> Result<Vec<ValueChange>, PreviewError> {
@@ -220,7 +220,7 @@ impl Destination<'_> {
         PreviewError { reason: "NoMarker", message }
     }
 
-    fn marked(&self, files: &[File], revision: &Revision) -> Result<Vec<ValueChange>, UpdateError> {
+    fn marked(&self, files: &[CheckoutFile], revision: &Revision) -> Result<Vec<ValueChange>, UpdateError> {
         let (namespace, name) = (self.pipeline.namespace().unwrap_or_default(), self.pipeline.name_any());
         let request = MarkerRequest {
             namespace: &namespace,
@@ -240,7 +240,7 @@ impl Destination<'_> {
     fn listed(
         &self,
         updates: &[api::Update],
-        files: &[File],
+        files: &[CheckoutFile],
         revision: &Revision,
     ) -> Result<Vec<ValueChange>, UpdateError> {
         let update = |u: &api::Update| Update {
@@ -262,7 +262,7 @@ impl Destination<'_> {
         let places: Vec<UpdateTarget> = targets.map(place).collect();
         let plan = Plan::new(&updates, &places, self.target)?;
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        let selected: Vec<&File> = plan.select(&paths)?.into_iter().map(|at| &files[at]).collect();
+        let selected: Vec<&CheckoutFile> = plan.select(&paths)?.into_iter().map(|at| &files[at]).collect();
         let read: Vec<(&str, &[u8])> = selected.iter().map(|file| (&*file.path, &*file.bytes)).collect();
         let done = plan.set(&read, revision)?;
         let set = selected.into_iter().zip(done).filter_map(|(file, edited)| Some((file, edited?)));
@@ -279,7 +279,7 @@ fn wanted(pipeline: &Pipeline, choice: Choice) -> FacetKey {
     key
 }
 
-fn sets(file: &File, edited: EditedFile) -> Vec<ValueChange> {
+fn sets(file: &CheckoutFile, edited: EditedFile) -> Vec<ValueChange> {
     let set = |value: setters::SetValue| ValueChange {
         path: file.path.clone(),
         line: value.line,

@@ -173,7 +173,7 @@ fn report(
     args: &Validate,
     document: Document,
     mut errors: Vec<Problem>,
-    files: Option<&[read::File]>,
+    files: Option<&[read::CheckoutFile]>,
 ) -> Outcome<PipelineReport> {
     let name = name(&document);
     let mut environments = Vec::new();

@@ -121,14 +121,14 @@ fn read_failure(source: &str, error: &io::Error) -> Failure {
 
 /// A YAML file of a checkout.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct CheckoutFile {
     /// The path from the root of the checkout, with `/` between its parts.
     pub path: String,
     pub bytes: Vec<u8>,
 }
 
 /// Returns the YAML files below a folder, sorted by path. `.git` is left out, and links are not followed.
-pub(super) fn yaml_files(root: &Path) -> Outcome<Vec<File>> {
+pub(super) fn yaml_files(root: &Path) -> Outcome<Vec<CheckoutFile>> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -148,7 +148,7 @@ pub(super) fn yaml_files(root: &Path) -> Outcome<Vec<File>> {
                 let file = root.join(&path);
                 let bytes =
                     std::fs::read(&file).map_err(|e| read_failure(&file.display().to_string(), &e))?;
-                files.push(File { path: name, bytes });
+                files.push(CheckoutFile { path: name, bytes });
             }
         }
     }

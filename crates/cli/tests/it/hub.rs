@@ -138,22 +138,26 @@ pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) 
 }
 
 /// A namespace on the hub.
-pub struct Place {
+pub struct TestNamespace {
     pub namespace: String,
     pub client: kube::Client,
     pub kubeconfig: PathBuf,
 }
 
-pub async fn place(name: &str) -> Result<Place> {
+pub async fn place(name: &str) -> Result<TestNamespace> {
     place_on(&servers().await?.hub, name).await
 }
 
-pub async fn place_on(hub: &Cluster, name: &str) -> Result<Place> {
+pub async fn place_on(hub: &Cluster, name: &str) -> Result<TestNamespace> {
     hub.namespace(name).await?;
-    Ok(Place { namespace: name.into(), client: hub.client().await?, kubeconfig: hub.kubeconfig_path() })
+    Ok(TestNamespace {
+        namespace: name.into(),
+        client: hub.client().await?,
+        kubeconfig: hub.kubeconfig_path(),
+    })
 }
 
-impl Place {
+impl TestNamespace {
     /// Runs `sluice` in this namespace, as an administrator.
     pub async fn sluice(&self, arguments: &[&str]) -> Ran {
         sluice_as(&self.kubeconfig, &[arguments, &["-n", &self.namespace]].concat()).await

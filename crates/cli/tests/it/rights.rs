@@ -11,7 +11,7 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_cli::Exit;
 use sluice_testkit::{PATIENCE, connect, eventually};
 
-use crate::hub::{Place, Ran, place, running, servers, sluice_as};
+use crate::hub::{Ran, TestNamespace, place, running, servers, sluice_as};
 
 /// A user with their own certificate.
 struct User {
@@ -21,11 +21,11 @@ struct User {
 }
 
 impl User {
-    async fn new(place: &Place, name: &str, group: Option<&str>) -> Result<User> {
+    async fn new(place: &TestNamespace, name: &str, group: Option<&str>) -> Result<User> {
         User::with(place, name, &servers().await?.hub.user(name, group)?).await
     }
 
-    async fn with(place: &Place, name: &str, kubeconfig: &str) -> Result<User> {
+    async fn with(place: &TestNamespace, name: &str, kubeconfig: &str) -> Result<User> {
         let folder = place.kubeconfig.parent().context("a folder")?;
         let path = folder.join(format!("{}-{name}.kubeconfig", place.namespace));
         std::fs::write(&path, kubeconfig)?;
@@ -68,7 +68,7 @@ fn deployed(file: &str) -> Result<String> {
 }
 
 /// Binds a role to a user or group in the namespace.
-async fn bind(place: &Place, role: &str, kind: &str, name: &str) -> Result<()> {
+async fn bind(place: &TestNamespace, role: &str, kind: &str, name: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": {"name": format!("{role}-{name}"), "namespace": place.namespace},
@@ -80,7 +80,7 @@ async fn bind(place: &Place, role: &str, kind: &str, name: &str) -> Result<()> {
 
 /// jane may approve, joe by his group; eve edits pipelines, vic looks.
 struct People {
-    place: Place,
+    place: TestNamespace,
     jane: User,
     joe: User,
     eve: User,

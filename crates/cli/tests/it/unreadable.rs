@@ -10,10 +10,10 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_cli::Exit;
 use sluice_testkit::{Cluster, ControlPlane, PATIENCE, eventually};
 
-use crate::hub::{Place, place_on, running};
+use crate::hub::{TestNamespace, place_on, running};
 
 /// Writes a value into an object that this version cannot read.
-async fn spoil<K: Resource<DynamicType = ()>>(place: &Place, name: &str, patch: Value) -> Result<()> {
+async fn spoil<K: Resource<DynamicType = ()>>(place: &TestNamespace, name: &str, patch: Value) -> Result<()> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(place.client.clone(), &place.namespace, &ApiResource::erase::<K>(&()));
     let params = PatchParams::default();
@@ -24,7 +24,7 @@ async fn spoil<K: Resource<DynamicType = ()>>(place: &Place, name: &str, patch: 
     Ok(())
 }
 
-async fn unreadable(place: &Place, name: &str, environment: &str) -> Result<()> {
+async fn unreadable(place: &TestNamespace, name: &str, environment: &str) -> Result<()> {
     place.promotion(name, environment, json!({"phase": "Failed"})).await?;
     spoil::<Promotion>(place, name, json!({"status": {"phase": "Splendid"}})).await
 }
@@ -33,12 +33,12 @@ fn waits() -> Value {
     json!({"phase": "Pending", "gates": [{"name": "Approval", "open": false}]})
 }
 
-async fn is_approved(place: &Place, name: &str) -> Result<bool> {
+async fn is_approved(place: &TestNamespace, name: &str) -> Result<bool> {
     Ok(place.promotions().get(name).await?.spec.approval.is_some())
 }
 
 /// Waits until the next object has a later creation time, which is in seconds.
-async fn next_second(place: &Place, name: &str) -> Result<()> {
+async fn next_second(place: &TestNamespace, name: &str) -> Result<()> {
     let made = place.promotions().get_metadata(name).await?.creation_timestamp();
     let made = made.map(|time| time.0.as_second()).unwrap_or_default();
     eventually(PATIENCE, || async {

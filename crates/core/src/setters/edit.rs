@@ -130,18 +130,18 @@ pub(super) fn apply(
 ) -> Result<EditedFile, SetError> {
     edits.sort_by_key(|edit| edit.event);
     edits.dedup_by(|a, b| a.event == b.event && a.value == b.value);
-    let file = File { path, document };
+    let file = DocumentAtPath { path, document };
     let text = splice(document.text, &edits).ok_or_else(|| file.changed("the values overlap"))?;
     file.verify(&text, &edits)?;
     Ok(EditedFile { text, values: edits.into_iter().map(|edit| edit.value).collect() })
 }
 
-struct File<'a, 't> {
+struct DocumentAtPath<'a, 't> {
     path: &'a str,
     document: &'a ParsedDocument<'t>,
 }
 
-impl File<'_, '_> {
+impl DocumentAtPath<'_, '_> {
     fn changed(&self, what: &'static str) -> SetError {
         SetError::ChangedTooMuch { at: Location { path: self.path.into(), line: 1 }, what }
     }

@@ -21,11 +21,11 @@ pub(super) struct ParsedDocument<'t> {
 struct Token {
     range: Range<usize>,
     event: usize,
-    kind: Kind,
+    kind: TokenKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     /// A scalar that is a value; `flow` within `[...]` or `{...}`.
     Value {
         flow: bool,
@@ -183,12 +183,12 @@ impl<'t> ParsedDocument<'t> {
         let gap = if line_start == 0 { gap.trim_start_matches('\u{feff}') } else { gap };
         let word = gap.rsplit(char::is_whitespace).next().unwrap_or_default();
         match (last.map(|token| (token.kind, token.event)), gap) {
-            (Some((Kind::Value { flow }, event)), "") => Before::Value { event, flow },
-            (Some((Kind::Value { flow: true }, event)), ",") => Before::Value { event, flow: true },
-            (Some((Kind::Alias, _)), "" | ",") => Before::Alias,
-            (Some((Kind::Flow, _)), "" | ",") => Before::Flow,
-            (Some((Kind::Key, _)), "" | "," | ":") => Before::Key,
-            (Some((Kind::Document, _)), "") => Before::Syntax,
+            (Some((TokenKind::Value { flow }, event)), "") => Before::Value { event, flow },
+            (Some((TokenKind::Value { flow: true }, event)), ",") => Before::Value { event, flow: true },
+            (Some((TokenKind::Alias, _)), "" | ",") => Before::Alias,
+            (Some((TokenKind::Flow, _)), "" | ",") => Before::Flow,
+            (Some((TokenKind::Key, _)), "" | "," | ":") => Before::Key,
+            (Some((TokenKind::Document, _)), "") => Before::Syntax,
             _ if word.starts_with(['|', '>']) => Before::BlockScalar,
             _ if word == ":" => Before::Key,
             _ => Before::Syntax,
@@ -238,8 +238,8 @@ impl<'t> ParsedDocument<'t> {
         let mut before = text(line.start..token.range.start).split_whitespace();
         let is_entry = before.clone().next() == Some("-");
         let other = match token.kind {
-            Kind::Document => Some("above the beginning or the end of a document"),
-            Kind::Key if is_entry => Some("above an entry of a list that is not a single value"),
+            TokenKind::Document => Some("above the beginning or the end of a document"),
+            TokenKind::Key if is_entry => Some("above an entry of a list that is not a single value"),
             _ if before.clone().any(|word| matches!(word, "?" | ":")) => Some("above an explicit key"),
             _ if before.by_ref().filter(|word| *word == "-").count() > 1 => Some("above a list in a list"),
             _ => None,
@@ -248,13 +248,13 @@ impl<'t> ParsedDocument<'t> {
             return Below::Other(place);
         }
         let value = match token.kind {
-            Kind::Key => tokens.next_if(|value| value.range.start < line.end),
+            TokenKind::Key => tokens.next_if(|value| value.range.start < line.end),
             _ => Some(token),
         };
         match value.map(|value| (value.kind, value.event)) {
-            Some((Kind::Value { flow: false }, event)) => Below::Value(event),
-            Some((Kind::Alias, _)) => Below::Alias,
-            Some((Kind::Value { flow: true } | Kind::Flow, _)) => Below::Flow,
+            Some((TokenKind::Value { flow: false }, event)) => Below::Value(event),
+            Some((TokenKind::Alias, _)) => Below::Alias,
+            Some((TokenKind::Value { flow: true } | TokenKind::Flow, _)) => Below::Flow,
             None if is_block(token.range.end..line.end) => Below::BlockScalar,
             _ => Below::Other("above a key that has no value on its line"),
         }
@@ -287,7 +287,7 @@ fn line(line_starts: &[usize], byte: usize) -> u32 {
 }
 
 /// A collection whose end event has not come yet.
-struct Open {
+struct OpenCollection {
     flow: bool,
     mapping: bool,
     /// In a mapping: true if the next node is a key.
@@ -295,29 +295,29 @@ struct Open {
 }
 
 fn tokens(events: &[(Event<'_>, Span)]) -> Vec<Token> {
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenCollection> = Vec::new();
     let mut tokens = Vec::new();
     for (event, (what, span)) in events.iter().enumerate() {
         let kind = match what {
             Event::Scalar(..) => match enter(&mut open) {
-                (true, _) => Some(Kind::Key),
-                (false, flow) => Some(Kind::Value { flow }),
+                (true, _) => Some(TokenKind::Key),
+                (false, flow) => Some(TokenKind::Value { flow }),
             },
             Event::Alias(_) => {
                 enter(&mut open);
-                Some(Kind::Alias)
+                Some(TokenKind::Alias)
             }
             Event::SequenceStart(style, ..) | Event::MappingStart(style, ..) => {
                 enter(&mut open);
                 let flow = *style == StructureStyle::Flow;
                 let mapping = matches!(what, Event::MappingStart(..));
-                open.push(Open { flow, mapping, key_next: true });
-                flow.then_some(Kind::Flow)
+                open.push(OpenCollection { flow, mapping, key_next: true });
+                flow.then_some(TokenKind::Flow)
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                open.pop().filter(|collection| collection.flow).map(|_| Kind::Flow)
+                open.pop().filter(|collection| collection.flow).map(|_| TokenKind::Flow)
             }
-            Event::DocumentStart(..) | Event::DocumentEnd => Some(Kind::Document),
+            Event::DocumentStart(..) | Event::DocumentEnd => Some(TokenKind::Document),
             _ => None,
         };
         if let (Some(kind), Some(range)) = (kind, span.byte_range().filter(|range| !range.is_empty())) {
@@ -328,7 +328,7 @@ fn tokens(events: &[(Event<'_>, Span)]) -> Vec<Token> {
 }
 
 /// Records the begin of a node. Returns whether the node is a key, and whether it is within a flow collection.
-fn enter(open: &mut [Open]) -> (bool, bool) {
+fn enter(open: &mut [OpenCollection]) -> (bool, bool) {
     let flow = open.iter().any(|collection| collection.flow);
     let Some(parent) = open.last_mut().filter(|collection| collection.mapping) else { return (false, flow) };
     let key = parent.key_next;

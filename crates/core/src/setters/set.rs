@@ -50,7 +50,7 @@ pub fn set(path: &str, bytes: &[u8], wanted: &MarkerRequest<'_>) -> Result<Optio
         Err(_) if !is_marked(bytes, &name) => return Ok(None),
         Err(unreadable) => return Err(unreadable.into_set_error(path, "has a promotion marker")),
     };
-    let file = File { path, name: &name, wanted, document: &document };
+    let file = MarkedFile { path, name: &name, wanted, document: &document };
     file.refuse_markers_within_scalars()?;
     let mut edits: Vec<Edit> = Vec::new();
     let mut lines: Vec<u32> = Vec::new();
@@ -87,14 +87,14 @@ fn is_marked(bytes: &[u8], name: &str) -> bool {
     })
 }
 
-struct File<'a, 't> {
+struct MarkedFile<'a, 't> {
     path: &'a str,
     name: &'a str,
     wanted: &'a MarkerRequest<'a>,
     document: &'a ParsedDocument<'t>,
 }
 
-impl File<'_, '_> {
+impl MarkedFile<'_, '_> {
     fn at(&self, byte: usize) -> Location {
         self.document.at(self.path, byte)
     }

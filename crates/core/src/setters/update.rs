@@ -9,14 +9,14 @@ use super::error::Location;
 use super::limits::MAX_UPDATE_EVENTS;
 use super::placeholder::UpdateTarget;
 use super::resolve::listed;
-use super::update_entry::{Entry, File, MAX_NAMED, Update};
+use super::update_entry::{MAX_NAMED, Update, UpdateEntry, UpdateFile};
 use super::update_error::UpdateError;
 use crate::revision::Revision;
 
 /// The values to set by an `update` list, with the placeholders replaced for every target.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    entries: Vec<Entry>,
+    entries: Vec<UpdateEntry>,
 }
 
 impl Plan {
@@ -30,14 +30,14 @@ impl Plan {
         places: &[UpdateTarget],
         alone: Option<&str>,
     ) -> Result<Plan, UpdateError> {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<UpdateEntry> = Vec::new();
         let is_wanted = |place: &&UpdateTarget| alone.is_none_or(|alone| alone == place.target);
         for (number, update) in updates.iter().enumerate() {
             for place in places.iter().filter(is_wanted) {
-                let entry = Entry::new(number, update, place)?;
+                let entry = UpdateEntry::new(number, update, place)?;
                 let mut others = places.iter().filter(|other| !is_wanted(other));
                 if let Some(other) =
-                    others.find(|other| Entry::new(number, update, other).as_ref() == Ok(&entry))
+                    others.find(|other| UpdateEntry::new(number, update, other).as_ref() == Ok(&entry))
                 {
                     let problem = format!(
                         "it comes out the same for the targets {} and {}, and each target is promoted into by \
@@ -84,8 +84,8 @@ impl Plan {
         revision: &Revision,
     ) -> Result<Vec<Option<EditedFile>>, UpdateError> {
         let files = files.iter();
-        let mut files: Vec<File<'_>> =
-            files.map(|(path, bytes)| File::new(path.as_ref(), bytes.as_ref())).collect();
+        let mut files: Vec<UpdateFile<'_>> =
+            files.map(|(path, bytes)| UpdateFile::new(path.as_ref(), bytes.as_ref())).collect();
         let mut left = MAX_UPDATE_EVENTS;
         for entry in &self.entries {
             let (file, edit) = entry.edit(&mut files, &mut left, revision)?;

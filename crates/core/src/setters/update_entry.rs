@@ -36,7 +36,7 @@ pub(super) const MAX_NAMED: usize = 6;
 
 /// One value to set, with the placeholders replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct UpdateEntry {
     /// The index in the pipeline's list.
     number: usize,
     pub path: String,
@@ -50,7 +50,7 @@ pub(super) struct Entry {
 }
 
 /// A file of the repository that an entry names.
-pub(super) struct File<'a> {
+pub(super) struct UpdateFile<'a> {
     pub path: &'a str,
     bytes: &'a [u8],
     /// The parsed file; `None` until an entry needs it.
@@ -58,9 +58,9 @@ pub(super) struct File<'a> {
     pub edits: Vec<Edit>,
 }
 
-impl<'a> File<'a> {
+impl<'a> UpdateFile<'a> {
     pub(super) fn new(path: &'a str, bytes: &'a [u8]) -> Self {
-        File { path, bytes, document: None, edits: Vec::new() }
+        UpdateFile { path, bytes, document: None, edits: Vec::new() }
     }
 }
 
@@ -71,8 +71,12 @@ struct FileObject {
     root: usize,
 }
 
-impl Entry {
-    pub(super) fn new(number: usize, update: &Update, place: &UpdateTarget) -> Result<Entry, UpdateError> {
+impl UpdateEntry {
+    pub(super) fn new(
+        number: usize,
+        update: &Update,
+        place: &UpdateTarget,
+    ) -> Result<UpdateEntry, UpdateError> {
         let bad = |field: &'static str, problem: String| UpdateError::BadEntry { number, field, problem };
         let (mut path, mut plain) = (String::new(), String::new());
         for part in parts(update.path.trim_start_matches("./").trim_start_matches('/')) {
@@ -91,7 +95,7 @@ impl Entry {
         let facet = update.value.as_deref().map(str::parse).transpose();
         let facet = facet.map_err(|wrong: crate::revision::InvalidFacet| bad("value", wrong.to_string()))?;
         let choice = Choice { facet, workload: update.workload.clone() };
-        Ok(Entry {
+        Ok(UpdateEntry {
             number,
             path: plain,
             pattern,
@@ -122,7 +126,7 @@ impl Entry {
     /// Returns the edit of this entry, and the index of its file. `left` is the number of events that may still be read.
     pub(super) fn edit(
         &self,
-        files: &mut [File<'_>],
+        files: &mut [UpdateFile<'_>],
         left: &mut usize,
         revision: &Revision,
     ) -> Result<(usize, Edit), UpdateError> {
@@ -149,7 +153,7 @@ impl Entry {
 
     /// Parses a file. A file that is no YAML is an error if the entry names only this file, or if it has all the words of
     /// the wanted object and field.
-    fn read(&self, file: &mut File<'_>, left: &mut usize) -> Result<(), UpdateError> {
+    fn read(&self, file: &mut UpdateFile<'_>, left: &mut usize) -> Result<(), UpdateError> {
         let bytes = file.bytes;
         let document = file.document.get_or_insert_with(|| {
             let document = ParsedDocument::read(bytes, MAX_FILE_EVENTS.min(*left)).map_err(|unreadable| {
@@ -168,7 +172,7 @@ impl Entry {
         }
     }
 
-    fn document<'f, 't>(&self, file: &'f File<'t>) -> Result<&'f ParsedDocument<'t>, UpdateError> {
+    fn document<'f, 't>(&self, file: &'f UpdateFile<'t>) -> Result<&'f ParsedDocument<'t>, UpdateError> {
         match &file.document {
             Some(Ok(document)) => Ok(document),
             Some(Err(error)) => Err(error.clone().into()),
@@ -177,7 +181,7 @@ impl Entry {
     }
 
     /// Returns the objects of a file that the entry names; all objects if it names none.
-    fn objects(&self, files: &[File<'_>], file: usize) -> Vec<FileObject> {
+    fn objects(&self, files: &[UpdateFile<'_>], file: usize) -> Vec<FileObject> {
         let Some(Ok(document)) = &files[file].document else { return Vec::new() };
         let is_it =
             |asked: &Option<String>, found: Option<&str>| asked.is_none() || asked.as_deref() == found;
@@ -190,14 +194,14 @@ impl Entry {
 
     fn only_object(
         &self,
-        files: &[File<'_>],
+        files: &[UpdateFile<'_>],
         meant: &[usize],
         objects: &[FileObject],
     ) -> Result<FileObject, UpdateError> {
         match objects {
             [one] => Ok(*one),
             [] => {
-                let any = Entry { kind: None, name: None, ..self.clone() };
+                let any = UpdateEntry { kind: None, name: None, ..self.clone() };
                 let there = meant.iter().flat_map(|at| any.objects(files, *at));
                 let there = there.map(|object| any.describe(files, object)).collect();
                 Err(UpdateError::NoObject { entry: self.to_string(), there: listed(there, MAX_NAMED) })
@@ -212,7 +216,7 @@ impl Entry {
     /// The one document that has the field, and how that ends.
     fn only_field(
         &self,
-        files: &[File<'_>],
+        files: &[UpdateFile<'_>],
         meant: &[usize],
         objects: &[FileObject],
     ) -> Result<(FileObject, Result<FoundScalar, ResolveError>), UpdateError> {
@@ -240,21 +244,21 @@ impl Entry {
         }
     }
 
-    fn resolve(&self, files: &[File<'_>], object: FileObject) -> Result<FoundScalar, ResolveError> {
+    fn resolve(&self, files: &[UpdateFile<'_>], object: FileObject) -> Result<FoundScalar, ResolveError> {
         match &files[object.file].document {
             Some(Ok(document)) => document.resolve(object.root, &self.field),
             _ => Err(ResolveError::Missing(object.root, "the file is not readable".into())),
         }
     }
 
-    fn at(&self, file: &File<'_>, event: usize) -> Location {
+    fn at(&self, file: &UpdateFile<'_>, event: usize) -> Location {
         match &file.document {
             Some(Ok(document)) => document.at(file.path, document.start(event)),
             _ => Location { path: file.path.into(), line: 1 },
         }
     }
 
-    fn stopped(&self, file: &File<'_>, stop: ResolveError) -> UpdateError {
+    fn stopped(&self, file: &UpdateFile<'_>, stop: ResolveError) -> UpdateError {
         let (entry, at) = (self.to_string(), |event| self.at(file, event));
         match stop {
             ResolveError::Missing(event, problem) => {
@@ -273,7 +277,7 @@ impl Entry {
     }
 
     /// Returns the location, kind and name of an object.
-    fn describe(&self, files: &[File<'_>], object: FileObject) -> String {
+    fn describe(&self, files: &[UpdateFile<'_>], object: FileObject) -> String {
         let file = &files[object.file];
         let Some(Ok(document)) = &file.document else { return file.path.into() };
         let at = document.at(file.path, document.start(object.root));
@@ -285,7 +289,7 @@ impl Entry {
 }
 
 /// Writes the index in the list, and what the entry names.
-impl fmt::Display for Entry {
+impl fmt::Display for UpdateEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "update[{}] ({} of ", self.number, self.field)?;
         match (&self.kind, &self.name) {

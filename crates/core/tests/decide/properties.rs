@@ -171,9 +171,9 @@ fn merge(sim: &mut Simulation, number: usize, healthy: bool) {
 
 /// All revisions that every target has ever run healthily, recorded independently of the tested evidence.
 #[derive(Default)]
-struct Seen(Vec<(String, String, Revision)>);
+struct HealthyRuns(Vec<(String, String, Revision)>);
 
-impl Seen {
+impl HealthyRuns {
     fn look(&mut self, sim: &Simulation) {
         for environment in &sim.pipeline.environments {
             for target in &environment.targets {
@@ -205,7 +205,7 @@ impl Seen {
 
 /// Runs a history and checks every action.
 fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) -> Result<(), String> {
-    let mut seen = Seen::default();
+    let mut seen = HealthyRuns::default();
     seen.look(sim);
     // What ran at the start was proven before the history began.
     VERSIONS[..1].iter().for_each(|v| {
@@ -232,7 +232,7 @@ fn play(sim: &mut Simulation, events: &[Event], planted: fn(&mut Simulation)) ->
     Ok(())
 }
 
-fn check(before: &Simulation, after: &Simulation, seen: &Seen) -> Result<(), String> {
+fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<(), String> {
     for action in &after.last.actions {
         let effect = matches!(action, Action::Start(_) | Action::Deliver { .. } | Action::Withdraw { .. });
         if before.pipeline.suspended && effect {

@@ -134,8 +134,7 @@ impl Sources {
         while rest.next_if(|part| *part == "super").is_some() {
             module.pop();
         }
-        loop {
-            let Some(part) = rest.peek() else { break };
+        while let Some(part) = rest.peek() {
             module.push((*part).clone());
             if !self.by_module.contains_key(&module) {
                 module.pop();
