@@ -34,9 +34,8 @@ demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "de
 	@.ci/need rust git cc servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
-	@cargo build --quiet --release -p sluice
-	@cargo build --quiet -p sluice-testkit --bin demo
-	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/release/sluice
+	cargo build --release -p sluice -p sluice-demo
+	@exec $(target)/release/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/release/sluice
 
 .PHONY: test
 test: ## Run every test, on real servers
@@ -72,8 +71,7 @@ bench: ## Measure the budgets and print them (BENCH='size help' for some; --help
 	@.ci/need rust git cc servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
-	@cargo build --quiet --release -p sluice
-	@cargo build --quiet --release -p sluice-testkit --bin bench
+	cargo build --release -p sluice -p sluice-bench
 	@.ci/within $(BENCH_DEADLINE) 'the measurements' $(target)/release/bench --sluice $(target)/release/sluice $(BENCH)
 
 .PHONY: controlplane

@@ -12,8 +12,7 @@ use sluice_api::{Pipeline, Promotion};
 
 use crate::key::PipelineKey;
 use crate::shard::{StoredBefore, StoredState};
-use crate::state::OURS;
-use crate::state::effect::Resync;
+use crate::state::effect::{OURS, Resync};
 use crate::watch::cause::words;
 use crate::watch::guard::Guard;
 use crate::watch::limit::Limits;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sluice_delivery::{Permit, Term};
 
-use super::shard_of;
+use super::assignment::shard_of;
 use crate::key::PipelineKey;
 
 /// How far a shard is with this replica.

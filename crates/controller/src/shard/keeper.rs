@@ -16,9 +16,10 @@ use sluice_delivery::{Term, since_boot};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::change::ShardChange;
 use super::claim::{Claim, Name};
+use super::lease_timing::Election;
 use super::roster::{Moment, Outcome, Roster, Step};
-use super::{Election, ShardChange};
 use crate::metrics::Metrics;
 use crate::state::Input;
 use crate::timeout::within;

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Pace;
 use super::claim::{Claim, Name};
+use super::lease_timing::Pace;
 
 /// A moment on this machine's own clock.
 pub type Moment = Duration;

@@ -11,7 +11,7 @@ use sluice_delivery::Progress;
 use super::State;
 use super::actions::On;
 use super::effect::{CommitStatus, Effect};
-use super::promotions::Reported;
+use super::entries::Reported;
 use crate::act::strategy;
 use crate::key::PipelineKey;
 use crate::translate;

@@ -3,19 +3,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use sluice_api::promotion::{Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::model::{Pipeline, Promotion};
 use sluice_core::world::World;
 
 use super::State;
+use super::entries::may_retry_early;
 use crate::key::PipelineKey;
-
-/// Whether a promotion waits for a retry that may come sooner. A forge that asked for a pause gets it.
-pub(super) fn may_retry_early(object: &ApiPromotion) -> bool {
-    object.status.as_ref().is_some_and(|status| {
-        status.phase == ApiPhase::Promoting && status.next_attempt.is_some() && status.reason != "RateLimited"
-    })
-}
 
 impl State {
     /// Has failed deliveries of a pipeline retried soon, if its targets show other revisions or sources than when

@@ -70,6 +70,9 @@ pub enum Effect {
     Count(Count),
 }
 
+/// In place of a version: this replica writes the object, and it is not to be read.
+pub(crate) const OURS: u64 = u64::MAX;
+
 /// What is to be read again for new shards.
 #[derive(Clone, Debug)]
 pub struct Resync {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::pipelines::{PipelineEntry, watched_targets};
+use super::entries::PipelineEntry;
+use super::pipelines::watched_targets;
 use crate::observe::facts::ClusterKey;
 use crate::observe::index::{Index, Link};
 use crate::record::events::Announcement;

@@ -1,82 +1,21 @@
 //! What follows from the watch of Pipelines.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use sluice_api::pipeline::{Observe, Pipeline as ApiPipeline, PipelineStatus, Target};
-use sluice_core::evidence::Evidence;
-use sluice_core::model::Pipeline;
 
 use super::State;
 use super::cached::{Cached, KeptPipeline, PipelineHook};
-use super::early_retry::may_retry_early;
 use super::effect::Effect;
+use super::entries::{PipelineEntry, may_retry_early};
+use super::list_order::went_back;
 use super::status_pace::Damping;
 use super::status_queue::StatusOwner;
 use crate::hook::condition::Problem;
 use crate::key::PipelineKey;
-use crate::observe::facts::ClusterKey;
 use crate::predecessor;
 use crate::translate;
 use crate::watch::stream::Seen;
-
-/// A pipeline.
-pub(super) struct PipelineEntry {
-    /// The object.
-    pub cached: Cached<KeptPipeline>,
-    /// The object as `core` sees it.
-    pub model: Pipeline,
-    /// What its targets have proven.
-    pub evidence: Evidence,
-    /// Since when a status that differs from the stored one waits to be written.
-    pub differs: Option<Instant>,
-    /// When a status was last sent.
-    pub sent: Option<Instant>,
-    /// Slows down the writes of health that changes again and again.
-    pub damping: Damping,
-    /// Its owner has edited it since a status was composed for it.
-    pub edited: bool,
-    /// When the first event happened that it was not reconciled for.
-    pub enqueued: Option<Instant>,
-    /// When an event about each of its clusters was last sent.
-    pub cluster_events: BTreeMap<ClusterKey, Instant>,
-    /// By their names, the promotions that could not be recorded.
-    pub unrecorded: BTreeMap<String, Unrecorded>,
-    /// What is wrong with its Secrets with hook keys; `None` until they were read.
-    pub hook_secret: Option<Option<Problem>>,
-}
-
-impl PipelineEntry {
-    /// Metadata and spec.
-    pub fn object(&self) -> &Arc<ApiPipeline> {
-        &self.cached.kept.object
-    }
-}
-
-/// A promotion that could not be recorded.
-#[derive(Debug)]
-pub(super) struct Unrecorded {
-    /// What failed, and what to do.
-    pub why: String,
-    /// Recording it is not tried again before.
-    pub until: Instant,
-    /// The pause after the last failure.
-    pub pause: Duration,
-}
-
-impl Unrecorded {
-    /// One that has not failed yet.
-    pub fn new(now: Instant) -> Self {
-        Self { why: String::new(), until: now, pause: Duration::ZERO }
-    }
-}
-
-/// Whether a list is of an earlier time than the one before it, whose version it replaces: the API server was restored
-/// from a backup.
-pub(super) fn went_back(listed_at: &mut u64, version: u64) -> bool {
-    std::mem::replace(listed_at, version) > version
-}
 
 impl State {
     pub(super) fn pipelines_seen(&mut self, seen: Seen<ApiPipeline>) {

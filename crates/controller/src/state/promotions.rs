@@ -1,72 +1,19 @@
 //! What follows from the watch of Promotions.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use kube::ResourceExt;
-use sluice_api::pipeline::Pipeline;
-use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
-use sluice_delivery::{Permit, Progress};
+use sluice_api::promotion::Promotion;
 
 use super::State;
-use super::cached::{Cached, KeptPromotion};
+use super::cached::Cached;
 use super::effect::Effect;
-use super::pipelines::went_back;
+use super::entries::Record;
+use super::list_order::went_back;
 use super::status_queue::StatusOwner;
 use crate::key::{PipelineKey, version_of};
 use crate::record::events::Announcement;
 use crate::watch::stream::Seen;
-
-/// A promotion's record.
-pub(super) struct Record {
-    /// The object, as it is stored or being written.
-    pub cached: Cached<KeptPromotion>,
-    /// It exists on the server: only then may anything be done about it.
-    pub is_stored: bool,
-    /// This process made it, and has not tried to deliver it yet.
-    pub is_first_try: bool,
-    /// What this process has last reported on its commit.
-    pub reported: Option<Reported>,
-}
-
-/// The commit status that was last reported of a promotion, or is being reported.
-#[derive(Clone, Debug)]
-pub(super) struct Reported {
-    pub progress: Progress,
-    pub round: u32,
-    /// Revoked when there is a newer one to report.
-    pub permit: Permit,
-}
-
-impl Record {
-    /// One that this process is creating.
-    pub fn being_created(object: Promotion) -> Self {
-        let cached = Cached::being_created(object);
-        Self { cached, is_stored: false, is_first_try: true, reported: None }
-    }
-
-    /// The object.
-    pub fn object(&self) -> &Arc<Promotion> {
-        &self.cached.kept.0
-    }
-
-    /// The status, empty if nothing was written yet.
-    pub fn status(&self) -> PromotionStatus {
-        self.object().status.clone().unwrap_or_default()
-    }
-
-    /// The phase.
-    pub fn phase(&self) -> Phase {
-        self.object().status.as_ref().map(|status| status.phase).unwrap_or_default()
-    }
-
-    /// Whether it belongs to this very pipeline, and not to an earlier one of the same name.
-    pub fn belongs_to(&self, pipeline: &Pipeline) -> bool {
-        let owners = self.object().metadata.owner_references.iter().flatten();
-        let mut owners = owners.filter(|owner| owner.kind == "Pipeline").peekable();
-        owners.peek().is_none() || owners.any(|owner| Some(&owner.uid) == pipeline.metadata.uid.as_ref())
-    }
-}
 
 impl State {
     pub(super) fn promotions_seen(&mut self, seen: Seen<Promotion>) {

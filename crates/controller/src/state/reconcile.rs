@@ -14,10 +14,8 @@ use sluice_delivery::Permit;
 
 use super::State;
 use super::actions::pause_until;
-use super::early_retry::may_retry_early;
 use super::effect::{Count, Effect};
-use super::pipelines::PipelineEntry;
-use super::promotions::Record;
+use super::entries::{PipelineEntry, Record, may_retry_early};
 use super::status_pace::{self, Pace};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
 use super::stored_time::Field;
@@ -383,7 +381,7 @@ pub(crate) mod tests {
     use sluice_core::revision::Facet;
     use sluice_core::world::{Health, Member, Natural};
 
-    use super::super::pipelines::Unrecorded;
+    use super::super::entries::Unrecorded;
     use super::super::tests::{at, insert, key, pipeline, state, state_at};
     use super::super::{Input, tests};
     use super::*;

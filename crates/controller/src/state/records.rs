@@ -9,8 +9,7 @@ use sluice_core::decide::Intent;
 
 use super::State;
 use super::effect::{Count, Effect};
-use super::pipelines::Unrecorded;
-use super::promotions::Record;
+use super::entries::{Record, Unrecorded};
 use crate::act::outcome::MAX_PAUSE;
 use crate::key::{PipelineKey, version_of};
 use crate::record::events::Announcement;

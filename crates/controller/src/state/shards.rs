@@ -6,8 +6,8 @@ use std::time::Duration;
 use sluice_delivery::Term;
 
 use super::State;
-use super::effect::{Effect, Resync};
-use super::promotions::Record;
+use super::effect::{Effect, OURS, Resync};
+use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::PipelineKey;
 use crate::shard::{HeldShard, ShardChange, Stage, StoredBefore, StoredState};
@@ -16,9 +16,6 @@ use crate::translate;
 /// How long side effects in flight may take to end when a shard is handed back: then they are cut off, and the next
 /// holder finds what they did.
 const CLOSING_TIME: Duration = Duration::from_millis(500);
-
-/// In place of a version: this replica writes the object, and it is not to be read.
-pub(crate) const OURS: u64 = u64::MAX;
 
 impl State {
     /// A shard comes or goes.

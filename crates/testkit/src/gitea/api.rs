@@ -11,6 +11,8 @@ const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The administrator, who owns the repositories.
 pub(super) const USER: &str = "sluice";
+/// The password of every user.
+pub(super) const PASSWORD: &str = "open barley/+?";
 
 /// Who calls.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! A repository on Gitea and its pull requests, as a person at the forge acts on them. Reading
 //! looks at the files on disk, so that it is not counted with what Sluice asks.
 
-use super::api::{Api, Caller, USER};
+use super::api::{Api, Caller, PASSWORD, USER};
 use crate::git::{Change, Repo};
 use anyhow::{Context, Result, ensure};
 use reqwest::Method;
@@ -269,7 +269,7 @@ impl ForgeRepo {
     /// # Errors
     /// When they may not.
     pub async fn review(&self, number: u64, name: &str, event: &str) -> Result<()> {
-        let caller = Caller::Password(name.to_owned(), Gitea::PASSWORD.to_owned());
+        let caller = Caller::Password(name.to_owned(), PASSWORD.to_owned());
         let api = Api { url: self.api.url.clone(), caller };
         let path = self.path(&format!("pulls/{number}/reviews"));
         api.post(&path, json!({"event": event, "body": "I have seen it"})).await.map(drop)

@@ -1,6 +1,6 @@
 //! Starting Gitea: one folder with everything it writes, SQLite, no ssh, no calls to the outside.
 
-use super::api::{Api, Caller, USER};
+use super::api::{Api, Caller, PASSWORD, USER};
 use super::repo::ForgeRepo;
 use crate::servers::{forge_folder, start_on_free_port, start_ready};
 use crate::{Leash, Scratch};
@@ -25,7 +25,7 @@ impl Gitea {
     /// The administrator, who owns the repositories.
     pub const USER: &'static str = USER;
     /// The administrator's password.
-    pub const PASSWORD: &'static str = "open barley/+?";
+    pub const PASSWORD: &'static str = PASSWORD;
 
     /// Starts a server with an administrator and no repositories.
     ///

@@ -18,14 +18,14 @@ pub const DEV_FILE: &str = "clusters/dev/podinfo.yaml";
 pub const USER: &str = "system:serviceaccount:sluice-system:sluice";
 /// What `deploy/` grants it on the hub.
 pub const HUB_RIGHTS: [&str; 3] = [
-    include_str!("../../../../../deploy/namespace.yaml"),
-    include_str!("../../../../../deploy/reader/role.yaml"),
-    include_str!("../../../../../deploy/rbac.yaml"),
+    include_str!("../../../deploy/namespace.yaml"),
+    include_str!("../../../deploy/reader/role.yaml"),
+    include_str!("../../../deploy/rbac.yaml"),
 ];
 /// What `deploy/target` grants it on a cluster with targets.
 pub const TARGET_RIGHTS: [&str; 2] = [
-    include_str!("../../../../../deploy/reader/role.yaml"),
-    include_str!("../../../../../deploy/target/account.yaml"),
+    include_str!("../../../deploy/reader/role.yaml"),
+    include_str!("../../../deploy/target/account.yaml"),
 ];
 
 /// The files of the repository: one HelmRelease for each environment. Those behind dev carry a
