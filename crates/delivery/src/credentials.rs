@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::fingerprint::fingerprint;
-use crate::order::ForgeKind;
+use crate::forge_kind::ForgeKind;
 
 /// What a Secret holds for a repository and its forge, or for a webhook.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -1,27 +1,14 @@
 //! Why a delivery failed: the sum of what its parts say, with one word for it and when to try again.
 
-use jiff::Timestamp;
-
 use crate::address::AddressError;
 use crate::credentials::CredentialsError;
-use crate::edit::EditError;
-use crate::forge::ForgeError;
-use crate::git::GitError;
-use crate::notification::NotificationError;
+use crate::edit::error::EditError;
+use crate::forge::error::ForgeError;
+use crate::git::error::GitError;
+use crate::notification::error::NotificationError;
+use crate::retry::Retry;
 use crate::template::TemplateError;
-use crate::webhook::WebhookError;
-
-/// When a failed delivery is worth another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// Soon, with growing pauses. Also for what only people mend, but where nobody tells us that they
-    /// have: what a Secret holds, rights at a forge, a branch that does not exist yet.
-    Soon,
-    /// Not before this time.
-    At(Timestamp),
-    /// When the pipeline or the marked files change.
-    OnChange,
-}
+use crate::webhook::error::WebhookError;
 
 /// Why a delivery failed.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +56,7 @@ impl From<ForgeError> for DeliveryError {
     fn from(error: ForgeError) -> Self {
         match error {
             ForgeError::Revoked => DeliveryError::Revoked,
+            ForgeError::Address(error) => DeliveryError::Address(error),
             error => DeliveryError::Forge(error),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use ring::hmac;
 
-use crate::git::hex;
+use crate::hex::hex;
 
 /// Of this process alone: whoever sees a fingerprint cannot try passwords on it.
 static SALT: LazyLock<hmac::Key> = LazyLock::new(|| {

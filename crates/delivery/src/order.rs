@@ -1,12 +1,15 @@
-//! What is asked for and what came of it: plain values between the controller and this crate.
+//! What to deliver, and how: plain values from the controller.
 
 use jiff::Timestamp;
 use sluice_core::Revision;
 use sluice_core::setters::{Place, Update};
 
 use crate::credentials::Credentials;
-use crate::permit::Permit;
-use crate::template;
+use crate::fencing::FencingToken;
+use crate::forge_kind::ForgeKind;
+use crate::hex::sha256_hex;
+use crate::outcome::OutdatedReason;
+use crate::template::{self, TemplateError};
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
@@ -39,12 +42,12 @@ pub struct Order {
     pub reopen: bool,
     /// Why the commit of its open change request does not do: another is made for it, and no other change
     /// request. One that has ended since has ended.
-    pub anew: Option<Stale>,
+    pub anew: Option<OutdatedReason>,
     /// Whether its head has stood for so long that checks would have begun to report: one without any is not
     /// merged before.
     pub settled: bool,
     /// Whether it may still be done: looked at before each thing that others can see.
-    pub permit: Permit,
+    pub permit: FencingToken,
     /// How it is delivered.
     pub strategy: Strategy,
     /// Which values a delivery to git sets.
@@ -90,13 +93,13 @@ pub enum Strategy {
         branch: String,
     },
     /// By an event in Flux's form; whoever listens promotes.
-    Notification(Box<About>),
+    Notification(Box<Announcement>),
     /// By a call of an address; the other side promotes.
     Webhook {
         /// The address, unless the Secret has another.
         url: String,
         /// What is said of the promotion.
-        about: Box<About>,
+        about: Box<Announcement>,
     },
 }
 
@@ -118,16 +121,28 @@ pub struct Settings {
     /// The branch, with placeholders, in place of the usual one.
     pub branch: Option<String>,
     /// Whether Sluice merges it, and when.
-    pub merge: Merge,
+    pub merge: MergeMode,
     /// Its branch is deleted once it is merged.
     pub delete_branch: bool,
     /// The address of the forge's API, where it does not follow from the repository's.
     pub api_url: Option<String>,
 }
 
+impl Settings {
+    /// Checks the texts.
+    ///
+    /// # Errors
+    /// When a text cannot be used. The error says what to write instead.
+    pub fn check(&self) -> Result<(), TemplateError> {
+        template::check_title(self.title.as_deref())?;
+        template::check_body(self.body.as_deref().unwrap_or_default())?;
+        self.branch.as_deref().map_or(Ok(()), template::check_branch)
+    }
+}
+
 /// Whether Sluice merges a change request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Merge {
+pub enum MergeMode {
     /// People do.
     #[default]
     Never,
@@ -139,7 +154,7 @@ pub enum Merge {
 
 /// What others are told of a promotion that they are to carry out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct Announcement {
     /// The Promotion's own identity.
     pub uid: String,
     /// Which try this is, from one.
@@ -156,7 +171,7 @@ pub struct About {
     pub evidence: Vec<(String, String, String)>,
 }
 
-impl About {
+impl Announcement {
     /// The key by which the other side knows a repetition: the same for every try, another one only
     /// for a promotion that was delivered and then begun anew, so many times.
     pub fn identity(&self, round: u32) -> String {
@@ -176,172 +191,6 @@ pub struct Target {
     pub namespace: String,
     /// Namespace and name of its cluster; `None` for the one that holds the Pipeline.
     pub cluster: Option<(String, String)>,
-}
-
-/// The forges that change requests can be opened at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ForgeKind {
-    /// github.com and GitHub Enterprise Server.
-    GitHub,
-    /// gitlab.com and GitLab at other hosts.
-    GitLab,
-    /// Gitea.
-    Gitea,
-    /// Forgejo, which speaks as Gitea does.
-    Forgejo,
-    /// Bitbucket Cloud, at bitbucket.org.
-    Bitbucket,
-    /// Bitbucket Data Center, and Bitbucket Server before it.
-    BitbucketServer,
-    /// Azure DevOps, and Azure DevOps Server at other hosts.
-    AzureDevOps,
-}
-
-impl ForgeKind {
-    /// Every one of them.
-    pub const ALL: [ForgeKind; 7] = [
-        ForgeKind::GitHub,
-        ForgeKind::GitLab,
-        ForgeKind::Gitea,
-        ForgeKind::Forgejo,
-        ForgeKind::Bitbucket,
-        ForgeKind::BitbucketServer,
-        ForgeKind::AzureDevOps,
-    ];
-
-    /// The name that the API and metrics use.
-    pub fn name(self) -> &'static str {
-        match self {
-            ForgeKind::GitHub => "github",
-            ForgeKind::GitLab => "gitlab",
-            ForgeKind::Gitea => "gitea",
-            ForgeKind::Forgejo => "forgejo",
-            ForgeKind::Bitbucket => "bitbucket",
-            ForgeKind::BitbucketServer => "bitbucket-server",
-            ForgeKind::AzureDevOps => "azure-devops",
-        }
-    }
-
-    /// The forge of this name.
-    pub fn from_name(name: &str) -> Option<ForgeKind> {
-        ForgeKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-/// A change request at a forge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeRequest {
-    /// Its number in its repository.
-    pub number: u64,
-    /// The page where people find it.
-    pub url: String,
-    /// The branch that it proposes.
-    pub branch: String,
-    /// The newest commit of that branch.
-    pub head_commit: String,
-    /// What was asked for and its forge did not take, a sentence each.
-    pub notes: Vec<String>,
-    /// It has been put into its forge's queue, with this head.
-    pub queued: bool,
-}
-
-/// How a delivery ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
-    /// A change request carries the revision.
-    Proposed {
-        /// Which.
-        request: ChangeRequest,
-        /// Whether it has been merged already.
-        merged: bool,
-    },
-    /// A commit carries the revision.
-    Committed {
-        /// Which.
-        commit: String,
-    },
-    /// Nothing had to be done: every value is the revision's already.
-    AlreadySet {
-        /// The commit at which that was seen.
-        commit: String,
-    },
-    /// It was announced; whoever listens has it.
-    Notified {
-        /// Where it was sent to, where there is such a place.
-        to: Option<String>,
-    },
-    /// The other side took it.
-    Called {
-        /// Whom.
-        to: String,
-        /// With which status it answered.
-        status: u16,
-    },
-    /// A person closed this promotion's change request without merging it.
-    Rejected {
-        /// Which.
-        request: ChangeRequest,
-    },
-}
-
-/// Why the commit of an open change request does not do, and another is to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stale {
-    /// Its base has changed the same lines.
-    Conflicts,
-    /// Its base has moved on, and the forge merges only what is on top of it.
-    Behind,
-}
-
-impl std::fmt::Display for Stale {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Stale::Conflicts => "it conflicts with its base",
-            Stale::Behind => "its base has moved on",
-        })
-    }
-}
-
-/// What has become of a change request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Followed {
-    /// It is open.
-    Open {
-        /// The newest commit of its branch.
-        head: String,
-        /// Why it cannot be merged as it is, by what its forge says. Forges also say so for a moment
-        /// while they look at a new commit: only what they say again and again is so.
-        stale: Option<Stale>,
-    },
-    /// It is open, and Sluice merges it as soon as it may.
-    Waits {
-        /// What for.
-        why: String,
-        /// A check has failed: somebody has to look.
-        failed: bool,
-        /// It has been put into its forge's queue.
-        queued: bool,
-    },
-    /// It was merged.
-    Merged {
-        /// The commit that the merge made.
-        commit: String,
-        /// The commit that was merged: the promotion's own, or what people have put on top of it.
-        head: String,
-        /// The merge has brought this very promotion, by whichever way it was made. Where it has not, it
-        /// brought what the branch held before: deliver again, then the base says what is left to do.
-        ours: bool,
-    },
-    /// It was closed and not merged.
-    Closed,
-    /// It is open, and carries another promotion by now: what becomes of it is that one's business.
-    HandedOver,
-    /// The forge does not know it any more.
-    Gone,
-    /// It is not in the repository that the order names, or not of its branch: it was made for
-    /// another, and is none of this order's business.
-    Elsewhere,
 }
 
 impl Order {
@@ -426,7 +275,7 @@ fn component(text: &str) -> String {
     if clean == text && !bad && !clean.ends_with(".lock") {
         return clean;
     }
-    let hash = crate::git::hex_hash(text.as_bytes());
+    let hash = sha256_hex(text.as_bytes());
     format!("{}-{}", clean.replace('.', "-"), &hash[..8])
 }
 

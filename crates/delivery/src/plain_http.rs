@@ -2,7 +2,7 @@
 //! processes may listen. One check for git and for the forges.
 
 use crate::credentials::Credentials;
-use crate::git::GitError;
+use crate::git::error::GitError;
 
 /// Refuses to send credentials to an address of this scheme, unless that is allowed.
 pub(crate) fn check(

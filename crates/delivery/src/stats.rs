@@ -13,7 +13,7 @@ pub struct Stats {
     /// Calls to forges by forge, method and status; status 0 means that no answer came.
     pub forge_calls: BTreeMap<(&'static str, &'static str, u16), u64>,
     /// What each credential may still do at its forge.
-    pub forge_budgets: Vec<Purse>,
+    pub forge_budgets: Vec<RateBudget>,
     /// Fetches from repositories.
     pub git_fetches: u64,
     /// Pushes to repositories.
@@ -24,7 +24,7 @@ pub struct Stats {
 
 /// What a credential may still do at a forge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Purse {
+pub struct RateBudget {
     /// The forge's host.
     pub host: String,
     /// A fingerprint of the credential: the same one has the same.
@@ -63,7 +63,7 @@ impl Counters {
         *calls.entry((forge, method, status)).or_default() += 1;
     }
 
-    pub(crate) fn snapshot(&self, forge_budgets: Vec<Purse>) -> Stats {
+    pub(crate) fn snapshot(&self, forge_budgets: Vec<RateBudget>) -> Stats {
         Stats {
             forge_calls: self.forge.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             forge_budgets,

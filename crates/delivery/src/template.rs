@@ -2,8 +2,6 @@
 //! Nothing in them runs, loops or reads anything, so that a text is never longer than its template and
 //! the values in it, and needs no limits beside those of its forge.
 
-use crate::order::Settings;
-
 /// Where a change request's branch ends, whatever it begins with: what keeps one environment of one
 /// pipeline apart from all others.
 pub(crate) const APART: &str = "{namespace}/{pipeline}/{environment}";
@@ -18,7 +16,7 @@ const OF_PROMOTION: [&str; 7] =
 /// What bodies know beside that: lists, and all that Sluice would have said.
 const IN_BODIES: [&str; 3] = ["evidence", "changes", "usual"];
 /// A title with one of these before it would be that of a draft at GitLab or Gitea.
-const DRAFTS: [&str; 5] = ["draft:", "[draft]", "(draft)", "wip:", "[wip]"];
+const DRAFT_PREFIXES: [&str; 5] = ["draft:", "[draft]", "(draft)", "wip:", "[wip]"];
 
 /// Why a text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,27 +37,24 @@ impl TemplateError {
     }
 }
 
-impl Settings {
-    /// Whether the texts can be used.
-    ///
-    /// # Errors
-    /// When one of them cannot, with what to write instead.
-    pub fn check(&self) -> Result<(), TemplateError> {
-        let title = self.title.as_deref().unwrap_or("{revision}");
-        let begin = title.trim_start().to_ascii_lowercase();
-        if DRAFTS.iter().any(|word| begin.starts_with(word)) {
-            let what = "it begins as that of a draft does: write draft: true in its place";
-            return Err(TemplateError::new("title", what));
-        }
-        fill("title", title, &OF_PROMOTION, |_| String::new())?;
-        let body = self.body.as_deref().unwrap_or_default();
-        if body.contains("<!-- sluice:") || body.contains("[sluice]: #") {
-            let what = "it holds a mark as Sluice writes it to find its change requests again: take it out";
-            return Err(TemplateError::new("body", what));
-        }
-        fill("body", body, &[&OF_PROMOTION[..], &IN_BODIES].concat(), |_| String::new())?;
-        self.branch.as_deref().map_or(Ok(()), check_branch)
+/// Checks a title, if there is one.
+pub(crate) fn check_title(title: Option<&str>) -> Result<(), TemplateError> {
+    let title = title.unwrap_or("{revision}");
+    let begin = title.trim_start().to_ascii_lowercase();
+    if DRAFT_PREFIXES.iter().any(|word| begin.starts_with(word)) {
+        let what = "it begins like the title of a draft: write draft: true instead";
+        return Err(TemplateError::new("title", what));
     }
+    fill("title", title, &OF_PROMOTION, |_| String::new()).map(drop)
+}
+
+/// Checks a body.
+pub(crate) fn check_body(body: &str) -> Result<(), TemplateError> {
+    if body.contains("<!-- sluice:") || body.contains("[sluice]: #") {
+        let what = "it holds a marker by which Sluice finds its change requests: remove it";
+        return Err(TemplateError::new("body", what));
+    }
+    fill("body", body, &[&OF_PROMOTION[..], &IN_BODIES].concat(), |_| String::new()).map(drop)
 }
 
 /// The title with its values, or what is wrong with it.
@@ -81,7 +76,8 @@ pub(crate) fn prefix(branch: &str) -> Option<&str> {
     branch.strip_suffix(APART).filter(|before| before.is_empty() || before.ends_with('/'))
 }
 
-fn check_branch(branch: &str) -> Result<(), TemplateError> {
+/// Checks the template of a branch.
+pub(crate) fn check_branch(branch: &str) -> Result<(), TemplateError> {
     let what = format!(
         "it has to end with {APART}, which keeps one environment apart from all others, after parts of \
          letters, digits, '.', '_' and '-': write for example deploy/{APART}"
@@ -153,8 +149,10 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_told_with_what_can() {
         let of = |title: Option<&str>, body: Option<&str>, branch: Option<&str>| {
-            let [title, body, branch] = [title, body, branch].map(|text| text.map(String::from));
-            Settings { title, body, branch, ..Settings::default() }.check().map_err(|e| e.to_string())
+            let checked = check_title(title)
+                .and_then(|()| check_body(body.unwrap_or_default()))
+                .and_then(|()| branch.map_or(Ok(()), check_branch));
+            checked.map_err(|error| error.to_string())
         };
         let table = [
             (
@@ -168,7 +166,7 @@ mod tests {
             (Some("a } b"), None, None, "a single } is no placeholder: write }}"),
             (Some(" Draft: {revision}"), None, None, "write draft: true"),
             (None, Some("{% for x in y %}"), None, "{% for x in y %} is not known here"),
-            (None, Some("<!-- sluice: promotion=a/b -->"), None, "take it out"),
+            (None, Some("<!-- sluice: promotion=a/b -->"), None, "remove it"),
             (
                 None,
                 None,

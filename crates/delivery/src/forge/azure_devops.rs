@@ -2,24 +2,27 @@
 //! learn.microsoft.com/rest/api/azure/devops/git: "Pull Requests", "Pull Request Threads", "Commits".
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{self, Page, Reading};
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+use super::api::{MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
+use super::connection::ForgeConnection;
+use super::error::ForgeError;
+use super::http::ForgeHttp;
+use super::json::{names, text};
+use super::pager::{self, Page, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
 /// Understood by the service, and by every server since 2020.
 const VERSION: (&str, &str) = ("api-version", "6.0");
@@ -87,14 +90,14 @@ const FIELDS: &[&str] = &[
     "vote",
 ];
 
-pub(crate) struct AzureDevOps {
-    pub(super) http: ForgeHttp,
-    place: Place,
+pub(super) struct AzureDevOps {
+    http: ForgeHttp,
+    place: RepositoryPlace,
 }
 
 /// Where a repository is.
 #[derive(Debug)]
-struct Place {
+struct RepositoryPlace {
     /// The address of the organization or collection.
     collection: String,
     project: String,
@@ -102,19 +105,16 @@ struct Place {
 }
 
 impl AzureDevOps {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+        let address = &connection.address;
         let mut place = place(address)?;
         if let Some(api) = &address.api {
             place.collection = api.clone();
         }
         // A personal access token is the password of nobody (learn.microsoft.com, "Use personal access
         // tokens").
-        let (kind, scheme) = (ForgeKind::AzureDevOps, Scheme::Nameless);
-        let http = ForgeHttp::new(kind, &place.collection, address, scheme, credentials, shared)?;
+        let (kind, scheme) = (ForgeKind::AzureDevOps, AuthScheme::Anonymous);
+        let http = ForgeHttp::new(kind, &place.collection, scheme, connection)?;
         Ok(AzureDevOps { http: http.with_fields(FIELDS), place })
     }
 
@@ -131,7 +131,13 @@ impl AzureDevOps {
         self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
     }
 
-    async fn page(&self, head: &str, status: &str, since: &str, at: u64) -> Result<Page, ForgeError> {
+    async fn page(
+        &self,
+        head: &str,
+        status: &str,
+        since: &str,
+        at: u64,
+    ) -> Result<Page<ForgeChangeRequest>, ForgeError> {
         let (branch, size, skip) = (format!("{BRANCH}{head}"), PAGE.to_string(), at.to_string());
         let mut query = vec![
             ("searchCriteria.sourceRefName", branch.as_str()),
@@ -146,24 +152,26 @@ impl AzureDevOps {
         let reduce = |answer: Value| {
             let list = answer["value"].as_array()?;
             let next = (list.len() as u64 >= PAGE).then_some(at + PAGE);
-            Some(Page { found: list.iter().filter_map(|value| self.parse(value)).collect(), next })
+            Some(Page { entries: list.iter().filter_map(|value| self.parse(value)).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
     /// Those from a branch, newest first, each with the whole of its description. In which order a list
     /// comes is not written anywhere, so it is read to its end.
-    async fn all(&self, head: &str, status: &str, since: &str) -> Result<Vec<Found>, ForgeError> {
-        let mut reading = Reading::all(head);
-        while let Some(at) = reading.at(&self.http)? {
-            reading.take(self.page(head, status, since, at).await?);
-        }
-        let mut all = reading.ours;
+    async fn all(
+        &self,
+        head: &str,
+        status: &str,
+        since: &str,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        let page = |at| self.page(head, status, since, at);
+        let mut all = pager::change_requests(&self.http, head, Reach::End, page).await?;
         all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
         for found in &mut all {
             if found.body.encode_utf16().count() >= CUT
                 && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
-                && let Some(whole) = self.parse(&whole).and_then(Found::checked)
+                && let Some(whole) = self.parse(&whole).and_then(ForgeChangeRequest::checked)
             {
                 *found = whole;
             }
@@ -177,11 +185,11 @@ impl AzureDevOps {
     async fn own_statuses(&self, number: u64, head: &str) -> Result<Vec<Value>, ForgeError> {
         let (id, of) = (number.to_string(), |one: &Value| one["iterationId"].as_u64().filter(|id| *id > 0));
         let url = self.versioned(PREVIEW, &["pullrequests", &id, "statuses"], &[]);
-        let all = self.http.call(Method::GET, url, None).await?;
+        let all = self.http.get(url).await?;
         let all = all["value"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
         let mut current = None;
         if all.iter().any(|one| of(one).is_some()) {
-            let pushes = self.http.call(Method::GET, self.one(number, &["iterations"]), None).await?;
+            let pushes = self.http.get(self.one(number, &["iterations"])).await?;
             let pushes = pushes["value"].as_array().into_iter().flatten();
             let made = pushes.filter(|push| push["sourceRefCommit"]["commitId"] == head);
             current = made.filter_map(|push| push["id"].as_u64()).max();
@@ -196,24 +204,24 @@ impl AzureDevOps {
         Ok(newest.into_values().cloned().collect())
     }
 
-    async fn patch(&self, number: u64, body: &Value) -> Result<Found, ForgeError> {
+    async fn patch(&self, number: u64, body: &Value) -> Result<ForgeChangeRequest, ForgeError> {
         self.http.change(Method::PATCH, self.one(number, &[]), body, |value| self.parse(value)).await
     }
 
     /// One of this repository's own branches; those from forks have the same names and are nobody we know.
-    fn parse(&self, value: &Value) -> Option<Found> {
+    fn parse(&self, value: &Value) -> Option<ForgeChangeRequest> {
         if !value["forkSource"].is_null() {
             return None;
         }
         let commit = |key: &str| text(&value[key]["commitId"]).unwrap_or_default();
         let state = match value["status"].as_str()? {
-            "completed" => State::Merged { commit: commit("lastMergeCommit") },
-            "abandoned" => State::Closed,
-            _ => State::Open,
+            "completed" => ChangeRequestState::Merged { commit: commit("lastMergeCommit") },
+            "abandoned" => ChangeRequestState::Closed,
+            _ => ChangeRequestState::Open,
         };
         let branch = |key: &str| value[key].as_str()?.strip_prefix(BRANCH).map(String::from);
         let number = value["pullRequestId"].as_u64()?;
-        Some(Found {
+        Some(ForgeChangeRequest {
             request: ChangeRequest {
                 number,
                 url: self.shown(number)?,
@@ -225,10 +233,10 @@ impl AzureDevOps {
             base: branch("targetRefName")?,
             title: text(&value["title"])?,
             body: text(&value["description"]).unwrap_or_default(),
-            conflicts: state == State::Open && value["mergeStatus"] == "conflicts",
+            conflicts: state == ChangeRequestState::Open && value["mergeStatus"] == "conflicts",
             state,
             is_draft: value["isDraft"].as_bool() == Some(true),
-            has: Extras {
+            metadata: Metadata {
                 labels: names(&value["labels"], "name"),
                 reviewers: names(&value["reviewers"], "id"),
                 assignees: Vec::new(),
@@ -239,7 +247,7 @@ impl AzureDevOps {
 
     /// The page of one for people, which answers do not have.
     fn shown(&self, number: u64) -> Option<String> {
-        let Place { collection, project, repository } = &self.place;
+        let RepositoryPlace { collection, project, repository } = &self.place;
         let mut url = Url::parse(collection).ok()?;
         url.path_segments_mut().ok()?.pop_if_empty().extend([
             project.as_str(),
@@ -253,7 +261,7 @@ impl AzureDevOps {
 }
 
 /// Where a repository is, by any of the addresses that it has.
-fn place(address: &Address) -> Result<Place, AddressError> {
+fn place(address: &Address) -> Result<RepositoryPlace, AddressError> {
     let not = || AddressError::NotOf {
         address: address.text.clone(),
         forge: "Azure DevOps",
@@ -264,7 +272,7 @@ fn place(address: &Address) -> Result<Place, AddressError> {
     let (host, parts) = (address.host_name(), address.parts());
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let of = |collection: String, project: &str, repository: &str| {
-        Ok(Place { collection, project: project.into(), repository: repository.into() })
+        Ok(RepositoryPlace { collection, project: project.into(), repository: repository.into() })
     };
     if matches!(host, "ssh.dev.azure.com" | "vs-ssh.visualstudio.com") {
         return match parts.as_slice() {
@@ -291,57 +299,69 @@ fn place(address: &Address) -> Result<Place, AddressError> {
     }
 }
 
-impl Forge for AzureDevOps {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
+impl_forge!(AzureDevOps);
+
+impl AzureDevOps {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
         Ok(self.all(head, "active", "").await?.into_iter().next())
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        let since = pages::earliest(since);
+    async fn find(
+        &self,
+        head: &str,
+        _base: &str,
+        since: Timestamp,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        let since = pager::earliest(since);
         let all = self.all(head, "all", &since.to_string()).await?;
         // A server that does not know the time limit gives them all.
         Ok(all.into_iter().filter(|found| found.created >= since).collect())
     }
 
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
         let mut body = json!({
-            "sourceRefName": format!("{BRANCH}{}", draft.head),
-            "targetRefName": format!("{BRANCH}{}", draft.base),
-            "title": draft.title, "description": draft.body,
+            "sourceRefName": format!("{BRANCH}{}", proposal.head),
+            "targetRefName": format!("{BRANCH}{}", proposal.base),
+            "title": proposal.title, "description": proposal.body,
         });
-        if draft.is_draft {
+        if proposal.is_draft {
             body["isDraft"] = true.into();
         }
         let url = self.url(&["pullrequests"], &[]);
         self.http.change(Method::POST, url, &body, |value| self.parse(value)).await
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "description": draft.body});
+    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+        let body = json!({"title": proposal.title, "description": proposal.body});
         let found = self.patch(number, &body).await?;
-        if found.base == draft.base {
+        if found.base == proposal.base {
             return Ok(found);
         }
         // Only where it is another: not every server lets it be changed.
-        self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", draft.base)})).await
+        self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", proposal.base)})).await
     }
 
     // "Pull Request Labels - Create", "Pull Request Reviewers - Create Pull Request Reviewer".
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> Result<Vec<String>, ForgeError> {
         let mut there = Vec::new();
         for name in names {
             let path = ["pullrequests", &found.request.number.to_string()];
-            let added = match what {
-                Extra::Label => {
+            let added = match kind {
+                MetadataKind::Label => {
                     let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
-                    text(&self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"])
+                    text(&self.http.post(url, &json!({"name": name})).await?["name"])
                 }
                 // An identity's id, which a token for code alone cannot look up by a name.
-                Extra::Reviewer => {
+                MetadataKind::Reviewer => {
                     let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
-                    text(&self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"])
+                    text(&self.http.put(url, &json!({"vote": 0})).await?["id"])
                 }
-                Extra::Assignee => return Err(self.http.lacks("assignees")),
+                MetadataKind::Assignee => return Err(self.http.lacks("assignees")),
             };
             there.extend(added);
         }
@@ -350,25 +370,29 @@ impl Forge for AzureDevOps {
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
         let body = json!({"status": "abandoned"});
-        self.http.call(Method::PATCH, self.one(number, &[]), Some(&body)).await.map(drop)
+        self.http.patch(self.one(number, &[]), &body).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
         self.http.request(self.one(number, &[]), self.url(&[], &[]), |value| self.parse(value)).await
     }
 
     // learn.microsoft.com/rest/api/azure/devops/policy/evaluations/list, and git/statuses/list.
-    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(
+        &self,
+        found: &ForgeChangeRequest,
+        _merge: MergeMode,
+    ) -> Result<Readiness, ForgeError> {
         let number = found.request.number;
-        let now = self.http.call(Method::GET, self.one(number, &[]), None).await?;
+        let now = self.http.get(self.one(number, &[])).await?;
         let head = text(&now["lastMergeSourceCommit"]["commitId"]).unwrap_or_default();
         let project = now["repository"]["project"]["id"].as_str().unwrap_or_default();
         let artifact = format!("vstfs:///CodeReview/CodeReviewId/{project}/{number}");
         let path = [&self.place.project, "_apis", "policy", "evaluations"];
         let url = self.http.url(&path, &[PREVIEW, ("artifactId", &artifact)]);
-        let policies = self.http.call(Method::GET, url, None).await?;
+        let policies = self.http.get(url).await?;
         let url = self.url(&["commits", &head, "statuses"], &[("latestOnly", "true")]);
-        let statuses = self.http.call(Method::GET, url, None).await?;
+        let statuses = self.http.get(url).await?;
         let mut readiness = Readiness { head, ..Readiness::default() };
         // The head that it shows is that of the last look ("at the time of the last pull request merge").
         if matches!(now["mergeStatus"].as_str(), Some("queued" | "notSet")) {
@@ -381,23 +405,18 @@ impl Forge for AzureDevOps {
     }
 
     // "Pull Requests - Update": it is completed only at the commit that is named, and a moment later.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
+    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+        if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
         }
-        let mut body = json!({"status": "completed", "lastMergeSourceCommit": {"commitId": at.head}});
-        body["completionOptions"] = json!({"mergeCommitMessage": message.whole()});
-        if at.how.is_string() {
-            body["completionOptions"]["mergeStrategy"] = at.how.clone();
+        let mut body =
+            json!({"status": "completed", "lastMergeSourceCommit": {"commitId": call.readiness.head}});
+        body["completionOptions"] = json!({"mergeCommitMessage": call.message.whole()});
+        if call.readiness.merge_options.is_string() {
+            body["completionOptions"]["mergeStrategy"] = call.readiness.merge_options.clone();
         }
-        let url = self.one(found.request.number, &[]);
-        self.http.call(Method::PATCH, url, Some(&body)).await.map(drop)
+        let url = self.one(call.found.request.number, &[]);
+        self.http.patch(url, &body).await.map(drop)
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
@@ -406,30 +425,27 @@ impl Forge for AzureDevOps {
             "comments": [{"parentCommentId": 0, "content": text, "commentType": "text"}],
             "status": "closed",
         });
-        self.http.call(Method::POST, self.one(number, &["threads"]), Some(&body)).await.map(drop)
+        self.http.post(self.one(number, &["threads"]), &body).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
         if id.is_empty() {
             return Ok(None);
         }
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["comment"], &c["parents"], "commitId")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")))
     }
 
     // "Statuses - Create". A new one of the same genre and name takes the place of the one before.
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
-        let name = status.name(NAME);
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+        let name = status.name(MAX_NAME_CHARS);
         let (genre, name) = name.split_once('/').unwrap_or_default();
         let body = json!({
             "context": {"genre": genre, "name": name}, "targetUrl": status.url,
             "state": status.progress.word("pending", "succeeded", "failed"),
-            "description": status.description(DESCRIPTION),
+            "description": status.description(MAX_DESCRIPTION_CHARS),
         });
-        self.http
-            .call(Method::POST, self.url(&["commits", commit, "statuses"], &[]), Some(&body))
-            .await
-            .map(drop)
+        self.http.post(self.url(&["commits", commit, "statuses"], &[]), &body).await.map(drop)
     }
 }
 
@@ -458,7 +474,7 @@ impl Readiness {
             if kind["id"] == MERGE_TYPES {
                 // Judged by what is asked for when it is completed.
                 let allowed = STRATEGIES.iter().find(|(setting, _)| settings[*setting] == true);
-                self.how = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
+                self.merge_options = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
                 continue;
             }
             match settings["minimumApproverCount"].as_u64() {
@@ -532,7 +548,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             match (place(&Address::parse(text, false).unwrap()), expected) {
-                (Ok(Place { collection, project, repository }), Ok(expected)) => {
+                (Ok(RepositoryPlace { collection, project, repository }), Ok(expected)) => {
                     assert_eq!(format!("{collection} {project} {repository}"), expected);
                 }
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),

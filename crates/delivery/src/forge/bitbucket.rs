@@ -2,7 +2,6 @@
 //! "Pullrequests", "Merge queues" and "Commits". It shortens the ids of commits, returns the open pull request
 //! to who opens a second one, and merges by a task where that takes long.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -10,18 +9,22 @@ use reqwest::header::LOCATION;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Entries, Page, Reading};
-use super::readiness::{Check, CheckState};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+use super::api::{MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
+use super::connection::ForgeConnection;
+use super::error::ForgeError;
+use super::http::{ApiCall, ForgeHttp};
+use super::json::{names, text};
+use super::pager::{self, Page, Reach};
+use super::readiness::{Check, CheckState, Readiness};
 use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
 /// The length of a whole id.
 const WHOLE: usize = 40;
@@ -64,23 +67,20 @@ const FIELDS: &[&str] = &[
     "values",
 ];
 
-pub(crate) struct Bitbucket {
-    pub(super) http: ForgeHttp,
+pub(super) struct Bitbucket {
+    http: ForgeHttp,
     workspace: String,
     slug: String,
 }
 
 impl Bitbucket {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+        let address = &connection.address;
         let (base, workspace, slug) = place(address)?;
         // An access token goes as Bearer; an API token, or an app password, with the user it is of
         // (developer.atlassian.com/cloud/bitbucket/rest, "Authentication methods").
-        let scheme = Scheme::BearerOrUser;
-        let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, address, scheme, credentials, shared)?;
+        let scheme = AuthScheme::BearerOrUser;
+        let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, scheme, connection)?;
         Ok(Bitbucket { http: http.with_fields(FIELDS), workspace, slug })
     }
 
@@ -96,7 +96,12 @@ impl Bitbucket {
     /// A page of those in some states; 50 are the most that a page may hold. The states stand in the filter:
     /// where there is one, the parameter `state` is not looked at (github.com/elastic/kibana/pull/288824,
     /// github.com/MunifTanjim/node-bitbucket/issues/16).
-    async fn page(&self, head: &str, states: &[&str], at: u64) -> Result<Page, ForgeError> {
+    async fn page(
+        &self,
+        head: &str,
+        states: &[&str],
+        at: u64,
+    ) -> Result<Page<ForgeChangeRequest>, ForgeError> {
         let states: Vec<String> = states.iter().map(|state| format!("state=\"{state}\"")).collect();
         let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
         let page = (at + 1).to_string();
@@ -104,16 +109,18 @@ impl Bitbucket {
         let reduce = |answer: Value| {
             let list = answer["values"].as_array()?;
             let next = answer["next"].is_string().then_some(at + 1);
-            Some(Page { found: list.iter().filter_map(parse).collect(), next })
+            Some(Page { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
-    async fn list(&self, head: &str, states: &[&str], mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at(&self.http)? {
-            to.take(self.page(head, states, at).await?);
-        }
-        Ok(to.ours)
+    async fn list(
+        &self,
+        head: &str,
+        states: &[&str],
+        reach: Reach,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        pager::change_requests(&self.http, head, reach, |at| self.page(head, states, at)).await
     }
 
     /// The whole of an id that was shortened to 12 digits
@@ -131,21 +138,22 @@ impl Bitbucket {
         Ok(whole)
     }
 
-    async fn with_whole_ids(&self, mut found: Found) -> Result<Found, ForgeError> {
+    async fn with_whole_ids(&self, mut found: ForgeChangeRequest) -> Result<ForgeChangeRequest, ForgeError> {
         found.request.head_commit = self.whole(found.request.head_commit).await?;
-        if let State::Merged { commit } = found.state {
-            found.state = State::Merged { commit: self.whole(commit).await? };
+        if let ChangeRequestState::Merged { commit } = found.state {
+            found.state = ChangeRequestState::Merged { commit: self.whole(commit).await? };
         }
         Ok(found)
     }
 
     /// Whether an open one conflicts with its base. The forge sends on to "List file conflicts" with what it
     /// compares, and lets API tokens of people not in there (github.com/BitbucketPHP/Client/issues/121).
-    async fn conflicts(&self, found: &Found) -> bool {
+    async fn conflicts(&self, found: &ForgeChangeRequest) -> bool {
         let mut url = self.one(found.request.number, &["conflicts"]);
         url.set_query(Some("pagelen=1"));
         let some = |told: &Value| told["values"].as_array().is_some_and(|files| !files.is_empty());
-        found.state == State::Open && self.http.aside(url, &found.request.head_commit, some).await
+        found.state == ChangeRequestState::Open
+            && self.http.cached_answer(url, &found.request.head_commit, some).await
     }
 
     /// Asks about a merge that is under way until it has ended, for a while ("Get the merge task status for a pull
@@ -156,7 +164,7 @@ impl Bitbucket {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(TASK_PAUSES.1);
             let url = self.one(number, &["merge", "task-status", task]);
-            let status = self.http.call(Method::GET, url, None).await?;
+            let status = self.http.get(url).await?;
             if status["task_status"] != "PENDING" {
                 return Ok(());
             }
@@ -165,9 +173,9 @@ impl Bitbucket {
     }
 
     /// The open ones from a branch, the oldest first.
-    async fn all_open(&self, head: &str) -> Result<Vec<Found>, ForgeError> {
-        let mut open = self.list(head, &["OPEN"], Reading::all(head)).await?;
-        open.retain(|found| found.state == State::Open);
+    async fn all_open(&self, head: &str) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        let mut open = self.list(head, &["OPEN"], Reach::End).await?;
+        open.retain(|found| found.state == ChangeRequestState::Open);
         open.sort_by_key(|found| found.request.number);
         Ok(open)
     }
@@ -193,14 +201,21 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
     Ok((base, workspace.clone(), slug.clone()))
 }
 
-impl Forge for Bitbucket {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
+impl_forge!(Bitbucket);
+
+impl Bitbucket {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
         Ok(self.all_open(head).await?.into_iter().next())
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
+    async fn find(
+        &self,
+        head: &str,
+        _base: &str,
+        since: Timestamp,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let states = ["OPEN", "MERGED", "DECLINED", "SUPERSEDED"];
-        let found = self.list(head, &states, Reading::since(head, since)).await?;
+        let found = self.list(head, &states, Reach::Since(since)).await?;
         let mut whole = Vec::new();
         for found in found {
             whole.push(self.with_whole_ids(found).await?);
@@ -208,43 +223,48 @@ impl Forge for Bitbucket {
         Ok(whole)
     }
 
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
         // A second one is answered with the first, whatever that says.
-        if let Some(open) = self.find_open(&draft.head, &draft.base).await? {
-            return self.update(open.request.number, draft).await;
+        if let Some(open) = self.find_open(&proposal.head, &proposal.base).await? {
+            return self.update(open.request.number, proposal).await;
         }
         let mut body = json!({
-            "title": draft.title, "description": draft.body,
-            "source": {"branch": {"name": draft.head}}, "destination": {"branch": {"name": draft.base}},
+            "title": proposal.title, "description": proposal.body,
+            "source": {"branch": {"name": proposal.head}}, "destination": {"branch": {"name": proposal.base}},
         });
-        if draft.is_draft {
+        if proposal.is_draft {
             body["draft"] = true.into();
         }
         let opened = self.http.change(Method::POST, self.url(&["pullrequests"], &[]), &body, parse).await?;
-        match draft.is_said_by(&opened) {
+        match proposal.is_same_text(&opened) {
             true => Ok(opened),
-            false => self.update(opened.request.number, draft).await,
+            false => self.update(opened.request.number, proposal).await,
         }
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
         // Reviewers that are not named again are taken off it (Renovate, lib/modules/platform/bitbucket).
-        let now = self.http.call(Method::GET, self.one(number, &[]), None).await?;
+        let now = self.http.get(self.one(number, &[])).await?;
         let reviewers = now["reviewers"].as_array().into_iter().flatten();
         let reviewers: Vec<Value> = reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect();
         let body = json!({
-            "title": draft.title, "description": draft.body, "reviewers": reviewers,
-            "destination": {"branch": {"name": draft.base}},
+            "title": proposal.title, "description": proposal.body, "reviewers": reviewers,
+            "destination": {"branch": {"name": proposal.base}},
         });
         self.http.change(Method::PUT, self.one(number, &[]), &body, parse).await
     }
 
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
-        if what != Extra::Reviewer {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> Result<Vec<String>, ForgeError> {
+        if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
         let url = self.one(found.request.number, &[]);
-        let now = self.http.call(Method::GET, url.clone(), None).await?;
+        let now = self.http.get(url.clone()).await?;
         let there = reviewers(&now);
         let missing = names.iter().filter(|name| !there.iter().any(|one| one.eq_ignore_ascii_case(name)));
         let missing: Vec<Value> = missing.map(|name| identity(name)).collect();
@@ -256,14 +276,14 @@ impl Forge for Bitbucket {
         let body = json!({
             "title": now["title"], "description": now["description"], "reviewers": all.collect::<Vec<_>>(),
         });
-        Ok(reviewers(&self.http.call(Method::PUT, url, Some(&body)).await?))
+        Ok(reviewers(&self.http.put(url, &body).await?))
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
-        self.http.call(Method::POST, self.one(number, &["decline"]), None).await.map(drop)
+        self.http.call(ApiCall::new(Method::POST, self.one(number, &["decline"]))).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
         let found = self.http.request(self.one(number, &[]), self.url(&[], &[]), parse).await?;
         let Some(mut found) = found else { return Ok(None) };
         found.conflicts = self.conflicts(&found).await;
@@ -272,19 +292,24 @@ impl Forge for Bitbucket {
 
     // "List commit statuses for a commit". Which of them are required, and how many approvals, only
     // administrators may read; it refuses to merge where that is enforced.
-    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(
+        &self,
+        found: &ForgeChangeRequest,
+        _merge: MergeMode,
+    ) -> Result<Readiness, ForgeError> {
         let mut url = self.one(found.request.number, &[]);
         url.query_pairs_mut().append_pair("fields", STRATEGY);
-        let now = self.http.call(Method::GET, url, None).await?;
+        let now = self.http.get(url).await?;
         let head = self.whole(text(&now["source"]["commit"]["hash"]).unwrap_or_default()).await?;
-        let mut statuses = Entries::from(1);
-        while let Some(page) = statuses.at(&self.http)? {
-            let query = [("pagelen", "100"), ("page", &page.to_string())];
-            let url = self.url(&["commit", &head, "statuses"], &query);
-            let mut answer = self.http.call(Method::GET, url, None).await?;
+        let commit = head.as_str();
+        let checks = pager::all(&self.http, 1, |page| async move {
+            let page_text = page.to_string();
+            let url = self.url(&["commit", commit, "statuses"], &[("pagelen", "100"), ("page", &page_text)]);
+            let mut answer = self.http.get(url).await?;
             let next = answer["next"].is_string().then_some(page + 1);
-            statuses.take(self.http.values(&mut answer)?.iter().map(check), next);
-        }
+            Ok(Page { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+        })
+        .await?;
         let mut waits = Vec::new();
         let people = now["participants"].as_array().into_iter().flatten();
         if people.into_iter().any(|one| one["state"] == "changes_requested") {
@@ -292,61 +317,55 @@ impl Forge for Bitbucket {
         }
         Ok(Readiness {
             head,
-            checks: statuses.all,
+            checks,
             waits,
             // In the merge queue of its base.
             queued: now["queued"] == true,
-            how: now["destination"]["branch"]["default_merge_strategy"].clone(),
+            merge_options: now["destination"]["branch"]["default_merge_strategy"].clone(),
             ..Readiness::default()
         })
     }
 
     // It takes no head to be held to: what is merged is what was looked at a moment before. Where the base has an
     // active merge queue, the same call puts it into that ("Merge queues").
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        _merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        let mut body = json!({"type": "pullrequest_merge_parameters", "message": message.whole()});
-        if at.how.is_string() {
-            body["merge_strategy"] = at.how.clone();
+    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+        let mut body = json!({"type": "pullrequest_merge_parameters", "message": call.message.whole()});
+        if call.readiness.merge_options.is_string() {
+            body["merge_strategy"] = call.readiness.merge_options.clone();
         }
-        let url = self.one(found.request.number, &["merge"]);
-        let reply = self.http.reply(Method::POST, url, &body).await?;
+        let url = self.one(call.found.request.number, &["merge"]);
+        let reply = self.http.send(ApiCall::new(Method::POST, url).with_body(&body)).await?;
         if reply.status != 202 {
             return self.http.success(reply).map(drop);
         }
         let task = reply.headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(task);
         let task = task.ok_or_else(|| self.http.unreadable("a task in the header Location"))?;
-        self.finish(found.request.number, &task).await
+        self.finish(call.found.request.number, &task).await
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
         let body = json!({"content": {"raw": text}});
-        self.http.call(Method::POST, self.one(number, &["comments"]), Some(&body)).await.map(drop)
+        self.http.post(self.one(number, &["comments"]), &body).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
         if id.is_empty() {
             return Ok(None);
         }
         let found = self.http.read(self.url(&["commit", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "hash")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")))
     }
 
     // "Create a build status for a commit": one of the same key is overwritten. A key has 40 characters at most
     // (github.com/buildbot/buildbot/issues/7049).
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
         let body = json!({
-            "key": status.name(KEY), "name": status.name(NAME),
+            "key": status.name(KEY), "name": status.name(MAX_NAME_CHARS),
             "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"), "url": status.url,
-            "description": status.description(DESCRIPTION),
+            "description": status.description(MAX_DESCRIPTION_CHARS),
         });
         let url = self.url(&["commit", commit, "statuses", "build"], &[]);
-        self.http.call(Method::POST, url, Some(&body)).await.map(drop)
+        self.http.post(url, &body).await.map(drop)
     }
 }
 
@@ -386,17 +405,19 @@ fn reviewers(value: &Value) -> Vec<String> {
 }
 
 /// One of this repository's own branches; those from forks have the same names and are nobody we know.
-fn parse(value: &Value) -> Option<Found> {
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let place = |side: &str| value[side]["repository"]["full_name"].as_str();
     if place("source")? != place("destination")? {
         return None;
     }
     let state = match value["state"].as_str()? {
-        "MERGED" => State::Merged { commit: text(&value["merge_commit"]["hash"]).unwrap_or_default() },
-        "DECLINED" | "SUPERSEDED" => State::Closed,
-        _ => State::Open,
+        "MERGED" => {
+            ChangeRequestState::Merged { commit: text(&value["merge_commit"]["hash"]).unwrap_or_default() }
+        }
+        "DECLINED" | "SUPERSEDED" => ChangeRequestState::Closed,
+        _ => ChangeRequestState::Open,
     };
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["id"].as_u64()?,
             url: text(&value["links"]["html"]["href"])?,
@@ -412,7 +433,7 @@ fn parse(value: &Value) -> Option<Found> {
         // It tells that elsewhere.
         conflicts: false,
         is_draft: value["draft"].as_bool() == Some(true),
-        has: Extras { reviewers: reviewers(value), ..Extras::default() },
+        metadata: Metadata { reviewers: reviewers(value), ..Metadata::default() },
         created: value["created_on"].as_str()?.parse().ok()?,
     })
 }

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::error::Retry;
+use crate::address::AddressError;
+use crate::retry::Retry;
 
 /// Why a forge could not do it.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ForgeError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+
     #[error("{forge}: the Secret has no token; add one that may write change requests")]
     NoToken { forge: String },
 
@@ -100,6 +104,7 @@ impl ForgeError {
     /// One word for the condition, the event and the metric alike.
     pub fn reason(&self) -> &'static str {
         match self {
+            ForgeError::Address(error) => error.reason(),
             ForgeError::NoToken { .. } => "MissingCredential",
             ForgeError::Authentication { .. } | ForgeError::AppNotAccepted { .. } => "AuthenticationFailed",
             ForgeError::AppKey { .. } => "AppKeyInvalid",
@@ -126,7 +131,7 @@ impl ForgeError {
     pub fn retry(&self) -> Retry {
         match self {
             ForgeError::RateLimited { until, .. } => Retry::At(*until),
-            ForgeError::Redirected { .. } => Retry::OnChange,
+            ForgeError::Address(_) | ForgeError::Redirected { .. } => Retry::OnChange,
             _ => Retry::Soon,
         }
     }
@@ -151,7 +156,7 @@ impl ForgeError {
     }
 
     /// The forge's own words, where it has refused; else the whole message.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn cause(&self) -> String {
         match self {
             ForgeError::Refused { says, .. } => says.clone(),
             ForgeError::Forbidden { says, .. } => format!("the token may not do this ({says})"),

@@ -1,28 +1,30 @@
 //! GitHub, and GitHub Enterprise Server at other hosts.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Entries, Page, Reading};
-use super::pulls::Pulls;
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+use super::api::{MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
+use super::commit_status::CommitStatus;
+use super::connection::ForgeConnection;
+use super::error::ForgeError;
+use super::github_pulls::GitHubPulls;
+use super::http::{ApiCall, ForgeHttp};
+use super::json::{self, names, text};
+use super::pager::{self, Cursor, Page, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{Address, AddressError};
-use crate::commit_status::Status;
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
 /// The fields that are read of answers.
-pub(super) const FIELDS: &[&str] = &[
+const FIELDS: &[&str] = &[
     "assignees",
     "base",
     "baseRef",
@@ -82,42 +84,40 @@ pub(super) const FIELDS: &[&str] = &[
     "token",
 ];
 
-pub(crate) struct GitHub(pub(super) Pulls);
+pub(super) struct GitHub(GitHubPulls);
 
 impl GitHub {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+        let address = &connection.address;
         let (prefix, owner, name) = address.repository()?;
         if !prefix.is_empty() {
             return Err(AddressError::Invalid(address.text.clone()).into());
         }
-        let base = api(address);
-        let http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, credentials, shared)?
-            .with_fields(FIELDS)
-            .with_header("accept", "application/vnd.github+json")
-            .with_header("x-github-api-version", "2022-11-28");
-        Ok(GitHub(Pulls { http, owner: owner.into(), name: name.into(), parse }))
+        let http = http(&api(address), connection)?;
+        Ok(GitHub(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    async fn list(&self, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        let filter = format!("{}:{}", self.0.owner, to.head);
-        while let Some(at) = to.at(&self.0.http)? {
-            let page = (at + 1).to_string();
-            let query = [
-                ("state", state),
-                ("head", &filter),
-                ("sort", "created"),
-                ("direction", "desc"),
-                ("per_page", "100"),
-                ("page", &page),
-            ];
-            let (found, listed) = self.0.page(&query).await?;
-            to.take(Page { next: (listed >= 100).then_some(at + 1), found });
-        }
-        Ok(to.ours)
+    async fn list(
+        &self,
+        head: &str,
+        state: &str,
+        reach: Reach,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        pager::change_requests(&self.0.http, head, reach, |at| self.page(head, state, at)).await
+    }
+
+    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+        let (filter, page) = (format!("{}:{head}", self.0.owner), (at + 1).to_string());
+        let query = [
+            ("state", state),
+            ("head", &filter),
+            ("sort", "created"),
+            ("direction", "desc"),
+            ("per_page", "100"),
+            ("page", &page),
+        ];
+        let (entries, listed) = self.0.page(&query).await?;
+        Ok(Page { next: (listed >= 100).then_some(at + 1), entries })
     }
 }
 
@@ -134,7 +134,8 @@ impl GitHub {
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
         let (url, preview) = (http.beside(up, &["graphql"], &[]), HeaderValue::from_static(PREVIEW));
-        let mut answer = http.call_with(Method::POST, url, Some(&body), Some((ACCEPT, preview))).await?;
+        let mut answer =
+            http.call(ApiCall::new(Method::POST, url).with_body(&body).with_header(ACCEPT, preview)).await?;
         let data = answer.get_mut("data").map(Value::take).unwrap_or_default();
         let errors = answer["errors"].as_array().map_or(&[][..], Vec::as_slice);
         let of_checks = |error: &Value| {
@@ -203,10 +204,10 @@ fn commit(pull: &Value) -> &Value {
 }
 
 /// The most characters of the description of a commit status.
-const DESCRIPTION: usize = 140;
+const MAX_DESCRIPTION_CHARS: usize = 140;
 
 /// What a pull request waits for. Of approvals only those of this very head count.
-fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readiness {
+fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Readiness {
     let head = text(&pull["headRefOid"]).unwrap_or_default();
     let hidden = contexts.is_none();
     let of_head = commit(pull)["oid"] == head.as_str();
@@ -245,14 +246,14 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readin
     match merge_state(pull) {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
         // A queue brings it up to date itself.
-        Some("BEHIND") => readiness.behind = merge != Merge::Queue,
+        Some("BEHIND") => readiness.behind = merge != MergeMode::Queue,
         // Something has not reported, or has failed.
         Some("UNSTABLE") if hidden => {
             readiness.waits.push("its checks, which this token may not read".into());
         }
         Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
         // A required check that has not reported, or a rule. With a queue this is what comes before it.
-        Some("BLOCKED") if nothing_said && merge != Merge::Queue => {
+        Some("BLOCKED") if nothing_said && merge != MergeMode::Queue => {
             readiness
                 .waits
                 .push("a required check to report, or what else the branch's rules ask for".into());
@@ -286,6 +287,15 @@ fn check(value: &Value) -> Check {
     Check::new(name, state, value["isRequired"].as_bool() == Some(true))
 }
 
+/// Calls of GitHub's API at this address.
+pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> Result<ForgeHttp, ForgeError> {
+    let http = ForgeHttp::new(ForgeKind::GitHub, base, AuthScheme::Bearer, connection)?;
+    Ok(http
+        .with_fields(FIELDS)
+        .with_header("accept", "application/vnd.github+json")
+        .with_header("x-github-api-version", "2022-11-28"))
+}
+
 /// Where the API is.
 pub(super) fn api(address: &Address) -> String {
     match address.host_name() {
@@ -296,66 +306,72 @@ pub(super) fn api(address: &Address) -> String {
 }
 
 impl GitHub {
-    async fn merge_by(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        method: &str,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
-        let mut body = json!({"sha": at.head, "merge_method": method});
+    async fn merge_by(&self, call: &MergeCall<'_>, method: &str) -> Result<(), ForgeError> {
+        let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
+        let mut body = json!({"sha": call.readiness.head, "merge_method": method});
         match method {
             "rebase" => {}
             // Below the title of the pull request.
-            "squash" => body["commit_message"] = message.trailers.as_str().into(),
-            _ => body["commit_message"] = message.whole().into(),
+            "squash" => body["commit_message"] = call.message.trailers.as_str().into(),
+            _ => body["commit_message"] = call.message.whole().into(),
         }
-        self.0.http.call(Method::PUT, url, Some(&body)).await.map(drop)
+        self.0.http.put(url, &body).await.map(drop)
     }
 }
 
-impl Forge for GitHub {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.list("open", Reading::first(head)).await?.into_iter().next())
+impl_forge!(GitHub);
+
+impl GitHub {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+        Ok(self.list(head, "open", Reach::First).await?.into_iter().next())
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list("all", Reading::since(head, since)).await
+    async fn find(
+        &self,
+        head: &str,
+        _base: &str,
+        since: Timestamp,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        self.list(head, "all", Reach::Since(since)).await
     }
 
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        if !draft.is_draft {
-            return self.0.open(draft, &draft.title, Value::Null).await;
+    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+        if !proposal.is_draft {
+            return self.0.open(proposal, &proposal.title, Value::Null).await;
         }
         // Private repositories have drafts only in some of the plans.
-        match self.0.open(draft, &draft.title, json!({"draft": true})).await {
+        match self.0.open(proposal, &proposal.title, json!({"draft": true})).await {
             Err(ForgeError::Refused { status: 422, says, .. }) if says.contains("Draft pull requests") => {
-                self.0.open(draft, &draft.title, Value::Null).await
+                self.0.open(proposal, &proposal.title, Value::Null).await
             }
             other => other,
         }
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.update(number, draft, &draft.title).await
+    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+        self.0.update(number, proposal, &proposal.title).await
     }
 
     // docs.github.com/rest/issues/labels, /rest/issues/assignees, /rest/pulls/review-requests.
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> Result<Vec<String>, ForgeError> {
         let (http, number) = (&self.0.http, found.request.number);
-        Ok(match what {
-            Extra::Label => {
+        Ok(match kind {
+            MetadataKind::Label => {
                 let url = self.0.issue(number, &["labels"]);
-                let all = http.call(Method::POST, url, Some(&json!({"labels": names}))).await?;
-                super::names(&all, "name")
+                let all = http.post(url, &json!({"labels": names})).await?;
+                json::names(&all, "name")
             }
-            Extra::Reviewer => reviewers(&self.0.ask_for_review(number, names).await?),
+            MetadataKind::Reviewer => reviewers(&self.0.ask_for_review(number, names).await?),
             // Who may not be assigned is left out without a word.
-            Extra::Assignee => {
+            MetadataKind::Assignee => {
                 let url = self.0.issue(number, &["assignees"]);
-                let issue = http.call(Method::POST, url, Some(&json!({"assignees": names}))).await?;
-                super::names(&issue["assignees"], "login")
+                let issue = http.post(url, &json!({"assignees": names})).await?;
+                json::names(&issue["assignees"], "login")
             }
         })
     }
@@ -364,15 +380,16 @@ impl Forge for GitHub {
         self.0.close(number).await
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
         self.0.get(number).await
     }
 
     // docs.github.com/graphql/reference/objects: PullRequest, CheckRun, StatusContext, RefUpdateRule.
-    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> Result<Readiness, ForgeError> {
         // Servers before 3.12 do not know the queue.
-        let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
-        let (mut contexts, mut after, mut head) = (Entries::from(0), Value::Null, None);
+        let queue = if merge == MergeMode::Queue { "mergeQueueEntry { state }" } else { "" };
+        let (mut cursor, mut contexts) = (Cursor::from(0), Vec::new());
+        let (mut after, mut head) = (Value::Null, None);
         let mut states = STATES.into_iter();
         let (mut state, mut required) = states.next().unwrap_or_default();
         loop {
@@ -400,37 +417,36 @@ impl Forge for GitHub {
             }
             let page = &commit(pull)["statusCheckRollup"]["contexts"];
             let more = page["pageInfo"]["hasNextPage"] == true;
-            contexts.take(page["nodes"].as_array().into_iter().flatten().map(check), more.then_some(0));
-            // The cursor says where the next page begins; this says whether it may be read.
-            if contexts.at(&self.0.http)?.is_some() {
+            contexts.extend(page["nodes"].as_array().into_iter().flatten().map(check));
+            cursor.advance(more.then_some(0));
+            // GitHub's own cursor says where the next page begins; ours says whether it may be read.
+            if cursor.at(&self.0.http, contexts.len())?.is_some() {
                 after = page["pageInfo"]["endCursor"].clone();
                 continue;
             }
-            let mut readiness = readiness(pull, (!hidden).then_some(contexts.all), merge);
-            readiness.how = json!({"id": pull["id"], "methods": methods(repository)});
+            let mut readiness = readiness(pull, (!hidden).then_some(contexts), merge);
+            readiness.merge_options = json!({"id": pull["id"], "methods": methods(repository)});
             return Ok(readiness);
         }
     }
 
     // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 where the head is another than `sha`.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
+    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+        if call.mode == MergeMode::Queue {
             // An error where the head is another than the one that is expected.
             let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
                             {pullRequestId: $id, expectedHeadOid: $head}) { mergeQueueEntry { id } } }";
-            let variables = json!({"id": at.how["id"], "head": at.head});
+            let variables = json!({"id": call.readiness.merge_options["id"], "head": call.readiness.head});
             return self.graphql(mutation, variables).await.map(drop);
         }
-        let mut methods =
-            at.how["methods"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
+        let mut methods = call.readiness.merge_options["methods"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .peekable();
         while let Some(method) = methods.next() {
-            match self.merge_by(found, at, method, message).await {
+            match self.merge_by(call, method).await {
                 Err(error) if is_about_the_method(&error) && methods.peek().is_some() => {}
                 done => return done,
             }
@@ -442,15 +458,15 @@ impl Forge for GitHub {
         self.0.comment(number, text).await
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
         let found = self.0.commit(id).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "sha")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")))
     }
 
     // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140
     // characters)".
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
-        self.0.report(commit, status, DESCRIPTION).await
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+        self.0.report(commit, status, MAX_DESCRIPTION_CHARS).await
     }
 }
 
@@ -461,14 +477,16 @@ fn reviewers(pull: &Value) -> Vec<String> {
     names(&pull["requested_reviewers"], "login").into_iter().chain(teams).collect()
 }
 
-fn parse(value: &Value) -> Option<Found> {
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let merged = !value["merged_at"].is_null() || value["merged"].as_bool() == Some(true);
     let state = match value["state"].as_str()? {
-        "open" => State::Open,
-        _ if merged => State::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() },
-        _ => State::Closed,
+        "open" => ChangeRequestState::Open,
+        _ if merged => {
+            ChangeRequestState::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() }
+        }
+        _ => ChangeRequestState::Closed,
     };
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["number"].as_u64()?,
             url: text(&value["html_url"])?,
@@ -483,7 +501,7 @@ fn parse(value: &Value) -> Option<Found> {
         state,
         conflicts: value["mergeable"].as_bool() == Some(false),
         is_draft: value["draft"].as_bool() == Some(true),
-        has: Extras {
+        metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: reviewers(value),
             assignees: names(&value["assignees"], "login"),
@@ -518,7 +536,7 @@ mod tests {
                 "headRefOid": "a", "mergeStateStatus": "CLEAN", "reviewDecision": decision,
                 "latestOpinionatedReviews": {"nodes": [{"state": state, "commit": {"oid": "a"}}]},
             });
-            readiness(&pull, Some(Vec::new()), Merge::WhenGreen).waits
+            readiness(&pull, Some(Vec::new()), MergeMode::WhenGreen).waits
         };
         let asked = ["the changes that a reviewer asks for"];
         assert_eq!(waits(json!("CHANGES_REQUESTED"), "CHANGES_REQUESTED"), asked);

@@ -1,25 +1,26 @@
 //! GitLab, at gitlab.com and elsewhere. Paths, fields and states are those of
 //! docs.gitlab.com/api/merge_requests, /api/notes and /api/commits.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Page, Reading};
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
-    without_prefix,
+use super::api::{MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PromotionProgress};
+use super::connection::ForgeConnection;
+use super::error::ForgeError;
+use super::http::ForgeHttp;
+use super::json::{self, names, text, without_prefix};
+use super::pager::{self, Page, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Progress, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
 /// The most that a page may hold (docs.gitlab.com/api/rest, "Pagination").
 const PAGE: usize = 100;
@@ -63,19 +64,16 @@ const FIELDS: &[&str] = &[
     "web_url",
 ];
 
-pub(crate) struct GitLab {
-    pub(super) http: ForgeHttp,
+pub(super) struct GitLab {
+    http: ForgeHttp,
     /// Groups, subgroups and name: one part of a path, with its slashes escaped
     /// (docs.gitlab.com/api/rest, "Namespaced paths").
     project: String,
 }
 
 impl GitLab {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+        let address = &connection.address;
         let project = project(address)?;
         // One host for SSH behind a firewall (docs.gitlab.com/user/gitlab_com).
         let origin = match address.host_name() {
@@ -85,7 +83,7 @@ impl GitLab {
         let base = format!("{origin}/api/v4");
         // Personal, project and group tokens are taken as Bearer, like those of OAuth
         // (docs.gitlab.com/api/rest/authentication).
-        let http = ForgeHttp::new(ForgeKind::GitLab, &base, address, Scheme::Bearer, credentials, shared)?;
+        let http = ForgeHttp::new(ForgeKind::GitLab, &base, AuthScheme::Bearer, connection)?;
         Ok(GitLab { http: http.with_fields(FIELDS), project })
     }
 
@@ -97,7 +95,7 @@ impl GitLab {
         self.url(&["merge_requests", &number.to_string()], &[])
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page, ForgeError> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
         let (page, size) = ((at + 1).to_string(), PAGE.to_string());
         let query = [
             ("source_branch", head),
@@ -110,26 +108,27 @@ impl GitLab {
         let reduce = |answer: Value| {
             let list = answer.as_array()?;
             let next = (list.len() >= PAGE).then_some(at + 1);
-            Some(Page { found: list.iter().filter_map(parse).collect(), next })
+            Some(Page { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["merge_requests"], &query), reduce).await
     }
 
     /// The number of a user (docs.gitlab.com/api/users).
     async fn user(&self, name: &str) -> Result<u64, ForgeError> {
-        let found =
-            self.http.call(Method::GET, self.http.url(&["users"], &[("username", name)]), None).await?;
+        let found = self.http.get(self.http.url(&["users"], &[("username", name)])).await?;
         found[0]["id"].as_u64().ok_or_else(|| {
             let says = format!("there is no user {name}");
             ForgeError::Refused { forge: self.http.name.clone(), status: 404, says }
         })
     }
 
-    async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at(&self.http)? {
-            to.take(self.page(head, state, at).await?);
-        }
-        Ok(to.ours)
+    async fn list(
+        &self,
+        head: &str,
+        state: &str,
+        reach: Reach,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        pager::change_requests(&self.http, head, reach, |at| self.page(head, state, at)).await
     }
 }
 
@@ -165,7 +164,7 @@ fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String>
 /// earlier head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
 /// `source_sha`, of which the API shows the first alone; but the merge that a pipeline for merged results runs
 /// for has the head as its second parent (`MergeRequests::MergeToRefService`).
-fn checks(now: &Value, ran_for: Option<&Commit>, jobs: &Value) -> Vec<Check> {
+fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check> {
     let state = |status: &Value| match status.as_str() {
         Some("success" | "skipped" | "manual") => CheckState::Green,
         Some("failed" | "canceled" | "canceling") => CheckState::Failed,
@@ -189,8 +188,8 @@ fn checks(now: &Value, ran_for: Option<&Commit>, jobs: &Value) -> Vec<Check> {
 }
 
 /// The title as it is to be written.
-fn title(draft: &Draft) -> String {
-    if draft.is_draft { format!("{} {}", DRAFTS[0], draft.title) } else { draft.title.clone() }
+fn title(proposal: &Proposal) -> String {
+    if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
 }
 
 /// The project's path. One dash parts it from the pages about it.
@@ -206,69 +205,82 @@ fn project(address: &Address) -> Result<String, AddressError> {
     Ok(parts.join("/"))
 }
 
-impl Forge for GitLab {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.list(head, "opened", Reading::first(head)).await?.into_iter().next())
+impl_forge!(GitLab);
+
+impl GitLab {
+    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+        Ok(self.list(head, "opened", Reach::First).await?.into_iter().next())
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list(head, "all", Reading::since(head, since)).await
+    async fn find(
+        &self,
+        head: &str,
+        _base: &str,
+        since: Timestamp,
+    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        self.list(head, "all", Reach::Since(since)).await
     }
 
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
         let body = json!({
-            "source_branch": draft.head, "target_branch": draft.base,
-            "title": title(draft), "description": draft.body,
+            "source_branch": proposal.head, "target_branch": proposal.base,
+            "title": title(proposal), "description": proposal.body,
         });
         self.http.change(Method::POST, self.url(&["merge_requests"], &[]), &body, parse).await
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"target_branch": draft.base, "title": title(draft), "description": draft.body});
+    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+        let body =
+            json!({"target_branch": proposal.base, "title": title(proposal), "description": proposal.body});
         self.http.change(Method::PUT, self.one(number), &body, parse).await
     }
 
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> Result<Vec<String>, ForgeError> {
         let url = self.one(found.request.number);
-        let (key, field) = match what {
-            Extra::Label => {
+        let (key, field) = match kind {
+            MetadataKind::Label => {
                 let body = json!({"add_labels": names.join(",")});
-                let now = self.http.call(Method::PUT, url, Some(&body)).await?;
-                return Ok(super::names(&now["labels"], "name"));
+                let now = self.http.put(url, &body).await?;
+                return Ok(json::names(&now["labels"], "name"));
             }
-            Extra::Reviewer => ("reviewers", "reviewer_ids"),
-            Extra::Assignee => ("assignees", "assignee_ids"),
+            MetadataKind::Reviewer => ("reviewers", "reviewer_ids"),
+            MetadataKind::Assignee => ("assignees", "assignee_ids"),
         };
         // Those that are not named again are taken off it; without a licence it takes only one.
-        let now = self.http.call(Method::GET, url.clone(), None).await?;
+        let now = self.http.get(url.clone()).await?;
         let there = now[key].as_array().into_iter().flatten().filter_map(|user| user["id"].as_u64());
         let mut ids: Vec<u64> = there.collect();
         for name in names {
             ids.push(self.user(name).await?);
         }
-        let now = self.http.call(Method::PUT, url, Some(&json!({field: ids}))).await?;
-        Ok(super::names(&now[key], "username"))
+        let now = self.http.put(url, &json!({field: ids})).await?;
+        Ok(json::names(&now[key], "username"))
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
         let body = json!({"state_event": "close"});
-        self.http.call(Method::PUT, self.one(number), Some(&body)).await.map(drop)
+        self.http.put(self.one(number), &body).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
         self.http.request(self.one(number), self.url(&[], &[]), parse).await
     }
 
-    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> Result<Readiness, ForgeError> {
         let number = found.request.number.to_string();
-        let now = self.http.call(Method::GET, self.one(found.request.number), None).await?;
+        let now = self.http.get(self.one(found.request.number)).await?;
         let mut readiness = Readiness { head: text(&now["sha"]).unwrap_or_default(), ..Readiness::default() };
         if now["head_pipeline"].is_object() {
             let path = ["repository", "commits", &readiness.head, "statuses"];
             // Other pipelines can run for the same commit. Before 17.8 GitLab ignores `pipeline_id`.
             let pipeline = now["head_pipeline"]["id"].to_string();
             let query = [("per_page", "100"), ("pipeline_id", pipeline.as_str())];
-            let jobs = self.http.call(Method::GET, self.url(&path, &query), None).await?;
+            let jobs = self.http.get(self.url(&path, &query)).await?;
             let ran_for = match now["head_pipeline"]["sha"].as_str() {
                 Some(id) if id != readiness.head => self.commit(id).await?,
                 _ => None,
@@ -278,14 +290,14 @@ impl Forge for GitLab {
         let missing = match now["detailed_merge_status"].as_str() {
             Some("not_approved") => {
                 let url = self.url(&["merge_requests", &number, "approvals"], &[]);
-                let approvals = self.http.call(Method::GET, url, None).await?;
+                let approvals = self.http.get(url).await?;
                 approvals["approvals_left"].as_u64().unwrap_or(1).max(1)
             }
             _ => 0,
         };
         readiness.waits = waits(&now, missing, &readiness);
         readiness.behind = now["detailed_merge_status"] == "need_rebase";
-        if merge == Merge::Queue {
+        if merge == MergeMode::Queue {
             let car = self.http.read(self.url(&["merge_trains", "merge_requests", &number], &[])).await?;
             readiness.queued = car.is_some_and(|car| car["merged_at"].is_null());
         }
@@ -293,28 +305,22 @@ impl Forge for GitLab {
     }
 
     // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 where the head is another.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        let number = found.request.number.to_string();
-        let done = if merge == Merge::Queue {
+    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+        let number = call.found.request.number.to_string();
+        let done = if call.mode == MergeMode::Queue {
             let url = self.url(&["merge_trains", "merge_requests", &number], &[]);
-            self.http.call(Method::POST, url, Some(&json!({"sha": at.head}))).await
+            self.http.post(url, &json!({"sha": call.readiness.head})).await
         } else {
             let url = self.url(&["merge_requests", &number, "merge"], &[]);
             // Taken only where it squashes.
-            let body = json!({"sha": at.head, "squash_commit_message": message.whole()});
-            self.http.call(Method::PUT, url, Some(&body)).await
+            let body = json!({"sha": call.readiness.head, "squash_commit_message": call.message.whole()});
+            self.http.put(url, &body).await
         };
         match done {
             // It says so of whom it knows as well: "401: This user does not have permission to accept this merge
             // request". That the token is one has been seen a moment ago.
             Err(ForgeError::Authentication { forge, says }) => {
-                Err(ForgeError::MayNotMerge { forge, base: found.base.clone(), says })
+                Err(ForgeError::MayNotMerge { forge, base: call.found.base.clone(), says })
             }
             done => done.map(drop),
         }
@@ -322,18 +328,20 @@ impl Forge for GitLab {
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
         let url = self.url(&["merge_requests", &number.to_string(), "notes"], &[]);
-        self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+        self.http.post(url, &json!({"body": text})).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
         let found = self.http.read(self.url(&["repository", "commits", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parent_ids"], "id")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id")))
     }
 
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
         let pipeline = match status.progress {
-            Progress::Pending => None,
-            Progress::Success | Progress::Failure => self.pipeline_of_pending(commit, status).await?,
+            PromotionProgress::Pending => None,
+            PromotionProgress::Success | PromotionProgress::Failure => {
+                self.pipeline_of_pending(commit, status).await?
+            }
         };
         match self.set_status(commit, status, pipeline).await {
             // That pipeline is gone, or full (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
@@ -354,12 +362,12 @@ impl GitLab {
     async fn pipeline_of_pending(
         &self,
         commit: &str,
-        status: &Status<'_>,
+        status: &CommitStatus<'_>,
     ) -> Result<Option<u64>, ForgeError> {
-        let name = status.name(NAME);
+        let name = status.name(MAX_NAME_CHARS);
         let query = [("ref", status.base), ("name", name.as_str())];
         let url = self.url(&["repository", "commits", commit, "statuses"], &query);
-        let statuses = self.http.call(Method::GET, url, None).await?;
+        let statuses = self.http.get(url).await?;
         let pending = statuses.as_array().into_iter().flatten().find(|status| status["status"] == "pending");
         Ok(pending.and_then(|status| status["pipeline_id"].as_u64()))
     }
@@ -370,11 +378,11 @@ impl GitLab {
     async fn set_status(
         &self,
         commit: &str,
-        status: &Status<'_>,
+        status: &CommitStatus<'_>,
         pipeline: Option<u64>,
     ) -> Result<(), ForgeError> {
         let body = status_body(status, pipeline);
-        match self.http.call(Method::POST, self.url(&["statuses", commit], &[]), Some(&body)).await {
+        match self.http.post(self.url(&["statuses", commit], &[]), &body).await {
             Err(ForgeError::Refused { status: 400, says, .. })
                 if says.contains("Cannot transition status") =>
             {
@@ -390,10 +398,10 @@ impl GitLab {
 }
 
 /// The parameters of "Set commit pipeline status". A `target_url` that is too long is left out.
-fn status_body(status: &Status<'_>, pipeline: Option<u64>) -> Value {
+fn status_body(status: &CommitStatus<'_>, pipeline: Option<u64>) -> Value {
     let mut body = json!({
-        "state": status.progress.word("pending", "success", "failed"), "name": status.name(NAME),
-        "ref": status.base, "description": status.description(DESCRIPTION),
+        "state": status.progress.word("pending", "success", "failed"), "name": status.name(MAX_NAME_CHARS),
+        "ref": status.base, "description": status.description(MAX_DESCRIPTION_CHARS),
     });
     if status.url.chars().count() <= TARGET_URL {
         body["target_url"] = status.url.into();
@@ -405,7 +413,7 @@ fn status_body(status: &Status<'_>, pipeline: Option<u64>) -> Value {
 }
 
 /// One of this project's own branches; those from forks have the same names and are nobody we know.
-fn parse(value: &Value) -> Option<Found> {
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["source_project_id"].as_u64()? != value["target_project_id"].as_u64()? {
         return None;
     }
@@ -416,15 +424,15 @@ fn parse(value: &Value) -> Option<Found> {
     };
     let state = match value["state"].as_str()? {
         // Locked is one that is being merged.
-        "opened" | "locked" => State::Open,
-        "merged" => State::Merged { commit: merged() },
-        _ => State::Closed,
+        "opened" | "locked" => ChangeRequestState::Open,
+        "merged" => ChangeRequestState::Merged { commit: merged() },
+        _ => ChangeRequestState::Closed,
     };
     let conflicts = value["has_conflicts"].as_bool() == Some(true)
         || value["detailed_merge_status"].as_str() == Some("conflict");
     let whole = text(&value["title"])?;
     let (title, prefixed) = without_prefix(&whole, &DRAFTS);
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["iid"].as_u64()?,
             url: text(&value["web_url"])?,
@@ -436,9 +444,9 @@ fn parse(value: &Value) -> Option<Found> {
         base: text(&value["target_branch"])?,
         title: title.into(),
         body: text(&value["description"]).unwrap_or_default(),
-        conflicts: conflicts && state == State::Open,
+        conflicts: conflicts && state == ChangeRequestState::Open,
         is_draft: prefixed || value["draft"].as_bool() == Some(true),
-        has: Extras {
+        metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: names(&value["reviewers"], "username"),
             assignees: names(&value["assignees"], "username"),
@@ -479,8 +487,13 @@ mod tests {
         let sent = |length: usize| {
             let url = "u".repeat(length);
             let (context, description) = ("sluice/apps/podinfo/prod", "it runs");
-            let status =
-                Status { progress: Progress::Success, context, description, url: &url, base: "main" };
+            let status = CommitStatus {
+                progress: PromotionProgress::Success,
+                context,
+                description,
+                url: &url,
+                base: "main",
+            };
             status_body(&status, Some(7))
         };
         assert_eq!(sent(255)["target_url"].as_str().map(str::len), Some(255));
@@ -499,7 +512,7 @@ mod tests {
             });
             parse(&value).unwrap().state
         };
-        let is = |commit: &str| State::Merged { commit: commit.into() };
+        let is = |commit: &str| ChangeRequestState::Merged { commit: commit.into() };
         assert_eq!(merged(json!("merge"), json!("squash")), is("merge"));
         assert_eq!(merged(Value::Null, json!("squash")), is("squash"));
         assert_eq!(merged(Value::Null, Value::Null), is("head"));
@@ -507,7 +520,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_of_an_earlier_head_says_nothing_of_this_one() {
-        let commit = |parents: &[&str]| Commit {
+        let commit = |parents: &[&str]| ForgeCommit {
             message: String::new(),
             parents: parents.iter().map(|id| id.to_string()).collect(),
         };

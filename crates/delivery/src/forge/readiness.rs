@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::words::clean;
+use crate::foreign_text::clean;
 
 /// What stands between a change request and its merge.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,13 +17,13 @@ pub(crate) struct Readiness {
     pub(crate) behind: bool,
     /// It is in the forge's queue.
     pub(crate) queued: bool,
-    /// What the adapter needs to know when it merges.
-    pub(crate) how: Value,
+    /// What the adapter needs for the merge.
+    pub(crate) merge_options: Value,
 }
 
 /// The most characters of a check's name that are kept, and of what a forge says that are shown.
-const NAME: usize = 512;
-const SHOWN: usize = 120;
+const MAX_NAME_CHARS: usize = 512;
+const MAX_SHOWN_CHARS: usize = 120;
 
 /// A check of a commit, by whatever name its forge has for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) enum CheckState {
 
 impl Check {
     pub(crate) fn new(name: impl Into<String>, state: CheckState, required: bool) -> Self {
-        let name: String = name.into().chars().take(NAME).collect();
+        let name: String = name.into().chars().take(MAX_NAME_CHARS).collect();
         Check { name, state, required }
     }
 }
@@ -81,7 +81,8 @@ impl Readiness {
             all.push(format!("waits for checks: {} pending", listed(&pending)));
         }
         if !self.waits.is_empty() {
-            let waits: Vec<String> = self.waits.iter().take(LISTED).map(|wait| clean(wait, SHOWN)).collect();
+            let waits: Vec<String> =
+                self.waits.iter().take(MAX_LISTED).map(|wait| clean(wait, MAX_SHOWN_CHARS)).collect();
             all.push(format!("waits for {}", waits.join(" and ")));
         }
         (!all.is_empty()).then(|| all.join("; "))
@@ -89,14 +90,14 @@ impl Readiness {
 }
 
 /// The most names, or things that are waited for, in one message.
-const LISTED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// Some names, and how many more there are.
 fn listed(names: &[&str]) -> String {
-    let shown: Vec<String> = names.iter().take(LISTED).map(|name| clean(name, SHOWN)).collect();
+    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| clean(name, MAX_SHOWN_CHARS)).collect();
     let mut text = shown.join(", ");
-    if names.len() > LISTED {
-        text.push_str(&format!(" and {} more", names.len() - LISTED));
+    if names.len() > MAX_LISTED {
+        text.push_str(&format!(" and {} more", names.len() - MAX_LISTED));
     }
     text
 }

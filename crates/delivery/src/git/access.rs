@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{GitError, identity};
+use super::error::GitError;
+use super::ssh_identity;
 use crate::address::Address;
 use crate::credentials::Credentials;
-use crate::order::ForgeKind;
+use crate::forge_kind::ForgeKind;
 
 /// The way to one repository, for the time of one delivery.
 pub(crate) struct Access {
     pub(crate) address: Address,
     credentials: Credentials,
     fingerprint: String,
-    owner: String,
+    /// The pipeline, as `namespace/name`, in whose queue the delivery waits.
+    pipeline: String,
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
@@ -37,6 +39,7 @@ impl Access {
         address: Address,
         forge: Option<ForgeKind>,
         credentials: &Credentials,
+        pipeline: &str,
         folder: &Path,
     ) -> Result<Self, GitError> {
         let write = |bytes: &[u8]| {
@@ -48,24 +51,19 @@ impl Access {
         let ssh = if address.scheme == "ssh" {
             let identity = credentials.identity.as_deref().ok_or_else(|| lacks("identity"))?;
             let known = credentials.known_hosts.as_deref().ok_or_else(|| lacks("known_hosts"))?;
-            let identity = identity::readable(identity)
+            let identity = ssh_identity::readable(identity)
                 .map_err(|is| GitError::Identity { repository: address.text.clone(), is })?;
             Some((write(&identity)?, write(known)?))
         } else {
             None
         };
         let (credentials, fingerprint) = (credentials.clone(), credentials.fingerprint());
-        let owner = String::new();
-        Ok(Access { credentials, fingerprint, owner, forge, ca_file, ssh, address, folder: folder.into() })
+        let pipeline = pipeline.to_string();
+        Ok(Access { credentials, fingerprint, pipeline, forge, ca_file, ssh, address, folder: folder.into() })
     }
 
-    /// The same, in the queue of this pipeline wherever it has to wait.
-    pub(crate) fn of(self, owner: String) -> Self {
-        Access { owner, ..self }
-    }
-
-    pub(super) fn owner(&self) -> &str {
-        &self.owner
+    pub(super) fn pipeline(&self) -> &str {
+        &self.pipeline
     }
 
     /// The key to sign commits with, if there is one.
@@ -156,14 +154,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let address = Address::parse("git@example.com:a/b.git", false).unwrap();
         let bare = Credentials::default();
-        let refused = Access::new(address.clone(), None, &bare, folder.path()).err().unwrap();
+        let refused = Access::new(address.clone(), None, &bare, "apps/podinfo", folder.path()).err().unwrap();
         assert_eq!(refused.reason(), "MissingCredential");
         let full = Credentials {
             identity: Some(b"-----BEGIN PRIVATE KEY-----\n".to_vec()),
             known_hosts: Some(b"example.com ssh-ed25519 AAAA".to_vec()),
             ..Credentials::default()
         };
-        let access = Access::new(address, None, &full, folder.path()).unwrap();
+        let access = Access::new(address, None, &full, "apps/podinfo", folder.path()).unwrap();
         let command = access.ssh_command().unwrap().into_string().unwrap();
         assert!(command.contains("StrictHostKeyChecking=yes"));
         for file in std::fs::read_dir(folder.path()).unwrap() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Retry;
+use crate::retry::Retry;
 
 /// Why git could not do it.
 #[derive(Debug, thiserror::Error)]

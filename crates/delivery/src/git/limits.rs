@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 
-use super::memory::Size;
+use super::memory_budget::RunSize;
 
 /// The most that a process may map into its memory, files included, in KiB.
 const ADDRESS_SPACE: u64 = 384 * 1024;
@@ -38,7 +38,7 @@ impl Limits {
     }
 
     /// A command for a program under these limits.
-    pub(super) fn command(&self, program: &str, size: Size) -> Command {
+    pub(super) fn command(&self, program: &str, size: RunSize) -> Command {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "sh"]);
         let limits = [ADDRESS_SPACE, size.process_limit(), self.file_blocks, self.cpu_seconds];
@@ -87,12 +87,12 @@ mod tests {
     /// The limits that a program which a started program starts reads, as POSIX has ulimit print them.
     #[tokio::test]
     async fn what_is_started_has_the_limits() {
-        let mut command = Limits::new(5 << 20, Duration::from_secs(20)).command("sh", Size::Small);
+        let mut command = Limits::new(5 << 20, Duration::from_secs(20)).command("sh", RunSize::Small);
         command.args(["-c", "sh -c 'ulimit -d; ulimit -v; ulimit -f; ulimit -t'"]);
         let output = command.output().await.unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let [data, memory, blocks, seconds] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
-        assert_eq!(data.parse().ok(), Some(Size::Small.process_limit()), "{text}");
+        assert_eq!(data.parse().ok(), Some(RunSize::Small.process_limit()), "{text}");
         assert!(memory.parse::<u64>().is_ok_and(|kib| kib <= 512 << 10), "{text}");
         assert_eq!((blocks, seconds), ("10240", "30"), "{text}");
     }
@@ -100,7 +100,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_grows_without_an_end_ends_its_writer() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut command = Limits::new(1 << 20, Duration::from_secs(20)).command("dd", Size::Small);
+        let mut command = Limits::new(1 << 20, Duration::from_secs(20)).command("dd", RunSize::Small);
         command.args(["if=/dev/zero", "bs=65536", "count=64"]).stderr(std::process::Stdio::null());
         command.arg(format!("of={}", file.path().display()));
         assert!(!command.status().await.unwrap().success());

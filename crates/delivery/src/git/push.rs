@@ -4,17 +4,16 @@
 use std::sync::atomic::Ordering;
 
 use super::error::{self, GitError};
-use super::run::{Call, Output};
-use super::{Access, Cache, Git};
-use crate::stats::Counters;
+use super::repository::LockedRepository;
+use super::run::Output;
 
 /// What the branch may lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lease<'a> {
+pub(crate) enum PushMode<'a> {
     /// Nothing: the commit must be on top of it.
-    Nothing,
+    FastForward,
     /// The commit that was seen there, or the branch must still not be there.
-    Seen(Option<&'a str>),
+    Replace(Option<&'a str>),
 }
 
 /// How a push ended.
@@ -23,47 +22,37 @@ pub(crate) enum Pushed {
     /// The branch is at the commit.
     Done,
     /// The branch was at that very commit already: somebody else was faster with the same.
-    There,
+    AlreadyThere,
     /// Others have changed the branch.
     Moved,
 }
 
-impl Cache {
+impl LockedRepository<'_> {
     /// Deletes a branch, if it is at this commit.
-    pub(crate) async fn delete(
-        &mut self,
-        git: &Git,
-        access: &Access,
-        counters: &Counters,
-        branch: &str,
-        at: &str,
-    ) -> Result<Pushed, GitError> {
-        self.open(git, access, counters).await?;
-        let deleted = self.push(git, access, counters, "", branch, Lease::Seen(Some(at))).await?;
-        self.trust();
+    pub(crate) async fn delete(&mut self, branch: &str, at: &str) -> Result<Pushed, GitError> {
+        self.open().await?;
+        let deleted = self.push("", branch, PushMode::Replace(Some(at))).await?;
+        self.mark_clean();
         Ok(deleted)
     }
 
     /// Brings a branch to a commit; to none at all, and it is deleted.
     pub(crate) async fn push(
         &self,
-        git: &Git,
-        access: &Access,
-        counters: &Counters,
         commit: &str,
         branch: &str,
-        lease: Lease<'_>,
+        mode: PushMode<'_>,
     ) -> Result<Pushed, GitError> {
         let mut args: Vec<String> =
             ["push", "--porcelain", "--no-verify", "--no-signed"].map(String::from).into();
-        if let Lease::Seen(seen) = lease {
+        if let PushMode::Replace(seen) = mode {
             args.push(format!("--force-with-lease=refs/heads/{branch}:{}", seen.unwrap_or_default()));
         }
         args.push("origin".into());
         args.push(format!("{commit}:refs/heads/{branch}"));
-        counters.pushes.fetch_add(1, Ordering::Relaxed);
-        let output = git.try_run(Call::remote(self.dir(), access, args)).await?;
-        outcome(access.name(), branch, &output)
+        self.counters.pushes.fetch_add(1, Ordering::Relaxed);
+        let output = self.git.try_run(self.remote(args)).await?;
+        outcome(self.access.name(), branch, &output)
     }
 }
 
@@ -72,7 +61,7 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
     let stdout = String::from_utf8_lossy(&output.stdout);
     if output.success {
         let there = stdout.lines().any(|line| line.starts_with("=\t"));
-        return Ok(if there { Pushed::There } else { Pushed::Done });
+        return Ok(if there { Pushed::AlreadyThere } else { Pushed::Done });
     }
     let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
         return Err(error::read(repository, "push", &output.stderr));
@@ -137,7 +126,7 @@ mod tests {
     #[test]
     fn what_was_there_already_was_pushed_by_somebody_else() {
         for (flag, wanted) in
-            [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::There)]
+            [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::AlreadyThere)]
         {
             let stdout = format!("To http://h/a/b\n{flag}\tabc:refs/heads/x\t[summary]\nDone\n").into_bytes();
             let output = Output { success: true, stdout, stderr: Words::new(String::new(), str::to_string) };

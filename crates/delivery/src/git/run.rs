@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 
-use super::Access;
+use super::access::Access;
 use super::error::{self, GitError, Words};
-use super::group::Group;
 use super::limits::{self, Limits, MAX_OUTPUT};
-use super::litter::clear_litter;
-use super::memory::{Memory, Size};
-use crate::line::{Line, Lines};
+use super::memory_budget::{MemoryBudget, RunSize};
+use super::process_group::ProcessGroup;
+use super::stale_locks::remove_stale_locks;
+use crate::fair_queue::{FairQueue, FairQueues};
 
 /// What of our own environment git sees: where programs are, and how to get out of the house.
 const INHERITED: [&str; 12] = [
@@ -73,19 +73,19 @@ const LOCAL_DEADLINE: Duration = Duration::from_secs(60);
 /// budget of memory.
 #[derive(Debug)]
 pub(crate) struct Git {
-    local: Arc<Line>,
+    local: Arc<FairQueue>,
     /// The queue of each host that is called at the moment.
-    hosts: Lines,
+    hosts: FairQueues,
     processes: usize,
     deadline: Duration,
     limits: Limits,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryBudget>,
     home: PathBuf,
     pub(crate) allow_file: bool,
 }
 
 /// One run of git.
-pub(super) struct Call<'a> {
+pub(super) struct GitRun<'a> {
     pub(super) dir: &'a Path,
     pub(super) access: &'a Access,
     pub(super) args: Vec<OsString>,
@@ -104,7 +104,7 @@ struct Other {
     environment: Vec<(&'static str, OsString)>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> GitRun<'a> {
     /// A run that stays on this machine.
     pub(super) fn local<S: Into<OsString>>(
         dir: &'a Path,
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Call { dir, access, args, input: Vec::new(), remote: false, settings: Vec::new(), other: None }
+        GitRun { dir, access, args, input: Vec::new(), remote: false, settings: Vec::new(), other: None }
     }
 
     /// A run of another program than git; `install` says how one gets it.
@@ -123,7 +123,7 @@ impl<'a> Call<'a> {
         environment: Vec<(&'static str, OsString)>,
     ) -> Self {
         let other = Some(Other { program, install, environment });
-        Call { other, ..Call::local(access.folder(), access, args) }
+        GitRun { other, ..GitRun::local(access.folder(), access, args) }
     }
 
     /// A run that talks to the repository's host.
@@ -132,17 +132,17 @@ impl<'a> Call<'a> {
         access: &'a Access,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
-        Call { remote: true, ..Call::local(dir, access, args) }
+        GitRun { remote: true, ..GitRun::local(dir, access, args) }
     }
 
     /// What it reads.
     pub(super) fn with_input(self, input: Vec<u8>) -> Self {
-        Call { input, ..self }
+        GitRun { input, ..self }
     }
 
     /// With settings of its own.
     pub(super) fn configured(self, settings: Vec<(String, OsString)>) -> Self {
-        Call { settings, ..self }
+        GitRun { settings, ..self }
     }
 
     fn doing(&self) -> String {
@@ -176,7 +176,7 @@ struct Ended<T> {
 
 impl<T> Ended<T> {
     /// Whether it went well, what was read and what it said.
-    fn checked(self, call: &Call<'_>) -> Result<(bool, T, Words), GitError> {
+    fn checked(self, call: &GitRun<'_>) -> Result<(bool, T, Words), GitError> {
         match self.value {
             Ok(value) => Ok((self.success, value, self.words)),
             Err(_) if self.lacks_memory => Err(error::read(call.access.name(), &call.doing(), &self.words)),
@@ -190,7 +190,7 @@ impl<T> Ended<T> {
 }
 
 /// What was read of a run that went well.
-fn successful<T>(call: &Call<'_>, ended: Ended<T>) -> Result<T, GitError> {
+fn successful<T>(call: &GitRun<'_>, ended: Ended<T>) -> Result<T, GitError> {
     let (success, value, words) = ended.checked(call)?;
     if success { Ok(value) } else { Err(error::read(call.access.name(), &call.doing(), &words)) }
 }
@@ -211,13 +211,13 @@ impl Git {
         largest_file: u64,
         allow_file: bool,
     ) -> Self {
-        let (local, limits) = (Line::new(processes), Limits::new(largest_file, deadline));
-        let (hosts, memory) = (Lines::default(), Memory::new());
+        let (local, limits) = (FairQueue::new(processes), Limits::new(largest_file, deadline));
+        let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
         Git { local, hosts, processes, deadline, limits, memory, home, allow_file }
     }
 
     /// Runs to a successful end and returns what was printed.
-    pub(super) async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, GitError> {
+    pub(super) async fn run(&self, call: GitRun<'_>) -> Result<Vec<u8>, GitError> {
         self.read(call, collect).await
     }
 
@@ -225,7 +225,7 @@ impl Git {
     /// more memory begins again, and so does `read`.
     pub(super) async fn read<T, F>(
         &self,
-        call: Call<'_>,
+        call: GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
     ) -> Result<T, GitError>
     where
@@ -238,7 +238,7 @@ impl Git {
     /// The same for a run that never needs much memory, so that what is printed is read once.
     pub(super) async fn read_once<T, F>(
         &self,
-        call: Call<'_>,
+        call: GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
     ) -> Result<T, GitError>
     where
@@ -249,7 +249,7 @@ impl Git {
     }
 
     /// Runs to an end, good or bad.
-    pub(super) async fn try_run(&self, call: Call<'_>) -> Result<Output, GitError> {
+    pub(super) async fn try_run(&self, call: GitRun<'_>) -> Result<Output, GitError> {
         let (success, stdout, stderr) = self.run_to_end(&call, collect).await?.checked(&call)?;
         Ok(Output { success, stdout, stderr })
     }
@@ -258,7 +258,7 @@ impl Git {
     /// that has arrived is up to date the second time, or was not the first.
     async fn run_to_end<T, F>(
         &self,
-        call: &Call<'_>,
+        call: &GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
     ) -> Result<Ended<T>, GitError>
     where
@@ -268,42 +268,42 @@ impl Git {
         if !small.lacks_memory {
             return Ok(small);
         }
-        let _place = self.memory.large(call.access.owner()).await;
+        let _slot = self.memory.large(call.access.pipeline()).await;
         if call.other.is_none() {
             // A run has its cache alone: the locks are those of the run that was ended.
-            let _ = clear_litter(call.dir, 0);
+            let _ = remove_stale_locks(call.dir, 0);
         }
-        self.run_once(call, read, Size::Large).await
+        self.run_once(call, read, RunSize::Large).await
     }
 
     async fn run_small<T, F>(
         &self,
-        call: &Call<'_>,
+        call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
     ) -> Result<Ended<T>, GitError>
     where
         F: Future<Output = std::io::Result<T>>,
     {
-        let line =
+        let queue =
             if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
-        let _place = line.place(call.access.owner()).await;
-        self.run_once(call, read, Size::Small).await
+        let _slot = queue.acquire(call.access.pipeline()).await;
+        self.run_once(call, read, RunSize::Small).await
     }
 
     /// Runs and hands what is printed to a reader while it comes.
     async fn run_once<T, F>(
         &self,
-        call: &Call<'_>,
+        call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-        size: Size,
+        size: RunSize,
     ) -> Result<Ended<T>, GitError>
     where
         F: Future<Output = std::io::Result<T>>,
     {
         let not_run = |source| call.not_run(source);
         let child = self.command(call, size).spawn().map_err(not_run)?;
-        let mut group = Group::new(child);
-        let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.owner(), size));
+        let mut group = ProcessGroup::new(child);
+        let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.pipeline(), size));
         let deadline = if call.remote { self.deadline } else { self.deadline.min(LOCAL_DEADLINE) };
         let talk = converse(&mut group, &call.input, read);
         let Ok(ended) = tokio::time::timeout(deadline, talk).await else {
@@ -328,7 +328,7 @@ impl Git {
         Ok(Ended { success: status.success(), value, words, lacks_memory })
     }
 
-    fn command(&self, call: &Call<'_>, size: Size) -> Command {
+    fn command(&self, call: &GitRun<'_>, size: RunSize) -> Command {
         let program = call.other.as_ref().map_or("git", |other| other.program);
         let mut command = self.limits.command(program, size);
         command.args(&call.args).env_clear();
@@ -349,7 +349,7 @@ impl Git {
     }
 
     /// What git has to know, in its environment.
-    fn tell_git(&self, command: &mut Command, call: &Call<'_>) {
+    fn tell_git(&self, command: &mut Command, call: &GitRun<'_>) {
         command
             .env("GIT_DIR", call.dir)
             .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -375,7 +375,7 @@ impl Git {
 
 /// Feeds a process, reads both of its outputs and waits for it, all at the same time.
 async fn converse<T, F, R>(
-    group: &mut Group,
+    group: &mut ProcessGroup,
     input: &[u8],
     read: R,
 ) -> std::io::Result<(ExitStatus, std::io::Result<T>, Vec<u8>)>

@@ -12,11 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use tempfile::TempDir;
 
-use super::access::{SigningKey, private_file};
-use super::error::essence;
-use super::identity::{self, names_a_cipher};
-use super::run::{Call, Output};
-use super::{Access, Git, GitError};
+use super::access::{Access, SigningKey, private_file};
+use super::error::{GitError, essence};
+use super::run::{Git, GitRun, Output};
+use super::ssh_identity::{self, names_a_cipher};
 
 const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside Sluice");
 const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
@@ -112,7 +111,7 @@ fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
     if key.matches("-----BEGIN").count() > 1 {
         return Some(TWO_KEYS);
     }
-    let bytes = identity::decoded(key).unwrap_or_default();
+    let bytes = ssh_identity::decoded(key).unwrap_or_default();
     let is_of = |kind: &[u8]| bytes.windows(kind.len()).any(|window| window == kind);
     if is_of(b"sk-ssh-") || is_of(b"sk-ecdsa-") {
         return Some(HARDWARE);
@@ -164,7 +163,7 @@ async fn with_ssh(
         "-f".into(),
         file.path().as_os_str().to_owned(),
     ];
-    let call = Call::of(SSH_KEYGEN, access, args, environment).with_input(bytes.to_vec());
+    let call = GitRun::of(SSH_KEYGEN, access, args, environment).with_input(bytes.to_vec());
     let output = git.try_run(call).await?;
     if output.success {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -184,7 +183,7 @@ async fn with_ssh(
 /// clear: a magic word, cipher, KDF and its options, the number of keys, the public key
 /// (PROTOCOL.key of OpenSSH).
 fn public_half(key: &str) -> Option<String> {
-    let bytes = identity::decoded(key)?;
+    let bytes = ssh_identity::decoded(key)?;
     let mut rest = bytes.strip_prefix(b"openssh-key-v1\0")?;
     for _ in 0..3 {
         field(&mut rest)?;
@@ -217,7 +216,7 @@ async fn verify_ssh(
     let options = ["-Y", "verify", "-n", "git", "-I", SIGNER].map(OsString::from);
     let files = ["-f".into(), signers.path().into(), "-s".into(), signature.into()];
     let args = options.into_iter().chain(files);
-    let call = Call::of(SSH_KEYGEN, access, args, Vec::new()).with_input(bytes.to_vec());
+    let call = GitRun::of(SSH_KEYGEN, access, args, Vec::new()).with_input(bytes.to_vec());
     Ok(git.try_run(call).await?.success)
 }
 
@@ -282,7 +281,7 @@ async fn in_keyring(
         args.extend(["--batch", "--no-tty", "--quiet", "--pinentry-mode", "loopback"].map(OsString::from));
         args.extend(["--passphrase-file".into(), passphrase.path().into()]);
         args.extend(more);
-        Call::of(GPG, access, args, Vec::new()).with_input(input.to_vec())
+        GitRun::of(GPG, access, args, Vec::new()).with_input(input.to_vec())
     };
     let imported = git.try_run(gpg(vec!["--import".into()], key.key)).await?;
     let done = match imported.success {
@@ -312,7 +311,7 @@ async fn end_agent(git: &Git, access: &Access, keyring: &TempDir) {
         "KILLAGENT".into(),
         "/bye".into(),
     ];
-    let Ok(said) = git.try_run(Call::of(GPG_CONNECT_AGENT, access, args, Vec::new())).await else { return };
+    let Ok(said) = git.try_run(GitRun::of(GPG_CONNECT_AGENT, access, args, Vec::new())).await else { return };
     let said = String::from_utf8_lossy(&said.stdout);
     let pid =
         said.lines().find_map(|line| line.strip_prefix("D ")?.trim().parse().ok()).and_then(Pid::from_raw);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::error::Retry;
+use crate::retry::Retry;
 
 /// Why a webhook was not delivered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -1,0 +1,161 @@
+//! Calls of others than forges: one POST, its answer bounded in time and size, nothing followed, no
+//! connection kept and nothing sent a second time by the client itself.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Response, Url};
+
+use crate::clock;
+use crate::foreign_text::{clean, message};
+use crate::hex::sha256_hex;
+use crate::lru::Lru;
+use crate::public_address::{PublicResolver, is_private_address_error};
+use crate::retry_after::retry_after;
+use crate::tls;
+
+/// How long a call may take, where the deadline of deliveries leaves so much.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the body of a refusal is waited for.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most bytes of a refusal that are read.
+const MAX_BODY_BYTES: usize = 4096;
+/// The most characters of a cause that are shown.
+const MAX_CAUSE_CHARS: usize = 300;
+/// The most clients that are kept: each has the roots of an authority of its own.
+const MAX_CLIENTS: usize = 64;
+
+/// How others are called.
+#[derive(Debug)]
+pub(crate) struct OutgoingHttp {
+    pub(crate) timeout: Duration,
+    clients: Mutex<Lru<Client>>,
+}
+
+/// An answer: its status, when to call again if it says so, and its body if it is no success.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) until: Option<Timestamp>,
+    body: String,
+}
+
+/// Why no answer came.
+#[derive(Debug)]
+pub(crate) enum NoReply {
+    Timeout,
+    /// The connection was never made: nothing can have arrived.
+    NoConnection(String),
+    Broken(String),
+    Certificate(String),
+    PrivateAddress,
+}
+
+impl OutgoingHttp {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        OutgoingHttp { timeout: timeout.min(CALL_TIMEOUT), clients: Mutex::new(Lru::new(MAX_CLIENTS)) }
+    }
+
+    /// A client that trusts the certificates of a caFile too. A guarded one finds public addresses only.
+    pub(crate) fn client(&self, ca_file: Option<&[u8]>, guarded: bool) -> Result<Client, String> {
+        let key = format!("{guarded} {}", ca_file.map(sha256_hex).unwrap_or_default());
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let mut tls = tls::trust(ca_file)?;
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut builder = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            // A proxy would resolve the name, and call what it likes.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .pool_max_idle_per_host(0)
+            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(self.timeout.min(CONNECT_TIMEOUT))
+            .timeout(self.timeout);
+        if guarded {
+            builder = builder.dns_resolver(Arc::new(PublicResolver));
+        }
+        let client = builder.build().map_err(|e| e.to_string())?;
+        clients.insert(key, client.clone(), 1);
+        Ok(client)
+    }
+}
+
+/// Sends one body.
+pub(crate) async fn post(
+    client: &Client,
+    url: Url,
+    headers: HeaderMap,
+    body: Vec<u8>,
+) -> Result<Reply, NoReply> {
+    let response = match client.post(url).headers(headers).body(body).send().await {
+        Ok(response) => response,
+        Err(error) => return Err(no_reply(error)),
+    };
+    let status = response.status().as_u16();
+    let until = retry_time(response.headers());
+    // Success needs no words: what follows its head changes nothing.
+    let body = if (200..300).contains(&status) { String::new() } else { read_refusal(response).await };
+    Ok(Reply { status, until, body })
+}
+
+impl Reply {
+    /// The message field of its JSON, without what must not be repeated. Nothing else of it is shown: whoever
+    /// writes a Pipeline would read with the controller what only the controller reaches.
+    pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {
+        let says = serde_json::from_str(&self.body).map(|json| message(&json, without)).unwrap_or_default();
+        if says.is_empty() { "it gives no reason".into() } else { says }
+    }
+}
+
+async fn read_refusal(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            bytes.extend_from_slice(&chunk[..chunk.len().min(MAX_BODY_BYTES - bytes.len())]);
+            if bytes.len() >= MAX_BODY_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// When to call again, as the answer says: not at once, and not in a day.
+fn retry_time(headers: &HeaderMap) -> Option<Timestamp> {
+    let now = clock::now();
+    let after = |duration| now.saturating_add(duration).unwrap_or(now);
+    let until = retry_after(headers, now)?;
+    Some(until.clamp(after(SignedDuration::from_secs(1)), after(SignedDuration::from_hours(2))))
+}
+
+fn no_reply(error: reqwest::Error) -> NoReply {
+    if is_private_address_error(&error) {
+        return NoReply::PrivateAddress;
+    }
+    let connecting = error.is_connect();
+    if error.is_timeout() && !connecting {
+        return NoReply::Timeout;
+    }
+    // The address may be secret; the cause at the end of the chain says it best.
+    let error = error.without_url();
+    let mut cause: &dyn Error = &error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let says = clean(&cause.to_string(), MAX_CAUSE_CHARS);
+    match connecting {
+        _ if says.contains("certificate") => NoReply::Certificate(says),
+        true => NoReply::NoConnection(says),
+        false => NoReply::Broken(says),
+    }
+}

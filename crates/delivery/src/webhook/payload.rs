@@ -1,0 +1,111 @@
+//! What a webhook says: one JSON object, described field by field in docs/strategies/webhook.md. Its
+//! fields are written in this order; a change that a reader could notice is another version.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::clock::rfc3339;
+use crate::order::{self, Announcement, Order};
+
+/// The version of what is said.
+pub(super) const VERSION: &str = "hooks.pipelines.weave.works/v1alpha1";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    id: String,
+    promotion: Named<'a>,
+    pipeline: Named<'a>,
+    environment: Environment<'a>,
+    revision: Revision,
+    replaces: &'a str,
+    evidence: Vec<Evidence<'a>>,
+    attempt: u32,
+    created_at: String,
+    sent_at: String,
+    callback: &'a str,
+    callback_token: &'a str,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+struct Environment<'a> {
+    name: &'a str,
+    targets: Vec<Target<'a>>,
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    cluster: Option<Cluster<'a>>,
+}
+
+impl<'a> Target<'a> {
+    fn of(target: &'a order::Target) -> Self {
+        let cluster = target.cluster.as_ref().map(|(namespace, name)| Cluster { namespace, name });
+        Target { name: &target.name, namespace: &target.namespace, cluster }
+    }
+}
+
+#[derive(Serialize)]
+struct Cluster<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct Revision {
+    text: String,
+    facets: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct Evidence<'a> {
+    environment: &'a str,
+    target: &'a str,
+    at: &'a str,
+}
+
+/// The bytes that are sent, and signed.
+pub(super) fn bytes(
+    order: &Order,
+    about: &Announcement,
+    now: Timestamp,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let name = order.promotion.split_once('/').map_or(order.promotion.as_str(), |(_, name)| name);
+    let message = Message {
+        api_version: VERSION,
+        kind: "Promotion",
+        id: about.identity(order.round),
+        promotion: Named { namespace: &order.namespace, name, uid: &about.uid },
+        pipeline: Named { namespace: &order.namespace, name: &order.pipeline, uid: &about.pipeline_uid },
+        environment: Environment {
+            name: &order.environment,
+            targets: about.targets.iter().map(Target::of).collect(),
+        },
+        revision: Revision { text: order.revision.to_string(), facets: order.revision.to_strings() },
+        replaces: &order.replaces,
+        evidence: about
+            .evidence
+            .iter()
+            .map(|(environment, target, at)| Evidence { environment, target, at })
+            .collect(),
+        attempt: about.attempt,
+        created_at: rfc3339(order.created),
+        sent_at: rfc3339(now),
+        callback: order.credentials.callback.as_ref().map_or("", |(url, _)| url),
+        callback_token: order.credentials.callback.as_ref().map_or("", |(_, token)| token),
+    };
+    serde_json::to_vec(&message)
+}
