@@ -41,7 +41,7 @@ pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) 
     text
 }
 
-/// Adds the first lines of a list to a commit message, and returns how many.
+/// Adds the first lines of a list to a message, and returns their number.
 fn list(text: &mut String, lines: impl Iterator<Item = String>) -> usize {
     let (begin, mut count) = (text.len(), 0);
     for line in lines.take(MAX_LISTED) {
@@ -54,7 +54,7 @@ fn list(text: &mut String, lines: impl Iterator<Item = String>) -> usize {
     count
 }
 
-/// What says in a commit which promotion it carries, and what that is for.
+/// The trailers that name the promotion, its environment and its revision.
 fn trailers(order: &Order) -> String {
     let mut text = format!("{PROMOTION}: {}\n", line(&order.known_by()));
     target_trailers(order).iter().for_each(|trailer| text.push_str(&format!("{trailer}\n")));
@@ -62,10 +62,10 @@ fn trailers(order: &Order) -> String {
     text
 }
 
-/// The trailer for a target: only where a promotion is for one alone.
+/// The trailer for a target, if the promotion is for a single one.
 const TARGET: &str = "Sluice-Target: ";
 
-/// The trailers that say where a promotion goes.
+/// The trailers that name the pipeline, the environment and the target.
 fn target_trailers(order: &Order) -> Vec<String> {
     let target = order.target.iter().map(|target| format!("{TARGET}{}", line(target)));
     let pipeline = format!("Sluice-Pipeline: {}", line(&format!("{}/{}", order.namespace, order.pipeline)));
@@ -73,16 +73,15 @@ fn target_trailers(order: &Order) -> Vec<String> {
     [pipeline, environment].into_iter().chain(target).collect()
 }
 
-/// Whether a commit's message says that it goes where this order does: into the same environment, or into
-/// the same target where each has its own.
+/// Whether a message names the environment of an order, and the same target if each target has promotions of its own.
 pub(crate) fn has_target_of(message: &str, order: &Order) -> bool {
     let has = |trailer: &String| trailers::trailers(message).any(|line| line == trailer);
     let another = order.target.is_none() && trailers::trailers(message).any(|line| line.starts_with(TARGET));
     target_trailers(order).iter().all(has) && !another
 }
 
-/// What a commit says that Sluice has its forge make of a change request: a merge, or a squash, which says
-/// nothing of what it brings unless it is told.
+/// The message of the merge or squash commit that the forge makes for Sluice. Without trailers, a squash would not name
+/// the promotion.
 pub(crate) fn merge_message(order: &Order) -> MergeMessage {
     MergeMessage { title: headline(order, &order.pipeline), trailers: trailers(order) }
 }

@@ -1,4 +1,4 @@
-//! Why a delivery failed: the sum of what its parts say, with one word for it and when to try again.
+//! Why a delivery failed, with one word for the reason and the time of the next try.
 
 use crate::address::AddressError;
 use crate::credentials::CredentialsError;
@@ -22,30 +22,30 @@ pub enum DeliveryError {
     /// The files cannot be set.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The repository.
+    /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// A text for change requests.
+    /// A text for change requests cannot be used.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// The forge.
+    /// The forge failed, or rejected a call.
     #[error(transparent)]
     Forge(ForgeError),
-    /// The place that events are sent to.
+    /// The receiver of events did not accept an event.
     #[error(transparent)]
     Notification(#[from] NotificationError),
-    /// The other side of a webhook.
+    /// The receiver of a webhook did not accept the call.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
-    /// The folder for caches.
+    /// The folder for caches, or the one for credentials, cannot be used.
     #[error("cannot use the cache folder {path}: {source}; check that it exists and can be written")]
     CacheFolder {
-        /// Which.
+        /// The folder.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The leave to do it was taken back on the way.
+    /// The fencing token was revoked during the delivery.
     #[error(
         "stopped on the way: the pipeline was suspended or wants it no more, or another replica acts for it"
     )]
@@ -63,7 +63,7 @@ impl From<ForgeError> for DeliveryError {
 }
 
 impl DeliveryError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             DeliveryError::Address(e) => e.reason(),
@@ -79,7 +79,7 @@ impl DeliveryError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             DeliveryError::Address(_) | DeliveryError::Edit(_) | DeliveryError::Template(_) => {

@@ -1,6 +1,6 @@
-//! A queue for a limited number of slots, fair by namespace and then by pipeline: the namespaces that wait are
-//! served in turn, and so are the pipelines of each. A namespace with a thousand pipelines delays another one
-//! by one slot at a time, and a pipeline with two hundred deliveries another one of its namespace likewise.
+//! A queue for a limited number of slots, fair by namespace and then by pipeline: waiting namespaces are served in turn,
+//! and so are the pipelines of each. So a namespace with a thousand pipelines delays another namespace by one slot at a
+//! time, and a pipeline with two hundred deliveries delays another pipeline of its namespace by one slot at a time.
 //! The last slots are for namespaces that hold none, so that slow work of one namespace does not occupy all.
 
 use std::collections::{HashMap, VecDeque};
@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::oneshot;
 
-/// A limited number of slots, and those who wait for one.
+/// A limited number of slots, and the callers that wait for one.
 #[derive(Debug)]
 pub struct FairQueue(Mutex<State>);
 
-/// One of so many slots is reserved for namespaces that hold none. A queue with fewer slots reserves none. Where all
+/// One slot of this number is reserved for namespaces that hold none. A queue with fewer slots reserves none. If all
 /// pipelines are in one namespace, three quarters of the slots are in use.
 const SLOTS_PER_RESERVED: usize = 4;
 
-/// Nobody waits who may have a free slot.
+/// No caller waits that may have a free slot.
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// So many slots are reserved.
+    /// The number of reserved slots.
     reserved: usize,
-    /// How many slots each namespace holds; none with zero.
+    /// How many slots each namespace holds. Namespaces without a slot are absent.
     held: HashMap<String, usize>,
     waiting: Turns<Turns<VecDeque<oneshot::Sender<Slot>>>>,
 }
 
-/// Queues by name that are served in turn. None is empty.
+/// Queues by name that are served in turn. No queue is empty.
 #[derive(Debug)]
 struct Turns<Q> {
     /// The names in the order in which they are served; the first is next, and then the last.
@@ -42,7 +42,7 @@ impl<Q> Default for Turns<Q> {
 }
 
 impl<Q: Default> Turns<Q> {
-    /// The queue of this name, made if nobody waits under it yet.
+    /// The queue of this name. Makes it if there is none.
     fn of(&mut self, name: &str) -> &mut Q {
         if !self.queues.contains_key(name) {
             self.order.push_back(name.into());
@@ -50,8 +50,8 @@ impl<Q: Default> Turns<Q> {
         self.queues.entry(name.into()).or_default()
     }
 
-    /// Takes the next entry from the first queue in turn that `may` be served. `take` returns the entry, and whether
-    /// more are left there.
+    /// Takes the next entry from the first queue in turn for which `may` returns true. `take` returns the entry, and
+    /// whether the queue has more.
     fn next<T>(
         &mut self,
         may: impl Fn(&str) -> bool,
@@ -69,12 +69,12 @@ impl<Q: Default> Turns<Q> {
     }
 }
 
-/// Queues by name, each kept for as long as somebody waits in it or has a slot of it.
+/// Queues by name. Each is kept for as long as a caller waits in it or holds a slot of it.
 #[derive(Debug, Default)]
 pub(crate) struct FairQueues(Mutex<HashMap<String, Weak<FairQueue>>>);
 
 impl FairQueues {
-    /// The queue of this name; one for this number of slots if there is none.
+    /// The queue of this name. Makes one with this number of slots if there is none.
     pub(crate) fn of(&self, name: &str, slots: usize) -> Arc<FairQueue> {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|_, queue| queue.strong_count() > 0);
@@ -87,7 +87,7 @@ impl FairQueues {
     }
 }
 
-/// A slot, for as long as this is held.
+/// A slot of a queue. Dropping it releases the slot.
 #[derive(Debug)]
 pub struct Slot(Option<Held>);
 
@@ -131,13 +131,13 @@ impl FairQueue {
         coming.await.unwrap_or(Slot(None))
     }
 
-    /// Takes back the slot of a namespace, and hands free slots to those who are next.
+    /// Takes back the slot of a namespace, and gives free slots to the next callers.
     fn release(self: &Arc<Self>, namespace: &str) {
         self.state().put_back(namespace);
         loop {
             let Some((sender, namespace)) = self.state().next() else { return };
             if let Err(mut slot) = sender.send(self.held_by(&namespace)) {
-                // It waits no more: the slot is still here.
+                // The caller does not wait any more, so the slot is still here.
                 drop(slot.0.take());
                 self.state().put_back(&namespace);
             }
@@ -185,7 +185,7 @@ impl State {
         coming
     }
 
-    /// Takes a free slot for the next one who waits and may have it, and returns the namespace, too.
+    /// Takes a free slot for the next caller that may have it. Returns the caller and its namespace.
     fn next(&mut self) -> Option<(oneshot::Sender<Slot>, String)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut served = String::new();
@@ -217,7 +217,7 @@ mod tests {
     use futures::FutureExt;
     use futures::future::join_all;
 
-    /// The order in which these pipelines are served, which wait for one slot.
+    /// The order in which these pipelines get a slot, if they wait for a single one.
     async fn served(waiting: &[&str]) -> Vec<String> {
         let (queue, served) = (FairQueue::new(1), Mutex::new(Vec::new()));
         let held = queue.acquire("first").await;
@@ -256,7 +256,7 @@ mod tests {
             ["busy/app-0", "quiet/one", "other/one", "busy/app-1", "quiet/two", "busy/app-2"]
         );
         assert_eq!(served.len(), 1003);
-        // Those of the busy namespace in the order in which they came.
+        // The busy namespace in the order of its calls.
         let rest: Vec<&String> = served.iter().filter(|p| p.starts_with("busy/")).collect();
         assert_eq!(rest, busy.iter().collect::<Vec<_>>());
     }
@@ -270,7 +270,7 @@ mod tests {
         assert!((&mut more).now_or_never().is_none(), "two slots are for others");
         let quiet = [now("quiet/app"), now("other/app")];
         assert!(quiet.iter().all(Option::is_some));
-        // With all slots taken, who comes first of those that may have a slot is served.
+        // With all slots taken, the first caller that may have a slot is served.
         let mut third = Box::pin(queue.acquire("third/app"));
         assert!((&mut third).now_or_never().is_none());
         drop(busy.pop());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_holds_a_reserved_slot_waits_for_another_one() {
+    async fn a_namespace_with_a_reserved_slot_waits_for_a_second_one() {
         let queue = FairQueue::new(4);
         let now = |pipeline: &str| queue.acquire(pipeline).now_or_never();
         let busy = [now("busy/a"), now("busy/b"), now("busy/c")];
@@ -299,10 +299,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_have_a_slot_at_once_and_who_stops_waiting_takes_none() {
+    async fn the_number_of_slots_is_limited_and_a_caller_that_stops_waiting_takes_none() {
         let queue = FairQueue::new(2);
         let (one, other) = (queue.acquire("a").await, queue.acquire("a").await);
-        // One that is given up before its turn, and one whose turn has come and who does not know it yet.
+        // One caller stops before its turn, and one when it already has the slot.
         let mut early = Box::pin(queue.acquire("b"));
         let mut late = Box::pin(queue.acquire("c"));
         assert!((&mut early).now_or_never().is_none() && (&mut late).now_or_never().is_none());

@@ -1,23 +1,23 @@
-//! The forge's own words in an answer that is no success, cleaned for statuses and logs.
+//! Text of other systems, cleaned for statuses and logs: error messages in answers, and names.
 
 use serde_json::Value;
 
-/// The most characters of a forge's words that are shown.
-const SHOWN: usize = 300;
+/// The most characters of an error message that are shown.
+const MAX_MESSAGE_CHARS: usize = 300;
 
-/// Returns what a forge says in the message fields of its answer, in one line; empty where it has none.
+/// Returns the message fields of an answer, in one line; empty if there are none.
 /// `without` removes secrets.
 pub(crate) fn message(json: &Value, without: impl Fn(&str) -> String) -> String {
     let mut words = Vec::new();
     if json.is_object() {
-        told(json, &mut words);
+        collect_messages(json, &mut words);
     }
     // Cleaned before, since a secret may have escape sequences in it; cut after, since a part of a secret is not
     // recognized.
-    clean(&without(&clean(&words.join("; "), usize::MAX)), SHOWN)
+    clean(&without(&clean(&words.join("; "), usize::MAX)), MAX_MESSAGE_CHARS)
 }
 
-/// Returns foreign text as one line of at most so many characters, without escape sequences, control characters
+/// Returns foreign text as one line of at most this many characters, without escape sequences, control characters
 /// and characters that change the direction or the width of text.
 pub(crate) fn clean(text: &str, most: usize) -> String {
     let mut line = String::new();
@@ -65,24 +65,24 @@ fn skip_escape(chars: &mut std::str::Chars<'_>) {
     }
 }
 
-/// The sentences of an answer, wherever it has them: `message` and `errors` at GitHub and Bitbucket Data
+/// Collects the error messages of an answer: `message` and `errors` at GitHub and Bitbucket Data
 /// Center, `message` as a list or by field and `error_description` at GitLab, `error` at Bitbucket.
-fn told(json: &Value, words: &mut Vec<String>) {
+fn collect_messages(json: &Value, words: &mut Vec<String>) {
     match json {
         Value::String(text) => words.push(text.clone()),
-        Value::Array(list) => list.iter().for_each(|part| told(part, words)),
+        Value::Array(list) => list.iter().for_each(|part| collect_messages(part, words)),
         Value::Object(fields) => {
             let before = words.len();
             for key in ["message", "error", "error_description", "detail", "errors"] {
                 match fields.get(key) {
                     Some(Value::Object(of)) if key == "message" || key == "errors" => {
                         for (field, what) in of {
-                            let mut said = Vec::new();
-                            told(what, &mut said);
-                            words.push(format!("{field} {}", said.join(", ")));
+                            let mut parts = Vec::new();
+                            collect_messages(what, &mut parts);
+                            words.push(format!("{field} {}", parts.join(", ")));
                         }
                     }
-                    Some(part) => told(part, words),
+                    Some(part) => collect_messages(part, words),
                     None => {}
                 }
             }
@@ -120,13 +120,13 @@ mod tests {
 
     #[test]
     fn a_secret_is_removed_before_the_text_is_cut() {
-        let long = format!("{} hun\u{1b}[0mter2", "x".repeat(SHOWN - 5));
+        let long = format!("{} hun\u{1b}[0mter2", "x".repeat(MAX_MESSAGE_CHARS - 5));
         let says = message(&serde_json::json!({ "message": long }), |text| text.replace("hunter2", "***"));
-        assert_eq!(says, format!("{} ***", "x".repeat(SHOWN - 5)));
+        assert_eq!(says, format!("{} ***", "x".repeat(MAX_MESSAGE_CHARS - 5)));
     }
 
     #[test]
-    fn what_a_forge_says_is_found_wherever_it_says_it() {
+    fn the_message_fields_of_all_forges_are_found() {
         let says = |text: &str| message(&serde_json::from_str(text).unwrap(), str::to_string);
         let cases = [
             (r#"{"message": "Not Found"}"#, "Not Found"),

@@ -10,7 +10,7 @@ pub enum ForgeKind {
     GitLab,
     /// Gitea.
     Gitea,
-    /// Forgejo, which speaks as Gitea does.
+    /// Forgejo, which has the API of Gitea.
     Forgejo,
     /// Bitbucket Cloud, at bitbucket.org.
     Bitbucket,
@@ -21,7 +21,7 @@ pub enum ForgeKind {
 }
 
 impl ForgeKind {
-    /// Every one of them.
+    /// All forges.
     pub const ALL: [ForgeKind; 7] = [
         ForgeKind::GitHub,
         ForgeKind::GitLab,

@@ -1,6 +1,6 @@
 //! Text as Markdown. Names, values and evidence come from elsewhere, so none of them can be markup, or mention a person.
 
-/// One line, whatever it was.
+/// Text in one line.
 pub(crate) fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect()
 }
@@ -12,7 +12,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// Text as Markdown code, fenced by more backticks than it has in a row: nothing in it is markup.
+/// Text as Markdown code, between more backticks than it has in a row, so that nothing in it is markup.
 pub(crate) fn code(text: &str) -> String {
     let text = cut(&line(text), 500);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -21,7 +21,7 @@ pub(crate) fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// A sentence as Markdown: no markup, no mention of people or issues.
+/// A sentence as Markdown, without markup and without a mention of people or issues.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in cut(&line(text), 500).chars() {

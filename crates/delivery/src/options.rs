@@ -6,39 +6,39 @@ use std::time::Duration;
 use crate::address::AllowedHosts;
 use crate::webhook::AllowedWebhooks;
 
-/// Who makes commits where nobody says so.
+/// The default author of commits.
 pub const DEFAULT_AUTHOR: &str = "Sluice <sluice@localhost>";
 
-/// How many bytes the caches take on disk where nobody says so: half of what deploy/deployment.yaml gives them.
+/// The default size of all caches on disk, in bytes: half of what deploy/deployment.yaml gives them.
 pub const DEFAULT_CACHE_BYTES: u64 = 1 << 30;
 
 /// How deliveries work.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where repositories are cached; may be wiped at any time.
+    /// Where repositories are cached. The folder can be removed at any time.
     pub cache_dir: PathBuf,
-    /// How long one run of git may take; calls to forges have 30 seconds, or this if it is less.
+    /// How long one run of git may take. Calls to forges may take 30 seconds, or this if it is less.
     pub deadline: Duration,
-    /// Who makes commits, as `Name <address>`.
+    /// The author of commits, as `Name <address>`.
     pub author: String,
-    /// How many git processes run at once here, and how many talk to one host.
+    /// How many local git processes run at the same time, and how many connect to one host.
     pub processes: usize,
-    /// How many bytes the caches may take on disk; a file of a repository's cache may have half of it.
+    /// How many bytes all caches may take on disk. One file of a cache may have half of that.
     pub cache_bytes: u64,
-    /// Whether repositories may be folders on this machine. For tests.
+    /// Whether repositories may be local folders. For tests.
     pub allow_file: bool,
     /// Whether credentials are sent over plain http, to git servers and to forges.
     pub insecure_http: bool,
-    /// Where repositories and forges may be.
+    /// The hosts that repositories and forges may have.
     pub allowed_hosts: AllowedHosts,
-    /// Where webhooks may go.
+    /// The addresses that webhooks may have.
     pub webhooks: AllowedWebhooks,
-    /// Where notifications are sent to, beside the cluster's own events.
+    /// The address that receives notifications, in addition to the events in the cluster.
     pub events_addr: Option<String>,
 }
 
 impl Options {
-    /// The usual ones.
+    /// The defaults, with this folder for caches.
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Options {
             cache_dir: cache_dir.into(),

@@ -14,7 +14,7 @@ use crate::template::{self, TemplateError};
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The Promotion object, as `namespace/name`: the key by which an earlier try is found again.
+    /// The Promotion object, as `namespace/name`. An earlier try is found by this key.
     pub promotion: String,
     /// The pipeline's namespace.
     pub namespace: String,
@@ -22,47 +22,44 @@ pub struct Order {
     pub pipeline: String,
     /// The environment that the revision goes into.
     pub environment: String,
-    /// The one target it is for, where a pipeline delivers each target by itself.
+    /// The target, if the pipeline delivers each target separately.
     pub target: Option<String>,
-    /// What is delivered.
+    /// The revision to deliver.
     pub revision: Revision,
-    /// What the environment ran before, for people.
+    /// The revision that the environment ran before, for people.
     pub replaces: String,
-    /// Why the revision may go there, a line each, for people.
+    /// Why the revision may go into the environment, a line each, for people.
     pub evidence: Vec<String>,
-    /// When the promotion was made: the date of the commit, so that a second try makes the same one.
+    /// When the promotion was created. It is the date of the commit, so that a second try makes the same commit.
     pub created: Timestamp,
-    /// How often it was delivered before, and begun anew since: what an earlier round has brought is of that
-    /// one alone.
+    /// How often it was delivered before and then started again. A result of an earlier round does not count.
     pub round: u32,
-    /// Whether there may have been an earlier try in this round: its effect is searched for before anything is
-    /// done.
+    /// Whether there may have been an earlier try in this round. Its effect is searched for first.
     pub retried: bool,
-    /// Whether a person asked for it again: then a closed change request of this round is not the end.
+    /// Whether a person asked for a retry: then a closed change request of this round does not count as rejected.
     pub reopen: bool,
-    /// Why the commit of its open change request does not do: another is made for it, and no other change
-    /// request. One that has ended since has ended.
+    /// Why the commit of the open change request is outdated: the commit is replaced, and no other change request is
+    /// opened. If the change request has ended since, that counts.
     pub anew: Option<OutdatedReason>,
-    /// Whether its head has stood for so long that checks would have begun to report: one without any is not
-    /// merged before.
+    /// Whether the head is so old that checks would have begun to report. Before, a head without checks is not merged.
     pub settled: bool,
-    /// Whether it may still be done: looked at before each thing that others can see.
+    /// The permission to deliver, checked before each side effect that others can see.
     pub permit: FencingToken,
-    /// How it is delivered.
+    /// How to deliver it.
     pub strategy: Strategy,
     /// Which values a delivery to git sets.
     pub values: Values,
-    /// With which rights.
+    /// The credentials of the Secret.
     pub credentials: Credentials,
 }
 
 /// Which values a delivery to git sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Values {
-    /// Those with a marker.
+    /// The values with a marker.
     #[default]
     Marked,
-    /// Those of a list, in each of these targets, and no others.
+    /// The values of a list, in each of these targets, and no others.
     Listed {
         /// The list.
         updates: Vec<Update>,
@@ -82,7 +79,7 @@ pub enum Strategy {
         url: String,
         /// The branch that the change request goes to.
         base: String,
-        /// What it is to be like.
+        /// What the change request should look like.
         settings: Box<Settings>,
     },
     /// By a commit straight to a branch.
@@ -92,39 +89,39 @@ pub enum Strategy {
         /// The branch.
         branch: String,
     },
-    /// By an event in Flux's form; whoever listens promotes.
+    /// By an event in the form of Flux. The receiver promotes.
     Notification(Box<Announcement>),
-    /// By a call of an address; the other side promotes.
+    /// By a call to an address. The receiver promotes.
     Webhook {
         /// The address, unless the Secret has another.
         url: String,
-        /// What is said of the promotion.
+        /// What the receiver learns about the promotion.
         about: Box<Announcement>,
     },
 }
 
-/// What a change request is to be like, beside what it carries.
+/// What a change request should look like, apart from the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Labels that it gets.
+    /// Labels.
     pub labels: Vec<String>,
-    /// Who is asked to review it, by the names that the forge knows people by.
+    /// Reviewers, by the names or ids of the forge.
     pub reviewers: Vec<String>,
-    /// Who is to see to it.
+    /// Assignees, by the names of the forge.
     pub assignees: Vec<String>,
-    /// It is opened as a draft.
+    /// Whether it is opened as a draft.
     pub draft: bool,
-    /// The title, with placeholders, in place of the usual one.
+    /// The title, with placeholders, instead of the default.
     pub title: Option<String>,
-    /// The body, with placeholders, in place of the usual one.
+    /// The body, with placeholders, instead of the default.
     pub body: Option<String>,
-    /// The branch, with placeholders, in place of the usual one.
+    /// The head branch, with placeholders, instead of the default.
     pub branch: Option<String>,
     /// Whether Sluice merges it, and when.
     pub merge: MergeMode,
-    /// Its branch is deleted once it is merged.
+    /// Whether its branch is deleted after the merge.
     pub delete_branch: bool,
-    /// The address of the forge's API, where it does not follow from the repository's.
+    /// The address of the forge's API, if it does not follow from that of the repository.
     pub api_url: Option<String>,
 }
 
@@ -143,37 +140,36 @@ impl Settings {
 /// Whether Sluice merges a change request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergeMode {
-    /// People do.
+    /// People merge it.
     #[default]
     Never,
     /// As soon as checks and approvals allow it.
     WhenGreen,
-    /// As soon as they do, by the queue of its forge.
+    /// As soon as checks and approvals allow it, by the merge queue of the forge.
     Queue,
 }
 
-/// What others are told of a promotion that they are to carry out.
+/// What the receiver of a notification or webhook learns about a promotion, beside the order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
-    /// The Promotion's own identity.
+    /// The uid of the Promotion.
     pub uid: String,
-    /// Which try this is, from one.
+    /// The number of this try, from 1.
     pub attempt: u32,
-    /// An earlier try may have arrived although nobody said so.
+    /// Whether an earlier try may have arrived without an answer.
     pub in_doubt: bool,
-    /// The Pipeline's own identity.
+    /// The uid of the Pipeline.
     pub pipeline_uid: String,
-    /// The version of the Pipeline that was looked at.
+    /// The resource version of the Pipeline.
     pub pipeline_version: String,
     /// The targets of the environment.
     pub targets: Vec<Target>,
-    /// Where the revision was proven: environment, target and since when.
+    /// Where the revision was verified: environment, target and time.
     pub evidence: Vec<(String, String, String)>,
 }
 
 impl Announcement {
-    /// The key by which the other side knows a repetition: the same for every try, another one only
-    /// for a promotion that was delivered and then begun anew, so many times.
+    /// The key by which the receiver recognizes a repetition: the same for every try, and another one for each round.
     pub fn identity(&self, round: u32) -> String {
         match round {
             0 => self.uid.clone(),
@@ -194,7 +190,7 @@ pub struct Target {
 }
 
 impl Order {
-    /// The one branch that change requests for this environment (and target) come from.
+    /// The head branch of all change requests for this environment (and target).
     pub fn branch(&self) -> String {
         let mut last = component(&self.environment);
         if let Some(target) = &self.target {
@@ -211,8 +207,8 @@ impl Order {
         format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
     }
 
-    /// What its commits and change requests name it by, in this round: the promotion, and the round unless that
-    /// is the first. No name has a colon.
+    /// The name of the promotion in its commits and change requests: `namespace/name`, and `:round` after the first
+    /// round. No name of an object has a colon.
     pub(crate) fn known_by(&self) -> String {
         match self.round {
             0 => self.promotion.clone(),
@@ -220,7 +216,7 @@ impl Order {
         }
     }
 
-    /// The repository that it goes to; empty where it goes to none.
+    /// The repository; empty for a notification or webhook.
     pub(crate) fn repository(&self) -> &str {
         match &self.strategy {
             Strategy::PullRequest { url, .. } | Strategy::Commit { url, .. } => url,
@@ -228,7 +224,7 @@ impl Order {
         }
     }
 
-    /// The addresses of APIs that people have written into the pipeline and its Secret.
+    /// The addresses of APIs in the pipeline and in its Secret.
     pub(crate) fn api_urls(&self) -> [Option<&str>; 2] {
         let of_strategy = match &self.strategy {
             Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
@@ -237,12 +233,12 @@ impl Order {
         [of_strategy, self.credentials.app.as_ref().and_then(|app| app.base.as_deref())]
     }
 
-    /// Whose queue it waits in: one for each pipeline.
+    /// The pipeline, as `namespace/name`, in whose queues the delivery waits.
     pub(crate) fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.pipeline)
     }
 
-    /// What it is for: `namespace/pipeline/environment`, and `/target` where it is for one.
+    /// `namespace/pipeline/environment`, and `/target` if it is for one target.
     pub(crate) fn subject(&self) -> String {
         let subject = format!("{}/{}/{}", self.namespace, self.pipeline, self.environment);
         match &self.target {
@@ -251,12 +247,12 @@ impl Order {
         }
     }
 
-    /// What a marker for this environment says, whichever else it says.
+    /// The part that all markers for this environment have.
     pub(crate) fn key(&self) -> String {
         format!("{}:{}:{}", self.namespace, self.pipeline, self.environment)
     }
 
-    /// The marker that files carry for this environment.
+    /// The marker for this environment (and target) in files.
     pub(crate) fn marker(&self) -> String {
         let key = self.key();
         match &self.target {
@@ -266,8 +262,8 @@ impl Order {
     }
 }
 
-/// Text as one part of a branch name. What git does not allow there is replaced, and a short hash
-/// keeps two texts apart that would look the same then.
+/// Text as one part of a branch name. Characters that git does not allow there are replaced. Then a short hash keeps
+/// different texts different.
 fn component(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let clean: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();

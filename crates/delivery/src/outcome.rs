@@ -7,61 +7,61 @@ pub struct ChangeRequest {
     pub number: u64,
     /// The page where people find it.
     pub url: String,
-    /// The branch that it proposes.
+    /// The head branch.
     pub branch: String,
-    /// The newest commit of that branch.
+    /// The newest commit of the head branch.
     pub head_commit: String,
-    /// What was asked for and its forge did not take, a sentence each.
+    /// Labels and people that the forge rejected, a sentence each.
     pub notes: Vec<String>,
-    /// It has been put into its forge's queue, with this head.
+    /// Whether it was put into the merge queue with this head.
     pub queued: bool,
 }
 
-/// How a delivery ended.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// A change request carries the revision.
     Proposed {
-        /// Which.
+        /// The change request.
         request: ChangeRequest,
         /// Whether it has been merged already.
         merged: bool,
     },
     /// A commit carries the revision.
     Committed {
-        /// Which.
+        /// The id of the commit.
         commit: String,
     },
-    /// Nothing had to be done: every value is the revision's already.
+    /// Every value is already that of the revision.
     AlreadySet {
-        /// The commit at which that was seen.
+        /// The commit with these values.
         commit: String,
     },
-    /// It was announced; whoever listens has it.
+    /// The event was sent.
     Notified {
-        /// Where it was sent to, where there is such a place.
+        /// The host that received it; `None` if there is no address for events.
         to: Option<String>,
     },
-    /// The other side took it.
+    /// The receiver of the webhook accepted the call.
     Called {
-        /// Whom.
+        /// The receiver.
         to: String,
-        /// With which status it answered.
+        /// The status of its reply.
         status: u16,
     },
     /// A person closed this promotion's change request without merging it.
     Rejected {
-        /// Which.
+        /// The change request.
         request: ChangeRequest,
     },
 }
 
-/// Why the commit of an open change request does not do, and another is to be made.
+/// Why the commit of an open change request is outdated and must be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutdatedReason {
-    /// Its base has changed the same lines.
+    /// The base branch has changed the same lines.
     Conflicts,
-    /// Its base has moved on, and the forge merges only what is on top of it.
+    /// The base branch has newer commits, and the forge merges only commits on top of them.
     Behind,
 }
 
@@ -74,43 +74,42 @@ impl std::fmt::Display for OutdatedReason {
     }
 }
 
-/// What has become of a change request.
+/// The status of a change request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeRequestStatus {
     /// It is open.
     Open {
-        /// The newest commit of its branch.
+        /// The newest commit of the head branch.
         head: String,
-        /// Why it cannot be merged as it is, by what its forge says. Forges also say so for a moment
-        /// while they look at a new commit: only what they say again and again is so.
+        /// Why it cannot be merged as it is, by the answer of the forge. Forges also return that for a moment while
+        /// they compare a new commit, so only a repeated answer counts.
         stale: Option<OutdatedReason>,
     },
-    /// It is open, and Sluice merges it as soon as it may.
+    /// It is open, and Sluice merges it as soon as possible.
     Waits {
-        /// What for.
+        /// What it waits for.
         why: String,
-        /// A check has failed: somebody has to look.
+        /// Whether a check has failed, so that a person must act.
         failed: bool,
-        /// It has been put into its forge's queue.
+        /// Whether it is in the merge queue.
         queued: bool,
     },
     /// It was merged.
     Merged {
-        /// The commit that the merge made.
+        /// The commit of the merge.
         commit: String,
-        /// The commit that was merged: the promotion's own, or what people have put on top of it.
+        /// The head that was merged: the promotion's own commit, or a commit of people on top of it.
         head: String,
-        /// The merge has brought this very promotion, by whichever way it was made. Where it has not, it
-        /// brought what the branch held before: deliver again, then the base says what is left to do.
+        /// Whether the merge has delivered this very promotion. If not, it brought an earlier commit of the branch,
+        /// and the caller must deliver again.
         ours: bool,
     },
-    /// It was closed and not merged.
+    /// It was closed without a merge.
     Closed,
-    /// It is open, and carries another promotion by now: what becomes of it is that one's business.
+    /// It is open, and carries another promotion now.
     HandedOver,
-    /// The forge does not know it any more.
+    /// The forge does not have it any more.
     Gone,
-    /// It is not in the repository that the order names, or not of its branch: it was made for
-    /// another, and is none of this order's business.
+    /// It is in another repository than that of the order, or from another branch.
     Elsewhere,
 }

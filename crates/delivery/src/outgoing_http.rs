@@ -1,5 +1,5 @@
-//! Calls of others than forges: one POST, its answer bounded in time and size, nothing followed, no
-//! connection kept and nothing sent a second time by the client itself.
+//! Calls to webhooks and to the receiver of events: one POST with a limit on time and size, without redirects, without a
+//! connection pool and without retries by the client.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,38 +17,38 @@ use crate::public_address::{PublicResolver, is_private_address_error};
 use crate::retry_after::retry_after;
 use crate::tls;
 
-/// How long a call may take, where the deadline of deliveries leaves so much.
+/// How long a call may take, unless a run of git may take less.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a connection may take.
+/// How long a new connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the body of a refusal is waited for.
+/// How long the body of a reply that is no success may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most bytes of a refusal that are read.
+/// The most bytes of such a body that are read.
 const MAX_BODY_BYTES: usize = 4096;
 /// The most characters of a cause that are shown.
 const MAX_CAUSE_CHARS: usize = 300;
-/// The most clients that are kept: each has the roots of an authority of its own.
+/// The most HTTP clients that are kept: each has the roots of an authority of its own.
 const MAX_CLIENTS: usize = 64;
 
-/// How others are called.
+/// The HTTP clients for these calls.
 #[derive(Debug)]
 pub(crate) struct OutgoingHttp {
     pub(crate) timeout: Duration,
     clients: Mutex<Lru<Client>>,
 }
 
-/// An answer: its status, when to call again if it says so, and its body if it is no success.
+/// A reply: its status, when to call again if it says so, and its body if it is no success.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) until: Option<Timestamp>,
     body: String,
 }
 
-/// Why no answer came.
+/// Why there is no reply.
 #[derive(Debug)]
 pub(crate) enum NoReply {
     Timeout,
-    /// The connection was never made: nothing can have arrived.
+    /// There was no connection, so nothing can have arrived.
     NoConnection(String),
     Broken(String),
     Certificate(String),
@@ -60,7 +60,7 @@ impl OutgoingHttp {
         OutgoingHttp { timeout: timeout.min(CALL_TIMEOUT), clients: Mutex::new(Lru::new(MAX_CLIENTS)) }
     }
 
-    /// A client that trusts the certificates of a caFile too. A guarded one finds public addresses only.
+    /// A client that also trusts the certificates of a caFile. A guarded client resolves names to public addresses only.
     pub(crate) fn client(&self, ca_file: Option<&[u8]>, guarded: bool) -> Result<Client, String> {
         let key = format!("{guarded} {}", ca_file.map(sha256_hex).unwrap_or_default());
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl OutgoingHttp {
         let mut builder = Client::builder()
             .tls_backend_preconfigured(tls)
             .http1_only()
-            // A proxy would resolve the name, and call what it likes.
+            // A proxy would resolve the name itself, to any address.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
@@ -102,14 +102,14 @@ pub(crate) async fn post(
     };
     let status = response.status().as_u16();
     let until = retry_time(response.headers());
-    // Success needs no words: what follows its head changes nothing.
+    // The body of a success is not needed.
     let body = if (200..300).contains(&status) { String::new() } else { read_refusal(response).await };
     Ok(Reply { status, until, body })
 }
 
 impl Reply {
-    /// The message field of its JSON, without what must not be repeated. Nothing else of it is shown: whoever
-    /// writes a Pipeline would read with the controller what only the controller reaches.
+    /// The message fields of the body, after `without` has removed secrets. Nothing else of the body is shown: otherwise
+    /// an author of a Pipeline could read pages that only the controller can reach.
     pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {
         let says = serde_json::from_str(&self.body).map(|json| message(&json, without)).unwrap_or_default();
         if says.is_empty() { "it gives no reason".into() } else { says }
@@ -130,7 +130,7 @@ async fn read_refusal(mut response: Response) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// When to call again, as the answer says: not at once, and not in a day.
+/// When to call again, by the reply: in one second at the earliest, and in two hours at the latest.
 fn retry_time(headers: &HeaderMap) -> Option<Timestamp> {
     let now = clock::now();
     let after = |duration| now.saturating_add(duration).unwrap_or(now);
@@ -146,7 +146,7 @@ fn no_reply(error: reqwest::Error) -> NoReply {
     if error.is_timeout() && !connecting {
         return NoReply::Timeout;
     }
-    // The address may be secret; the cause at the end of the chain says it best.
+    // The address may be secret. The last cause of the chain is the most precise one.
     let error = error.without_url();
     let mut cause: &dyn Error = &error;
     while let Some(next) = cause.source() {

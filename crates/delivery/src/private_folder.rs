@@ -1,5 +1,5 @@
-//! The folder for credentials while they are in use. A process that is killed cannot clean up
-//! after itself, so the next one does it: a folder whose lock nobody holds is nobody's.
+//! The folder for credentials while they are in use. A process that is killed cannot remove its folder, so the next
+//! process removes each folder whose lock nobody holds.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -11,21 +11,21 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "sluice-private-";
 const LOCK: &str = "lock";
-/// Between the making of a lock and the holding of it, a moment passes.
-const SETTLED: Duration = Duration::from_secs(60);
+/// The age from which a lock that nobody holds counts as abandoned. A new one may not be locked yet.
+const MIN_ABANDONED_AGE: Duration = Duration::from_secs(60);
 
-/// A folder that only this process uses. It goes with this value, or with a later start.
+/// A folder that only this process uses. It is removed with this value, or at a later start.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
     folder: TempDir,
-    // Held as long as the folder is in use; the kernel lets go of it whatever the process dies of.
+    // Held while the folder is in use. The kernel releases it when the process ends in any way.
     _lock: File,
 }
 
 impl PrivateFolder {
-    /// Makes one below `parent`, and removes those that the dead have left there.
+    /// Makes a folder below `parent`, and removes those that killed processes left there.
     pub(crate) fn below(parent: &Path) -> io::Result<Self> {
-        clear(parent)?;
+        remove_abandoned(parent)?;
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         let lock = File::create(folder.path().join(LOCK))?;
         lock.lock()?;
@@ -38,12 +38,12 @@ impl PrivateFolder {
         self.folder.path()
     }
 
-    /// An empty folder in it.
+    /// An empty folder in the private folder.
     pub(crate) fn home(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// Sees to it that it is there: those who clean up `/tmp` by age take it away.
+    /// Makes the folders again if they are gone: a clean-up of temporary files by age removes them.
     pub(crate) fn restore(&self) -> io::Result<()> {
         if !self.home().exists() {
             std::fs::create_dir_all(self.home())?;
@@ -53,20 +53,20 @@ impl PrivateFolder {
     }
 }
 
-fn clear(parent: &Path) -> io::Result<()> {
+fn remove_abandoned(parent: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(parent)?.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // One without a lock, or with a new one, may be being made at this moment.
+        // A folder without a lock, or with a new one, may be in the making.
         let path = entry.path().join(LOCK);
-        let settled = |about: &Metadata| {
-            let age = about.modified().ok().and_then(|at| at.elapsed().ok());
-            about.is_file() && age.is_some_and(|age| age > SETTLED)
+        let is_abandoned = |metadata: &Metadata| {
+            let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
+            metadata.is_file() && age.is_some_and(|age| age > MIN_ABANDONED_AGE)
         };
-        let lock = path.symlink_metadata().ok().filter(settled).and_then(|_| File::open(&path).ok());
+        let lock = path.symlink_metadata().ok().filter(is_abandoned).and_then(|_| File::open(&path).ok());
         if lock.is_some_and(|lock| lock.try_lock().is_ok()) {
-            // Another process may clear at the same time: what is gone is gone.
+            // Another process may remove it at the same time.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_dead_left_is_removed_and_what_the_living_use_is_not() {
+    fn abandoned_folders_are_removed_and_folders_in_use_are_not() {
         let parent = tempfile::tempdir().unwrap();
         let with_lock = |name: &str| {
             let folder = parent.path().join(name);
@@ -88,7 +88,7 @@ mod tests {
             (File::create(folder.join(LOCK)).unwrap(), folder)
         };
         let (lock, left) = with_lock("sluice-private-left");
-        lock.set_modified(SystemTime::now() - 2 * SETTLED).unwrap();
+        lock.set_modified(SystemTime::now() - 2 * MIN_ABANDONED_AGE).unwrap();
         std::fs::write(left.join("key"), "secret").unwrap();
         let (_, being_made) = with_lock("sluice-private-new");
         let (_, other) = with_lock("0123.git");

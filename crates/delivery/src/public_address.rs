@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Whether everybody may know the way to an address. Where an IPv6 address stands for an IPv4
-/// address, that one counts.
+/// Whether an address is public. An IPv6 address that stands for an IPv4 address counts as that.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -46,7 +45,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Resolves names, and hands out public addresses only: what was looked at is what is called.
+/// Resolves names to public addresses only. The client connects to the addresses that were checked.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicResolver;
 
@@ -59,7 +58,7 @@ impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            // One that is not public among others is a trick, or a mistake.
+            // A single address that is not public among others is an attack, or a mistake.
             if !found.iter().all(|address| is_public(address.ip())) {
                 return Err(PrivateAddressError.into());
             }
@@ -68,7 +67,7 @@ impl Resolve for PublicResolver {
     }
 }
 
-/// Whether a call failed because of where its name leads.
+/// Whether a call failed because its name resolved to an address that is not public.
 pub(crate) fn is_private_address_error(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_everybody_may_reach_is_public() {
+    fn private_and_special_addresses_are_not_public() {
         let public = "1.1.1.1 8.8.8.8 100.63.255.255 100.128.0.1 172.15.0.1 172.32.0.1 192.167.0.1 192.1.0.1 \
             198.20.0.1 223.255.255.254 2606:4700::1111 2001:4860:4860::8888 ::ffff:8.8.8.8 \
             64:ff9b::8.8.8.8 2002:808:808::1";

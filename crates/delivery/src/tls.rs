@@ -1,4 +1,4 @@
-//! The HTTP client: which authorities it trusts, which deadlines it has.
+//! HTTP clients that trust the certificates of the system and of a caFile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Trusts what the system trusts, and the certificates of a caFile.
+/// A TLS configuration that trusts the authorities of the system, and the certificates of a caFile.
 pub(crate) fn trust(ca_file: Option<&[u8]>) -> Result<rustls::ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for certificate in rustls_native_certs::load_native_certs().certs {
-        // One that cannot be read is one that is not trusted.
+        // A certificate that cannot be read is not trusted.
         let _ = roots.add(certificate);
     }
     if let Some(pem) = ca_file {
@@ -34,7 +34,7 @@ pub(crate) fn trust(ca_file: Option<&[u8]>) -> Result<rustls::ClientConfig, Stri
     Ok(tls)
 }
 
-/// The client for forges.
+/// An HTTP client for forges.
 pub(crate) fn client(ca_file: Option<&[u8]>, deadline: Duration) -> Result<reqwest::Client, String> {
     let mut tls = trust(ca_file)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -1,5 +1,5 @@
-//! What people read: titles, bodies and commit messages. Names, values and evidence come from
-//! elsewhere, so none of them can break out of its place, forge a trailer or call people by name.
+//! Titles and bodies of change requests. Names, values and evidence come from elsewhere, so none of them can be markup,
+//! a marker or a mention of a person.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::template::{self, TemplateError};
 /// The most entries of a list in a body.
 const MAX_LISTED: usize = 50;
 
-/// The title of a change request: one line, as the pipeline's owner wants it.
+/// The title of a change request, in one line.
 pub(crate) fn title(order: &Order, settings: &Settings) -> Result<String, TemplateError> {
     let Some(text) = &settings.title else {
         return Ok(headline(order, &format!("{}/{}", order.namespace, order.pipeline)));
@@ -24,7 +24,7 @@ pub(crate) fn title(order: &Order, settings: &Settings) -> Result<String, Templa
     Ok(cut(&line(&title), MAX_HEADLINE))
 }
 
-/// What a placeholder stands for, as it is.
+/// The value of a placeholder.
 fn of_promotion<'a>(order: &'a Order, name: &str) -> Cow<'a, str> {
     match name {
         "namespace" => order.namespace.as_str().into(),
@@ -37,35 +37,35 @@ fn of_promotion<'a>(order: &'a Order, name: &str) -> Cow<'a, str> {
     }
 }
 
-/// How a forge takes bodies.
-struct Form {
-    /// The most that it takes, in UTF-16 units: what .NET and Java count, and never less than characters.
-    most: usize,
-    /// Whether it hides comments of HTML, or shows them to everybody.
+/// How a forge treats bodies.
+struct BodyRules {
+    /// The longest body, in UTF-16 units: what .NET and Java count, and never less than characters.
+    max_length: usize,
+    /// Whether comments in HTML are hidden.
     hides_comments: bool,
 }
 
 /// GitHub takes 65,536 characters, GitLab 1,048,576 (docs.gitlab.com/administration/instance_limits), Azure
 /// DevOps 4,000 (learn.microsoft.com, "Pull Requests - Update"), Bitbucket Data Center 32,768 (Renovate, which
 /// opens change requests at each of these, stays below 30,000 there and below 50,000 at Bitbucket Cloud).
-/// Both Bitbuckets escape HTML, so that a comment would be seen; a link's definition that nothing refers to
-/// is not (github.com/terraform-docs/terraform-docs/issues/463).
-fn form(forge: ForgeKind) -> Form {
-    let (most, hides_comments) = match forge {
+/// Both Bitbuckets escape HTML, so that a comment would be visible. The definition of a link that nothing refers to is
+/// hidden (github.com/terraform-docs/terraform-docs/issues/463).
+fn rules(forge: ForgeKind) -> BodyRules {
+    let (max_length, hides_comments) = match forge {
         ForgeKind::GitHub | ForgeKind::Gitea | ForgeKind::Forgejo => (65_000, true),
         ForgeKind::GitLab => (1_000_000, true),
         ForgeKind::AzureDevOps => (4_000, true),
         ForgeKind::Bitbucket | ForgeKind::BitbucketServer => (30_000, false),
     };
-    Form { most, hides_comments }
+    BodyRules { max_length, hides_comments }
 }
 
 fn length(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Adds lines while they fit into `room`, and says how many were left out.
-fn add(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
+/// Adds lines while they fit into `room`, and then the number of the others.
+fn add_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
     let (mut left, mut room) = (lines.len(), room.saturating_sub(40));
     for line in lines.take(MAX_LISTED) {
         if length(&line) > room {
@@ -80,28 +80,28 @@ fn add(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = Stri
     }
 }
 
-/// The body of a change request, in Markdown, as its forge takes it and its owner wants it. Ends with the
-/// mark by which it is found again, however long the rest is.
+/// The body of a change request, in Markdown. Ends with the marker by which Sluice finds the change request, however
+/// long the rest is.
 pub(crate) fn body(
     order: &Order,
     settings: &Settings,
     values: &[(String, SetValue)],
     forge: ForgeKind,
 ) -> Result<String, TemplateError> {
-    let form = form(forge);
-    let marker = format!("\n\n{}\n", marker(order, form.hides_comments));
-    let most = form.most.saturating_sub(length(&marker));
-    let Some(text) = &settings.body else { return Ok(usual(order, values, most) + &marker) };
-    // Each list may take a part, so that none leaves nothing to the others.
+    let rules = rules(forge);
+    let marker = format!("\n\n{}\n", marker(order, rules.hides_comments));
+    let most = rules.max_length.saturating_sub(length(&marker));
+    let Some(text) = &settings.body else { return Ok(default_body(order, values, most) + &marker) };
+    // Each list may take a part, so that there is room for the others.
     let listed = |lines: Vec<String>| {
         let mut text = String::new();
-        add(&mut text, most / 4, lines.into_iter());
+        add_lines(&mut text, most / 4, lines.into_iter());
         text.trim_end().to_string()
     };
     let text = template::body(text, |name| match name {
         "evidence" => listed(order.evidence.iter().map(|e| format!("- {}\n", plain(e))).collect()),
         "changes" => listed(changes(values)),
-        "usual" => usual(order, values, most / 2),
+        "usual" => default_body(order, values, most / 2),
         name => value(&of_promotion(order, name)),
     })?;
     let whole = text.trim_end();
@@ -114,7 +114,7 @@ pub(crate) fn body(
     Ok(text.to_string() + &end + &marker)
 }
 
-/// The beginning of a text, of at most so many UTF-16 units.
+/// The beginning of a text, with at most this many UTF-16 units.
 fn begin(text: &str, most: usize) -> &str {
     let mut room = most;
     let fits = |c: &char| {
@@ -126,7 +126,7 @@ fn begin(text: &str, most: usize) -> &str {
     &text[..bytes]
 }
 
-/// A value in the middle of somebody's text: as it is where nothing in it could be markup, else as code.
+/// A value in the text of the pipeline's owner: as code if it could be markup.
 fn value(text: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '/' | '+');
     if text.chars().all(harmless) && !text.contains("//") { text.into() } else { code(text) }
@@ -140,8 +140,8 @@ fn changes(values: &[(String, SetValue)]) -> Vec<String> {
     values.iter().map(change).collect()
 }
 
-/// What Sluice says by itself, in at most so many units.
-fn usual(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
+/// The default body, with at most this many UTF-16 units.
+fn default_body(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
     let end = "\nMerge it to deliver the revision. Closing it without merging rejects this promotion.";
     let pipeline = code(&format!("{}/{}", order.namespace, order.pipeline));
     let mut text = format!(
@@ -161,14 +161,14 @@ fn usual(order: &Order, values: &[(String, SetValue)], most: usize) -> String {
     let room = |text: &str| most.saturating_sub(length(text) + length(end) + 100);
     if !order.evidence.is_empty() {
         text.push_str("\n**Why**\n\n");
-        // What changes has half of the room, if it needs that much.
+        // The changes have half of the room, if they need that much.
         let (all, needed) = (room(&text), changes.iter().map(|line| length(line)).sum::<usize>() + 100);
         let why = order.evidence.iter().map(|evidence| format!("- {}\n", plain(evidence)));
-        add(&mut text, all.saturating_sub(needed.min(all / 2)), why);
+        add_lines(&mut text, all.saturating_sub(needed.min(all / 2)), why);
     }
     text.push_str("\n**What changes**\n\n");
     let rest = room(&text);
-    add(&mut text, rest, changes.into_iter());
+    add_lines(&mut text, rest, changes.into_iter());
     text + end
 }
 
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    fn said(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
+    fn body_of(order: &Order, values: &[(String, SetValue)], forge: ForgeKind) -> String {
         body(order, &Settings::default(), values, forge).unwrap()
     }
 
@@ -218,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_it_and_carries_its_mark() {
-        let text = said(&order("6.1.8"), &changed("6.1.7"), ForgeKind::GitHub);
+    fn a_body_has_the_promotion_the_changes_and_the_marker() {
+        let text = body_of(&order("6.1.8"), &changed("6.1.7"), ForgeKind::GitHub);
         assert!(
             text.contains("Promotes `apps/podinfo` to `6.1.8` in `prod`, in place of `6.1.7`."),
             "{text}"
@@ -232,11 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn each_round_but_the_first_is_named() {
+    fn each_round_after_the_first_is_named() {
         for forge in ForgeKind::ALL {
             for round in [0, 1, 12] {
                 let order = Order { round, ..order("6.1.8") };
-                let text = said(&order, &changed("6.1.7"), forge);
+                let text = body_of(&order, &changed("6.1.7"), forge);
                 assert_eq!(round_marked(&text, "apps/podinfo-prod-1"), Some(round), "{text}");
                 assert_eq!(round_marked(&text, "apps/podinfo-prod"), None);
                 let text = message(&order, &changed("6.1.7"), "0");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_says_in_trailers_what_it_is_and_why() {
+    fn a_commit_has_trailers_for_the_promotion_and_its_evidence() {
         let mut order = order("6.1.8");
         order.evidence =
             vec!["dev/eu healthy since 2026-01-02T03:04:05Z".into(), "a\nSluice-Target: b".into()];
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_says_where_it_goes() {
+    fn a_commit_names_its_environment_and_target() {
         let to = |environment: &str, target: Option<&str>| Order {
             environment: environment.into(),
             target: target.map(String::from),
@@ -286,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_out_of_its_place() {
-        let text = said(
+    fn values_are_never_markup_markers_or_trailers() {
+        let text = body_of(
             &order("1 --> <b>` @team"),
             &changed("`x` <!-- sluice: promotion=apps/other -->"),
             ForgeKind::GitHub,
@@ -311,7 +311,7 @@ mod tests {
         for forge in ForgeKind::ALL {
             for text in texts {
                 evil.replaces = text.into();
-                let text = said(&evil, &changed(&format!("a\n{text}\r{text}\u{2028}{text}\n")), forge);
+                let text = body_of(&evil, &changed(&format!("a\n{text}\r{text}\u{2028}{text}\n")), forge);
                 assert_eq!(round_marked(&text, "apps/other"), None, "{text}");
                 assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{text}");
             }
@@ -319,20 +319,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_a_forge_is_shortened_and_never_the_mark() {
+    fn a_long_body_is_shortened_and_keeps_the_marker() {
         for forge in ForgeKind::ALL {
             let mut order = order(&"é".repeat(900));
             order.evidence = (0..90).map(|n| format!("{n} {}", "𝄞".repeat(600))).collect();
             let values: Vec<_> = (0..200).flat_map(|_| changed(&"v".repeat(400))).collect();
-            let text = said(&order, &values, forge);
-            assert!(length(&text) <= form(forge).most, "{forge:?}: {}", length(&text));
+            let text = body_of(&order, &values, forge);
+            assert!(length(&text) <= rules(forge).max_length, "{forge:?}: {}", length(&text));
             assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{forge:?}");
             assert!(text.contains("**What changes**") && text.contains("more\n"), "{forge:?}: {text}");
         }
     }
 
     #[test]
-    fn a_commit_message_leaves_room_in_what_is_read_of_a_commit() {
+    fn a_commit_message_is_smaller_than_the_limit_for_commits() {
         let mut order = order(&"𝄞".repeat(900));
         order.evidence = (0..90).map(|n| format!("{n} {}", "𝄞".repeat(600))).collect();
         let values: Vec<_> = (0..200).flat_map(|_| changed(&"𝄞".repeat(400))).collect();
@@ -346,9 +346,9 @@ mod tests {
     }
 
     #[test]
-    fn where_comments_would_be_seen_the_mark_is_one_that_is_not() {
+    fn the_marker_is_hidden_at_forges_that_show_comments() {
         for forge in [ForgeKind::Bitbucket, ForgeKind::BitbucketServer] {
-            let text = said(&order("6.1.8"), &changed("6.1.7"), forge);
+            let text = body_of(&order("6.1.8"), &changed("6.1.7"), forge);
             let mark = "\n\n[sluice]: # (apps/podinfo/prod promotion=apps/podinfo-prod-1)\n";
             assert!(text.ends_with(mark) && !text.contains("<!--"), "{text}");
             assert!(is_marked_for(&text.replace('\n', "\r\n"), "apps/podinfo-prod-1"));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_an_owner_leaves_open_does_not_hide_the_mark() {
+    fn an_open_code_block_does_not_hide_the_marker() {
         for (text, closed) in [
             ("Run\n```sh\nmake", "make\n```\n\n"),
             ("~~~~~\n```\n", "```\n~~~~~\n\n"),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owners_texts_are_filled_and_neither_breaks_out_nor_loses_the_mark() {
+    fn templates_are_filled_safely_and_keep_the_marker() {
         let settings = |title: &str, body: &str| Settings {
             title: Some(title.into()),
             body: Some(body.into()),
@@ -400,7 +400,7 @@ mod tests {
             assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{text}");
             let long = settings("{revision}", &format!("{{usual}}{}{{changes}}", "𝄞".repeat(600_000)));
             let text = body(&odd, &long, &changed("6.1.7"), forge).unwrap();
-            assert!(length(&text) <= form(forge).most, "{forge:?}: {}", length(&text));
+            assert!(length(&text) <= rules(forge).max_length, "{forge:?}: {}", length(&text));
             assert!(is_marked_for(&text, "apps/podinfo-prod-1"), "{forge:?}");
         }
         assert!(title(&odd, &settings("{target} ", "")).unwrap_err().to_string().contains("nothing is left"));

@@ -1,9 +1,9 @@
-//! The mark at the end of a change request's body, by which Sluice finds the change request again. Everybody who
-//! may edit the body can write a mark: it says whose a change request is, and never that its commits are good.
+//! The marker at the end of a change request's body, by which Sluice finds the change request. Everybody who may edit the
+//! body can write a marker: it names the promotion, and does not prove that the commits are good.
 
 use crate::order::Order;
 
-/// The mark of an order: a comment of HTML, or a link's definition where the forge shows comments.
+/// The marker of an order: a comment in HTML, or the definition of a link if the forge shows comments.
 pub(crate) fn marker(order: &Order, hides_comments: bool) -> String {
     let says = format!("{} {}", percent_encoded(&order.subject()), promotion_key(&order.known_by()));
     if hides_comments { format!("<!-- sluice: {says} -->") } else { format!("[sluice]: # ({says})") }
@@ -13,7 +13,7 @@ fn promotion_key(promotion: &str) -> String {
     format!("promotion={}", percent_encoded(promotion))
 }
 
-/// The round of this promotion whose mark a body carries.
+/// The round of this promotion whose marker a body has.
 pub(crate) fn round_marked(body: &str, promotion: &str) -> Option<u32> {
     let wanted = promotion_key(promotion);
     last_marker(body)?.split_whitespace().find_map(|word| match word.strip_prefix(&wanted)? {
@@ -22,13 +22,13 @@ pub(crate) fn round_marked(body: &str, promotion: &str) -> Option<u32> {
     })
 }
 
-/// Whether a body carries any mark.
+/// Whether a body has any marker.
 pub(crate) fn is_marked(body: &str) -> bool {
     last_marker(body).is_some()
 }
 
-/// The mark of a body in either form, whichever forge it is from: the last one that is a line of its own and
-/// not in a block of code. All above is text that others may have written.
+/// The last marker of a body, in either form, that is a line of its own and not in a code block. Others may have
+/// written the text above it.
 fn last_marker(body: &str) -> Option<&str> {
     let (mut fence, mut last) = (None, None);
     for line in body.lines() {
@@ -45,10 +45,10 @@ fn parse_marker(line: &str) -> Option<&str> {
     comment.or_else(|| line.strip_prefix("[sluice]: # (")?.strip_suffix(')'))
 }
 
-/// A block of code that is open: its character and how many of them begin it.
+/// An open code block: its character, and how many of them begin it.
 type Fence = Option<(char, usize)>;
 
-/// What is open after a line (spec.commonmark.org/0.31.2, "Fenced code blocks").
+/// The code block that is open after a line (spec.commonmark.org/0.31.2, "Fenced code blocks").
 fn fence_after(fence: Fence, line: &str) -> Fence {
     let inner = line.trim_start_matches(' ');
     let Some(char) = inner.chars().next().filter(|c| matches!(c, '`' | '~')) else { return fence };
@@ -62,7 +62,7 @@ fn fence_after(fence: Fence, line: &str) -> Fence {
     }
 }
 
-/// What closes a block of code that a text leaves open, so that the mark below the text counts.
+/// The line that closes a code block which a text leaves open, so that the marker below the text counts.
 pub(crate) fn closing_fence(text: &str) -> String {
     match text.lines().fold(None, fence_after) {
         Some((char, count)) => format!("\n{}", char.to_string().repeat(count)),
@@ -70,7 +70,7 @@ pub(crate) fn closing_fence(text: &str) -> String {
     }
 }
 
-/// Text that has no meaning inside a comment.
+/// Text without the characters that have a meaning in a comment.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_mark_counts_and_none_in_code() {
+    fn the_last_marker_counts_and_none_in_code() {
         let marks = ["<!-- sluice: promotion=a/b -->", "[sluice]: # (promotion=a/b)"];
         for mark in marks {
             for (body, is) in [

@@ -9,8 +9,8 @@ use crate::order::Order;
 use crate::outcome::ChangeRequest;
 use crate::resources::Resources;
 
-/// Reports on the commit that the change request of an order has left on its base, as its forge shows it: the merge
-/// commit or, where the forge shows none, the head that was merged. On one that is not merged nothing is reported.
+/// Reports on the commit that the merged change request left on the base branch: the merge commit or, if the forge
+/// returns none, the head that was merged. Reports nothing if the change request is not merged.
 pub(crate) async fn report(
     resources: &Resources,
     order: &Order,
@@ -25,7 +25,7 @@ pub(crate) async fn report(
     reported.map_err(|error| with_missing_right(job.target.kind, error).into())
 }
 
-/// The commit that a change request has left on its base.
+/// The commit that a merged change request left on the base branch.
 async fn merged_commit(forge: &dyn Forge, request: &ChangeRequest) -> Result<Option<String>, ForgeError> {
     let found = forge.get(request.number).await?;
     let Some(found) = found.filter(|found| found.request.url == request.url) else { return Ok(None) };
@@ -33,8 +33,8 @@ async fn merged_commit(forge: &dyn Forge, request: &ChangeRequest) -> Result<Opt
     Ok(Some(if commit.is_empty() { found.request.head_commit } else { commit }))
 }
 
-/// The same error; one about rights names the right. The token is valid and sees the repository: the change request
-/// was read with it a moment ago.
+/// The same error. An error about rights names the missing right: the token is valid and sees the repository, because
+/// the change request was read with it before.
 fn with_missing_right(kind: ForgeKind, error: ForgeError) -> ForgeError {
     let right = needed_right(kind);
     match error {
@@ -46,7 +46,7 @@ fn with_missing_right(kind: ForgeKind, error: ForgeError) -> ForgeError {
             let says = "the merge commit is not on the base branch any more".into();
             ForgeError::Refused { forge, status: 404, says }
         }
-        // GitHub answers so to a classic token without the scope.
+        // GitHub answers this to a classic token without the scope.
         ForgeError::NoRepository { forge, .. } => {
             ForgeError::MayNotReport { forge, says: "status 404".into(), right }
         }
@@ -54,7 +54,7 @@ fn with_missing_right(kind: ForgeKind, error: ForgeError) -> ForgeError {
     }
 }
 
-/// What a token needs to write commit statuses.
+/// The right that a token needs to write commit statuses.
 ///
 /// - GitHub: docs.github.com/rest/authentication/permissions-required-for-fine-grained-personal-access-tokens.
 /// - GitLab: `Ci::CreateCommitStatusService` of gitlabhq/gitlabhq asks for `update_pipeline` of the branch, which

@@ -28,7 +28,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             EditError::NoMarker { .. } => "NoMarker",

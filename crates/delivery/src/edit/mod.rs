@@ -1,4 +1,4 @@
-//! From the files of a commit to changed ones: which values are set, and why none could be.
+//! Sets the values of an order in the files of a commit.
 
 pub(crate) mod error;
 
@@ -11,20 +11,19 @@ use crate::hex::sha256_hex;
 use crate::order::{Order, Values};
 pub use error::EditError;
 
-/// What a delivery changes.
+/// The changes of a delivery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edit {
-    /// The files that change; none where every value is set already.
+    /// The files that change. Empty if every value is set already.
     pub(crate) files: Vec<ChangedFile>,
-    /// Every value that changes, with the path of its file.
+    /// The values that change, with the path of their file.
     pub(crate) values: Vec<(String, SetValue)>,
-    /// What the files held before, as a hash: a commit made on top of the same is still good, however
-    /// far the branch has moved elsewhere.
+    /// A hash of the files before the change. A commit for the same files is still good when other files of the branch
+    /// have changed.
     pub(crate) onto: String,
 }
 
-/// Whether the files of a commit, which is in the cache, have every value of an order; `at` is its branch and the
-/// commit.
+/// Whether the files of a commit, which is in the cache, have every value of an order. `at` is the branch and the commit.
 pub(crate) async fn is_set(
     order: &Order,
     repository: &mut LockedRepository<'_>,
@@ -32,13 +31,13 @@ pub(crate) async fn is_set(
 ) -> Result<bool, DeliveryError> {
     match edit(order, repository, at).await {
         Ok(edit) => Ok(edit.files.is_empty()),
-        // There is nothing that could be set. The next delivery reports that.
+        // There is nothing to set. The next delivery reports that.
         Err(DeliveryError::Edit(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Sets what the order wants in the files of a commit of a branch.
+/// Sets the values of an order in the files of a commit of a branch.
 pub(crate) async fn edit(
     order: &Order,
     repository: &mut LockedRepository<'_>,
@@ -82,19 +81,19 @@ pub(crate) async fn edit(
     Ok(Edit::of(done))
 }
 
-/// Computes on a thread for that: 16 MiB of YAML take seconds, and others wait for the threads of the runtime.
+/// Computes on a blocking thread: 16 MiB of YAML take seconds, and would stop other tasks for that time.
 async fn computed<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(compute).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and with it this task.
+            // The runtime shuts down, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// Names files that were not read, and why.
+/// A list of the files that were not read, with the reasons.
 fn listed(unread: &[UnreadFile]) -> String {
     const NAMED: usize = 5;
     let name = |file: &UnreadFile| match file.reason {
@@ -108,7 +107,7 @@ fn listed(unread: &[UnreadFile]) -> String {
     names.join(", ")
 }
 
-/// Sets every marker for the order in these files.
+/// Sets every value with a marker of the order.
 fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, Edited)>, EditError> {
     let wanted = Wanted {
         namespace: &order.namespace,
@@ -124,7 +123,7 @@ fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, Edit
     found.into_iter().filter_map(set).collect::<Result<_, _>>().map_err(EditError::Set)
 }
 
-/// Sets what a list means in these files.
+/// Sets the values of a list.
 fn set_listed(
     revision: &Revision,
     plan: &Plan,

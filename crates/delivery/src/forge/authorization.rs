@@ -1,27 +1,27 @@
-//! How each forge wants to be told who calls.
+//! The header `Authorization` of each forge.
 
 use crate::credentials::{Credentials, basic};
 
-/// How a forge wants to be told who calls.
+/// The form of the credentials that a forge accepts.
 pub(super) enum AuthScheme {
-    /// The token; a password is one, too.
+    /// The token, or a password that is a token.
     Bearer,
-    /// The token in Gitea's words, or user and password.
+    /// The token in the form of Gitea, or user and password.
     Token,
     /// The token, or user and password.
     BearerOrUser,
-    /// The token as the password of a user without a name.
-    Anonymous,
+    /// The token as the password of a user with an empty name.
+    EmptyUser,
 }
 
 impl AuthScheme {
-    /// The value of the header, if there is something to put into it.
+    /// The value of the header, if there are credentials.
     pub(super) fn authorization(&self, credentials: &Credentials) -> Option<String> {
         let password = credentials.password.as_deref();
         Some(match (credentials.token.as_deref(), self) {
             (Some(token), AuthScheme::Bearer | AuthScheme::BearerOrUser) => format!("Bearer {token}"),
             (Some(token), AuthScheme::Token) => format!("token {token}"),
-            (token, AuthScheme::Anonymous) => basic("", token.or(password)?),
+            (token, AuthScheme::EmptyUser) => basic("", token.or(password)?),
             // On GitHub and GitLab a password for git is a token; elsewhere it may be a real one.
             (None, AuthScheme::Bearer) => format!("Bearer {}", password?),
             (None, AuthScheme::Token | AuthScheme::BearerOrUser) => {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_told_who_calls_in_its_own_way() {
+    fn each_forge_gets_the_credentials_in_its_own_form() {
         let of = |token: Option<&str>, user: Option<&str>, password: Option<&str>| {
             let [token, username, password] = [token, user, password].map(|text| text.map(String::from));
             Credentials { token, username, password, ..Credentials::default() }
@@ -48,7 +48,7 @@ mod tests {
             (AuthScheme::Bearer, bearer(), Some("Bearer p".into())),
             (AuthScheme::Token, Some("token t".into()), Some(basic("me", "p"))),
             (AuthScheme::BearerOrUser, bearer(), Some(basic("me", "p"))),
-            (AuthScheme::Anonymous, Some(basic("", "t")), Some(basic("", "p"))),
+            (AuthScheme::EmptyUser, Some(basic("", "t")), Some(basic("", "p"))),
         ];
         for (scheme, by_token, by_user) in cases {
             assert_eq!(scheme.authorization(&token), by_token);

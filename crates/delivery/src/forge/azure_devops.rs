@@ -24,16 +24,16 @@ use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
-/// Understood by the service, and by every server since 2020.
+/// Supported by the service, and by every server since 2020.
 const VERSION: (&str, &str) = ("api-version", "6.0");
-/// The same, of what counted as a preview then and is taken under that name since.
+/// The same, for calls that were a preview in that version.
 const PREVIEW: (&str, &str) = ("api-version", "6.0-preview.1");
 const BRANCH: &str = "refs/heads/";
 const PAGE: u64 = 100;
-/// The policy that says how it may be merged, "Limit merge types" (learn.microsoft.com/rest/api/azure/devops/policy/types).
+/// The policy that limits the ways to merge, "Limit merge types" (learn.microsoft.com/rest/api/azure/devops/policy/types).
 const MERGE_TYPES: &str = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab";
-/// Its settings, and what they allow ("GitPullRequestMergeStrategy"), in the order of preference: what is
-/// done where there is no such policy comes first.
+/// Its settings, and the strategies that they allow ("GitPullRequestMergeStrategy"), in the order of preference. The
+/// default without such a policy comes first.
 const STRATEGIES: [(&str, &str); 5] = [
     ("allowNoFastForward", "noFastForward"),
     ("allowSquash", "squash"),
@@ -41,8 +41,8 @@ const STRATEGIES: [(&str, &str); 5] = [
     ("allowRebase", "rebase"),
     ("allowRebaseMerge", "rebaseMerge"),
 ];
-/// Where lists cut descriptions off ("will be truncated up to 400 symbols": "Get Pull Requests").
-const CUT: usize = 400;
+/// The length from which lists shorten descriptions ("will be truncated up to 400 symbols": "Get Pull Requests").
+const SHORTENED_FROM: usize = 400;
 
 /// The fields that are read of answers.
 const FIELDS: &[&str] = &[
@@ -95,7 +95,7 @@ pub(super) struct AzureDevOps {
     place: RepositoryPlace,
 }
 
-/// Where a repository is.
+/// A repository in its collection and project.
 #[derive(Debug)]
 struct RepositoryPlace {
     /// The address of the organization or collection.
@@ -111,9 +111,9 @@ impl AzureDevOps {
         if let Some(api) = &address.api {
             place.collection = api.clone();
         }
-        // A personal access token is the password of nobody (learn.microsoft.com, "Use personal access
+        // A personal access token is the password of a user with an empty name (learn.microsoft.com, "Use personal access
         // tokens").
-        let (kind, scheme) = (ForgeKind::AzureDevOps, AuthScheme::Anonymous);
+        let (kind, scheme) = (ForgeKind::AzureDevOps, AuthScheme::EmptyUser);
         let http = ForgeHttp::new(kind, &place.collection, scheme, connection)?;
         Ok(AzureDevOps { http: http.with_fields(FIELDS), place })
     }
@@ -146,7 +146,7 @@ impl AzureDevOps {
             ("$skip", &skip),
         ];
         if !since.is_empty() {
-            // By the time of their creation, unless another is asked for.
+            // It is the time of creation unless another one is requested.
             query.push(("searchCriteria.minTime", since));
         }
         let reduce = |answer: Value| {
@@ -157,8 +157,8 @@ impl AzureDevOps {
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
-    /// Those from a branch, newest first, each with the whole of its description. In which order a list
-    /// comes is not written anywhere, so it is read to its end.
+    /// The pull requests from a branch, the newest first, each with its whole description. The order of a list is not
+    /// documented, so it is read to its end.
     async fn all(
         &self,
         head: &str,
@@ -169,7 +169,7 @@ impl AzureDevOps {
         let mut all = pager::change_requests(&self.http, head, Reach::End, page).await?;
         all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
         for found in &mut all {
-            if found.body.encode_utf16().count() >= CUT
+            if found.body.encode_utf16().count() >= SHORTENED_FROM
                 && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
                 && let Some(whole) = self.parse(&whole).and_then(ForgeChangeRequest::checked)
             {
@@ -179,9 +179,9 @@ impl AzureDevOps {
         Ok(all)
     }
 
-    /// The statuses of a pull request, beside those of its commits: the newest of each context, for "to update a
-    /// status create a new status with the same genre and name"; of those that are of an iteration (a push) only
-    /// those of the one that made this head ("Pull Request Statuses", "Pull Request Iterations").
+    /// The statuses of a pull request, which are not those of its commits: the newest of each context, because "to update a
+    /// status create a new status with the same genre and name". Of the statuses of an iteration (a push), only those of
+    /// the iteration that made this head ("Pull Request Statuses", "Pull Request Iterations").
     async fn own_statuses(&self, number: u64, head: &str) -> Result<Vec<Value>, ForgeError> {
         let (id, of) = (number.to_string(), |one: &Value| one["iterationId"].as_u64().filter(|id| *id > 0));
         let url = self.versioned(PREVIEW, &["pullrequests", &id, "statuses"], &[]);
@@ -208,7 +208,8 @@ impl AzureDevOps {
         self.http.change(Method::PATCH, self.one(number, &[]), body, |value| self.parse(value)).await
     }
 
-    /// One of this repository's own branches; those from forks have the same names and are nobody we know.
+    /// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same
+    /// names.
     fn parse(&self, value: &Value) -> Option<ForgeChangeRequest> {
         if !value["forkSource"].is_null() {
             return None;
@@ -224,7 +225,7 @@ impl AzureDevOps {
         Some(ForgeChangeRequest {
             request: ChangeRequest {
                 number,
-                url: self.shown(number)?,
+                url: self.page_url(number)?,
                 branch: branch("sourceRefName")?,
                 head_commit: commit("lastMergeSourceCommit"),
                 notes: Vec::new(),
@@ -245,8 +246,8 @@ impl AzureDevOps {
         })
     }
 
-    /// The page of one for people, which answers do not have.
-    fn shown(&self, number: u64) -> Option<String> {
+    /// The address of the page of a pull request, which answers do not have.
+    fn page_url(&self, number: u64) -> Option<String> {
         let RepositoryPlace { collection, project, repository } = &self.place;
         let mut url = Url::parse(collection).ok()?;
         url.path_segments_mut().ok()?.pop_if_empty().extend([
@@ -260,7 +261,7 @@ impl AzureDevOps {
     }
 }
 
-/// Where a repository is, by any of the addresses that it has.
+/// The repository of any of its addresses.
 fn place(address: &Address) -> Result<RepositoryPlace, AddressError> {
     let not = || AddressError::NotOf {
         address: address.text.clone(),
@@ -283,7 +284,7 @@ fn place(address: &Address) -> Result<RepositoryPlace, AddressError> {
         };
     }
     let [before @ .., "_git", repository] = parts.as_slice() else { return Err(not()) };
-    // A project's first repository is called as it is, and may go without it.
+    // The first repository of a project has its name, and the address may omit the project.
     let organization = host.strip_suffix(".visualstudio.com");
     match (organization, before) {
         (Some(name), ["DefaultCollection", rest @ ..] | rest) if rest.len() < 2 => {
@@ -314,7 +315,7 @@ impl AzureDevOps {
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let since = pager::earliest(since);
         let all = self.all(head, "all", &since.to_string()).await?;
-        // A server that does not know the time limit gives them all.
+        // A server that does not know the time limit returns all.
         Ok(all.into_iter().filter(|found| found.created >= since).collect())
     }
 
@@ -337,7 +338,7 @@ impl AzureDevOps {
         if found.base == proposal.base {
             return Ok(found);
         }
-        // Only where it is another: not every server lets it be changed.
+        // Only if it differs: not every server allows the change.
         self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", proposal.base)})).await
     }
 
@@ -356,7 +357,7 @@ impl AzureDevOps {
                     let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
                     text(&self.http.post(url, &json!({"name": name})).await?["name"])
                 }
-                // An identity's id, which a token for code alone cannot look up by a name.
+                // The id of an identity: a token for code alone cannot look it up by a name.
                 MetadataKind::Reviewer => {
                     let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
                     text(&self.http.put(url, &json!({"vote": 0})).await?["id"])
@@ -394,17 +395,17 @@ impl AzureDevOps {
         let url = self.url(&["commits", &head, "statuses"], &[("latestOnly", "true")]);
         let statuses = self.http.get(url).await?;
         let mut readiness = Readiness { head, ..Readiness::default() };
-        // The head that it shows is that of the last look ("at the time of the last pull request merge").
+        // The head is that of the last comparison ("at the time of the last pull request merge").
         if matches!(now["mergeStatus"].as_str(), Some("queued" | "notSet")) {
             readiness.waits.push("Azure DevOps to look whether it can be merged".into());
         }
-        readiness.judge(&now, &policies);
+        readiness.add_policies(&now, &policies);
         readiness.checks.extend(statuses["value"].as_array().into_iter().flatten().map(check));
         readiness.checks.extend(self.own_statuses(number, &readiness.head).await?.iter().map(check));
         Ok(readiness)
     }
 
-    // "Pull Requests - Update": it is completed only at the commit that is named, and a moment later.
+    // "Pull Requests - Update": it is completed only at the named commit, with a delay.
     async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
         if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
@@ -420,7 +421,7 @@ impl AzureDevOps {
     }
 
     async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
-        // Closed, so that it holds nobody up who wants every thread closed.
+        // Closed, because a policy can require that all threads are closed.
         let body = json!({
             "comments": [{"parentCommentId": 0, "content": text, "commentType": "text"}],
             "status": "closed",
@@ -436,7 +437,7 @@ impl AzureDevOps {
         Ok(found.map(|c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")))
     }
 
-    // "Statuses - Create". A new one of the same genre and name takes the place of the one before.
+    // "Statuses - Create". A new status with the same genre and name replaces the earlier one.
     async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
         let name = status.name(MAX_NAME_CHARS);
         let (genre, name) = name.split_once('/').unwrap_or_default();
@@ -450,9 +451,9 @@ impl AzureDevOps {
 }
 
 impl Readiness {
-    /// Takes in what the policies of the target branch say, and the votes. One that blocks nothing is a check
-    /// like any other, once it has begun: many are started by hand only.
-    fn judge(&mut self, now: &Value, policies: &Value) {
+    /// Adds the policies of the target branch, and the votes. A policy that does not block is a check like any other, once
+    /// it has begun: many are started only by hand.
+    fn add_policies(&mut self, now: &Value, policies: &Value) {
         for one in policies["value"].as_array().into_iter().flatten() {
             let policy = &one["configuration"];
             if policy["isEnabled"] != true || policy["isDeleted"] == true {
@@ -472,7 +473,7 @@ impl Readiness {
                 continue;
             }
             if kind["id"] == MERGE_TYPES {
-                // Judged by what is asked for when it is completed.
+                // It is checked against the strategy of the merge.
                 let allowed = STRATEGIES.iter().find(|(setting, _)| settings[*setting] == true);
                 self.merge_options = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
                 continue;
@@ -498,14 +499,14 @@ impl Readiness {
     }
 }
 
-/// What a status is about, in one text.
+/// The context of a status, in one text.
 fn context(one: &Value) -> String {
     let parts = [&one["context"]["genre"], &one["context"]["name"]];
     let parts: Vec<String> = parts.into_iter().filter_map(text).filter(|part| !part.is_empty()).collect();
     parts.join("/")
 }
 
-/// A status, which blocks nothing by itself.
+/// A status. Statuses alone do not block a merge.
 fn check(one: &Value) -> Check {
     let state = match one["state"].as_str() {
         Some("succeeded" | "notApplicable") => CheckState::Green,

@@ -1,6 +1,6 @@
 //! Bitbucket Cloud. Paths, fields and states are those of developer.atlassian.com/cloud/bitbucket/rest,
-//! "Pullrequests", "Merge queues" and "Commits". It shortens the ids of commits, returns the open pull request
-//! to who opens a second one, and merges by a task where that takes long.
+//! "Pullrequests", "Merge queues" and "Commits". Bitbucket Cloud shortens the ids of commits, answers a second pull request
+//! with the open one, and runs a long merge as a task.
 
 use std::time::{Duration, Instant};
 
@@ -26,12 +26,12 @@ use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
-/// The length of a whole id.
-const WHOLE: usize = 40;
+/// The length of a whole commit id.
+const WHOLE_ID: usize = 40;
 /// The most characters of the key of a build status.
-const KEY: usize = 40;
+const MAX_KEY_CHARS: usize = 40;
 
-/// How long a merge that is under way is asked about, and the pauses between.
+/// How long a running merge task is polled, and the first and the longest pause between two polls.
 const TASK_TIMEOUT: Duration = Duration::from_secs(15);
 const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// The fields that are read of answers.
@@ -77,7 +77,7 @@ impl Bitbucket {
     pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
         let address = &connection.address;
         let (base, workspace, slug) = place(address)?;
-        // An access token goes as Bearer; an API token, or an app password, with the user it is of
+        // An access token goes as Bearer; an API token, or an app password, with its user
         // (developer.atlassian.com/cloud/bitbucket/rest, "Authentication methods").
         let scheme = AuthScheme::BearerOrUser;
         let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, scheme, connection)?;
@@ -93,8 +93,8 @@ impl Bitbucket {
         self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
     }
 
-    /// A page of those in some states; 50 are the most that a page may hold. The states stand in the filter:
-    /// where there is one, the parameter `state` is not looked at (github.com/elastic/kibana/pull/288824,
+    /// A page of the pull requests in these states, with 50 entries at most. The states are in the filter, because
+    /// Bitbucket ignores the parameter `state` if there is a filter (github.com/elastic/kibana/pull/288824,
     /// github.com/MunifTanjim/node-bitbucket/issues/16).
     async fn page(
         &self,
@@ -123,10 +123,10 @@ impl Bitbucket {
         pager::change_requests(&self.http, head, reach, |at| self.page(head, states, at)).await
     }
 
-    /// The whole of an id that was shortened to 12 digits
+    /// The whole id of a commit that was shortened to 12 digits
     /// (github.com/jenkinsci/bitbucket-branch-source-plugin/pull/63).
     async fn whole(&self, id: String) -> Result<String, ForgeError> {
-        if id.is_empty() || id.len() >= WHOLE {
+        if id.is_empty() || id.len() >= WHOLE_ID {
             return Ok(id);
         }
         if let Some(known) = self.http.known_id(&id) {
@@ -146,18 +146,18 @@ impl Bitbucket {
         Ok(found)
     }
 
-    /// Whether an open one conflicts with its base. The forge sends on to "List file conflicts" with what it
-    /// compares, and lets API tokens of people not in there (github.com/BitbucketPHP/Client/issues/121).
+    /// Whether an open pull request conflicts with its base. Bitbucket redirects to "List file conflicts", which rejects
+    /// the API tokens of people (github.com/BitbucketPHP/Client/issues/121).
     async fn conflicts(&self, found: &ForgeChangeRequest) -> bool {
         let mut url = self.one(found.request.number, &["conflicts"]);
         url.set_query(Some("pagelen=1"));
-        let some = |told: &Value| told["values"].as_array().is_some_and(|files| !files.is_empty());
+        let has_files = |answer: &Value| answer["values"].as_array().is_some_and(|files| !files.is_empty());
         found.state == ChangeRequestState::Open
-            && self.http.cached_answer(url, &found.request.head_commit, some).await
+            && self.http.cached_answer(url, &found.request.head_commit, has_files).await
     }
 
-    /// Asks about a merge that is under way until it has ended, for a while ("Get the merge task status for a pull
-    /// request"). One that has not ended then is seen later, when the pull request is looked at.
+    /// Polls a merge task for a while ("Get the merge task status for a pull request"). If it does not end in that time, a
+    /// later look at the pull request shows the result.
     async fn finish(&self, number: u64, task: &str) -> Result<(), ForgeError> {
         let (began, mut pause) = (Instant::now(), TASK_PAUSES.0);
         while began.elapsed() < TASK_TIMEOUT {
@@ -172,7 +172,7 @@ impl Bitbucket {
         Ok(())
     }
 
-    /// The open ones from a branch, the oldest first.
+    /// The open pull requests from a branch, the oldest first.
     async fn all_open(&self, head: &str) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let mut open = self.list(head, &["OPEN"], Reach::End).await?;
         open.retain(|found| found.state == ChangeRequestState::Open);
@@ -195,7 +195,7 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
         "bitbucket.org" | "www.bitbucket.org" | "altssh.bitbucket.org" => {
             "https://api.bitbucket.org/2.0".into()
         }
-        // Something in front of it.
+        // A proxy in front of it.
         _ => format!("{}/2.0", address.origin()),
     };
     Ok((base, workspace.clone(), slug.clone()))
@@ -224,7 +224,7 @@ impl Bitbucket {
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
-        // A second one is answered with the first, whatever that says.
+        // Bitbucket answers a second one with the open one, whatever its text.
         if let Some(open) = self.find_open(&proposal.head, &proposal.base).await? {
             return self.update(open.request.number, proposal).await;
         }
@@ -243,7 +243,7 @@ impl Bitbucket {
     }
 
     async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
-        // Reviewers that are not named again are taken off it (Renovate, lib/modules/platform/bitbucket).
+        // Bitbucket removes reviewers that are not in the list (Renovate, lib/modules/platform/bitbucket).
         let now = self.http.get(self.one(number, &[])).await?;
         let reviewers = now["reviewers"].as_array().into_iter().flatten();
         let reviewers: Vec<Value> = reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect();
@@ -290,8 +290,8 @@ impl Bitbucket {
         self.with_whole_ids(found).await.map(Some)
     }
 
-    // "List commit statuses for a commit". Which of them are required, and how many approvals, only
-    // administrators may read; it refuses to merge where that is enforced.
+    // "List commit statuses for a commit". Only administrators may read which of them are required,
+    // and how many approvals. Bitbucket rejects the merge if that is enforced.
     async fn readiness(
         &self,
         found: &ForgeChangeRequest,
@@ -326,8 +326,8 @@ impl Bitbucket {
         })
     }
 
-    // It takes no head to be held to: what is merged is what was looked at a moment before. Where the base has an
-    // active merge queue, the same call puts it into that ("Merge queues").
+    // The call has no parameter for the expected head, so the merge is for the head that was read just before. If the
+    // base has an active merge queue, the same call puts the pull request into that ("Merge queues").
     async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
         let mut body = json!({"type": "pullrequest_merge_parameters", "message": call.message.whole()});
         if call.readiness.merge_options.is_string() {
@@ -356,11 +356,11 @@ impl Bitbucket {
         Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")))
     }
 
-    // "Create a build status for a commit": one of the same key is overwritten. A key has 40 characters at most
+    // "Create a build status for a commit": a status with the same key is overwritten. A key has 40 characters at most
     // (github.com/buildbot/buildbot/issues/7049).
     async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
         let body = json!({
-            "key": status.name(KEY), "name": status.name(MAX_NAME_CHARS),
+            "key": status.name(MAX_KEY_CHARS), "name": status.name(MAX_NAME_CHARS),
             "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"), "url": status.url,
             "description": status.description(MAX_DESCRIPTION_CHARS),
         });
@@ -369,11 +369,11 @@ impl Bitbucket {
     }
 }
 
-/// The parameter that has an answer say how its base is merged into: a partial response adds what is left out by
-/// default (developer.atlassian.com/cloud/bitbucket/rest/intro, "Partial responses").
+/// The parameter that adds the merge strategy of the base to an answer: a partial response can add fields that are not
+/// returned by default (developer.atlassian.com/cloud/bitbucket/rest/intro, "Partial responses").
 const STRATEGY: &str = "+destination.branch.default_merge_strategy";
 
-/// The id of a merge's task, out of the address to ask it at: `…/merge/task-status/{task_id}`.
+/// The id of a merge task, from its address: `…/merge/task-status/{task_id}`.
 fn task(location: &str) -> Option<String> {
     let (_, id) = location.split_once("/merge/task-status/")?;
     let id = id.split(['?', '#']).next()?.trim_end_matches('/');
@@ -393,18 +393,18 @@ fn check(one: &Value) -> Check {
     Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
 }
 
-/// Who somebody is: an account's id, or its uuid in braces. Names are nobody's since 2019
+/// A person, by account id or by uuid in braces. Bitbucket has no user names since 2019
 /// (developer.atlassian.com/cloud/bitbucket, "Removal of usernames").
 fn identity(name: &str) -> Value {
     if name.starts_with('{') { json!({"uuid": name}) } else { json!({"account_id": name}) }
 }
 
-/// Who is asked to review one, by both of their ids.
+/// The reviewers of a pull request, by both of their ids.
 fn reviewers(value: &Value) -> Vec<String> {
     [names(&value["reviewers"], "uuid"), names(&value["reviewers"], "account_id")].concat()
 }
 
-/// One of this repository's own branches; those from forks have the same names and are nobody we know.
+/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let place = |side: &str| value[side]["repository"]["full_name"].as_str();
     if place("source")? != place("destination")? {
@@ -430,7 +430,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         title: text(&value["title"])?,
         body: text(&value["description"]).unwrap_or_default(),
         state,
-        // It tells that elsewhere.
+        // Another call returns conflicts.
         conflicts: false,
         is_draft: value["draft"].as_bool() == Some(true),
         metadata: Metadata { reviewers: reviewers(value), ..Metadata::default() },
@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_task_of_a_merge_is_one_of_this_repository() {
+    fn the_id_of_a_merge_task_is_checked() {
         let base = "https://api.bitbucket.org/2.0/repositories/a/b/pullrequests/1/merge/task-status/";
         assert_eq!(task(&format!("{base}7f3c-1_A")).as_deref(), Some("7f3c-1_A"));
         for odd in ["", "..", "a/b", "a%2Fb", &"a".repeat(300)] {

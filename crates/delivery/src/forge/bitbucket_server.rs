@@ -1,6 +1,6 @@
 //! Bitbucket Data Center, and Bitbucket Server before it. Paths, fields and states are those of
 //! developer.atlassian.com/server/bitbucket/rest, "Pull Requests" and "Repository". Each change names the
-//! version that it changes, and is refused where that is not the newest.
+//! version that it changes, and is rejected if that is not the newest.
 
 use jiff::Timestamp;
 use reqwest::{Method, Url};
@@ -24,8 +24,8 @@ use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 const BRANCH: &str = "refs/heads/";
-/// How often a change is tried where others change the same.
-const TRIES: u32 = 3;
+/// How often a change is tried if others change the same pull request.
+const MAX_TRIES: u32 = 3;
 
 /// The fields that are read of answers.
 const FIELDS: &[&str] = &[
@@ -68,7 +68,7 @@ const FIELDS: &[&str] = &[
 
 pub(super) struct BitbucketServer {
     http: ForgeHttp,
-    /// The key of the project, `~user` for that of a user.
+    /// The key of the project, or `~user` for that of a user.
     project: String,
     slug: String,
 }
@@ -82,7 +82,7 @@ impl BitbucketServer {
         let (kind, scheme) = (ForgeKind::BitbucketServer, AuthScheme::BearerOrUser);
         let http = ForgeHttp::new(kind, &base, scheme, connection)?
             .with_fields(FIELDS)
-            // Without it a change is taken for one that a foreign page had a browser make.
+            // Without it, the server rejects a change as a cross-site request.
             .with_header("x-atlassian-token", "no-check");
         Ok(BitbucketServer { http, project, slug })
     }
@@ -117,25 +117,30 @@ impl BitbucketServer {
         json!({"id": format!("{BRANCH}{name}"), "repository": repository})
     }
 
-    /// Changes one as it is now; if others have changed it in between, as it is then.
-    async fn change(&self, number: u64, change: Change<'_>) -> Result<Value, ForgeError> {
+    /// Changes the current version of a pull request, and again the newest if others have changed it in between.
+    async fn change(&self, number: u64, change: PullRequestChange<'_>) -> Result<Value, ForgeError> {
         let mut tries = 1;
         loop {
             let now = self.http.get(self.one(number, &[], &[])).await?;
             match self.change_version(number, &now, &change).await {
-                Err(ForgeError::Refused { status: 409, .. }) if tries < TRIES => tries += 1,
+                Err(ForgeError::Refused { status: 409, .. }) if tries < MAX_TRIES => tries += 1,
                 done => return done,
             }
         }
     }
 
-    async fn change_version(&self, number: u64, now: &Value, to: &Change<'_>) -> Result<Value, ForgeError> {
-        let Change::Say(proposal) = to else {
+    async fn change_version(
+        &self,
+        number: u64,
+        now: &Value,
+        to: &PullRequestChange<'_>,
+    ) -> Result<Value, ForgeError> {
+        let PullRequestChange::Text(proposal) = to else {
             let version = now["version"].to_string();
             let url = self.one(number, &["decline"], &[("version", &version)]);
             return self.http.post(url, &json!({})).await;
         };
-        // Reviewers that are not named again are taken off it.
+        // The server removes reviewers that are not in the list.
         let reviewers = now["reviewers"].as_array().into_iter().flatten();
         let reviewers: Vec<Value> = reviewers.map(|r| json!({"user": {"name": r["user"]["name"]}})).collect();
         let body = json!({
@@ -155,9 +160,9 @@ impl BitbucketServer {
     }
 }
 
-/// What is to become of a change request.
-enum Change<'a> {
-    Say(&'a Proposal),
+/// A change of a pull request.
+enum PullRequestChange<'a> {
+    Text(&'a Proposal),
     Decline,
 }
 
@@ -205,14 +210,14 @@ impl BitbucketServer {
         });
         if proposal.is_draft {
             // Since 8.18 (confluence.atlassian.com/bitbucketserver, "Bitbucket Data Center 8.18 release
-            // notes"); older ones do not know the field and open it for review.
+            // notes"). Older servers do not know the field and open it for review.
             body["draft"] = true.into();
         }
         self.http.change(Method::POST, self.url(&["pull-requests"], &[]), &body, parse).await
     }
 
     async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
-        let answer = self.change(number, Change::Say(proposal)).await?;
+        let answer = self.change(number, PullRequestChange::Text(proposal)).await?;
         parse(&answer)
             .and_then(ForgeChangeRequest::checked)
             .ok_or_else(|| self.http.unreadable("a change request"))
@@ -238,7 +243,7 @@ impl BitbucketServer {
     }
 
     async fn close(&self, number: u64) -> Result<(), ForgeError> {
-        self.change(number, Change::Decline).await.map(drop)
+        self.change(number, PullRequestChange::Decline).await.map(drop)
     }
 
     async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
@@ -274,7 +279,7 @@ impl BitbucketServer {
         })
     }
 
-    // Held to the version, which is another as soon as the head is: 409 then.
+    // The version changes with the head: then 409.
     async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
         if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
@@ -284,7 +289,7 @@ impl BitbucketServer {
             &["merge"],
             &[("version", &call.readiness.merge_options.to_string())],
         );
-        // Below a subject of its own, unless that is switched off ("PullRequestMergeRequest": `autoSubject`).
+        // The server puts it below a subject of its own, unless that is switched off ("PullRequestMergeRequest": `autoSubject`).
         let body = json!({"message": call.message.whole()});
         self.http.post(url, &body).await.map(drop)
     }
@@ -303,7 +308,7 @@ impl BitbucketServer {
     }
 
     // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before
-    // 7.4 have only the one that is deprecated since 7.14 ("Create build status for commit").
+    // 7.4 have only the call that is deprecated since 7.14 ("Create build status for commit").
     async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
         let body = json!({
             "key": status.name(MAX_NAME_CHARS), "name": status.name(MAX_NAME_CHARS), "url": status.url,
@@ -338,8 +343,8 @@ fn next_page(answer: &Value) -> Option<u64> {
     if last { None } else { answer["nextPageStart"].as_u64() }
 }
 
-/// What a pull request waits for: what vetoes its merge, in the server's words, and an approval of this very
-/// head where there is only one of an earlier.
+/// What a pull request waits for: the vetoes against its merge, in the words of the server, and an approval of this very
+/// head if there are only approvals of earlier heads.
 fn waits(now: &Value, merge: &Value) -> Vec<String> {
     let reviewers = now["reviewers"].as_array().map_or(&[][..], Vec::as_slice);
     let mut waits = Vec::new();
@@ -355,7 +360,7 @@ fn waits(now: &Value, merge: &Value) -> Vec<String> {
     }
     let vetoes = merge["vetoes"].as_array().into_iter().flatten();
     waits.extend(vetoes.filter_map(|v| text(&v["detailedMessage"]).or(text(&v["summaryMessage"]))));
-    // Not every version says it in one word: 9.4 describes an answer without `canMerge`.
+    // Not every version has `canMerge`: the description of 9.4 does not.
     match (merge["conflicted"].as_bool(), merge["canMerge"].as_bool()) {
         _ if !waits.is_empty() => {}
         (Some(true), _) => waits.push("its conflicts to be resolved".into()),
@@ -369,7 +374,7 @@ fn reviewers(value: &Value) -> Vec<String> {
     value["reviewers"].as_array().into_iter().flatten().filter_map(|r| text(&r["user"]["name"])).collect()
 }
 
-/// One of this repository's own branches; those from forks have the same names and are nobody we know.
+/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let place = |side: &str| {
         let repository = &value[side]["repository"];
@@ -441,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_waited_for_also_where_nothing_else_says_that_it_cannot_be_merged() {
+    fn conflicts_are_waited_for_even_without_a_veto() {
         let of = |merge: Value| waits(&json!({}), &merge);
         let conflicts = ["its conflicts to be resolved"];
         assert_eq!(of(json!({"conflicted": true, "outcome": "CONFLICTED", "vetoes": []})), conflicts);

@@ -1,17 +1,17 @@
-//! Patterns of required checks, as Gitea and Forgejo read them: `glob.Compile(context)` of
+//! Patterns of required checks, as Gitea and Forgejo match them: `glob.Compile(context)` of
 //! github.com/gobwas/glob without separators, and of Gitea's own `modules/glob` since 1.26
 //! (`MergeRequiredContextsCommitStatus` in services/pull/commit_status.go). `*` and `**` are any text,
 //! `?` is any character, `[a-z]` and `[!a]` are classes, `{a,b}` alternatives, and `\` takes what follows as it is.
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The longest pattern that is read as one, in bytes. Gitea shows names of checks up to 255.
+/// The longest pattern, in bytes. A longer one matches only the same name. Gitea shows names of checks up to 255.
 const MAX_PATTERN_BYTES: usize = 1024;
 
 /// One pattern. Matching takes time in proportion to the length of the name.
 pub(super) struct CheckPattern {
     pub(super) text: String,
-    /// `None` for one that cannot be read, which fits the name that is written the same.
+    /// `None` for a pattern that cannot be parsed. It matches only the same name.
     matcher: Option<GlobMatcher>,
 }
 
@@ -33,7 +33,7 @@ impl CheckPattern {
     }
 }
 
-/// The pattern with one star in place of several: `**/` is only as much as `*/` where nothing parts a name.
+/// The pattern with one star instead of several: `**/` is the same as `*/` without separators.
 fn one_star(text: &str) -> String {
     let mut simple = String::new();
     let (mut is_class, mut was_star) = (false, false);
@@ -61,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn patterns_are_those_of_gitea() {
+    fn patterns_match_as_at_gitea() {
         // Those of gobwas/glob's own tests and documentation, and of Gitea's modules/glob/glob_test.go.
         let cases = [
             ("ci/build", "ci/build", true),

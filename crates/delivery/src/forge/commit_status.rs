@@ -4,27 +4,26 @@ use crate::foreign_text::clean;
 use crate::hex::sha256_hex;
 
 /// The most characters of a status's name. GitLab ("Commits API", `name`) and Bitbucket Data Center (`key`)
-/// take no more.
+/// accept no more.
 pub(crate) const MAX_NAME_CHARS: usize = 255;
-/// The most characters of a description, where a forge does not take fewer: GitLab and Bitbucket Data Center
-/// take no more than these.
+/// The most characters of a description, if a forge has no lower limit: GitLab and Bitbucket Data Center accept no more.
 pub(crate) const MAX_DESCRIPTION_CHARS: usize = 255;
 /// The hexadecimal digits at the end of a name that was shortened.
 const HASH_DIGITS: usize = 16;
 
-/// How a promotion goes that was merged.
+/// The progress of a promotion after its merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromotionProgress {
     /// The targets do not run it yet.
     Pending,
     /// The targets run it, healthily.
     Success,
-    /// It ended in any other way.
+    /// The promotion ended in any other way.
     Failure,
 }
 
 impl PromotionProgress {
-    /// The word of a forge for it.
+    /// The word of a forge for this progress.
     pub(crate) fn word(
         self,
         pending: &'static str,
@@ -39,11 +38,11 @@ impl PromotionProgress {
     }
 }
 
-/// What a commit status says.
+/// A commit status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommitStatus<'a> {
     pub(crate) progress: PromotionProgress,
-    /// What it is known by on its commit.
+    /// The name of the status on its commit.
     pub(crate) context: &'a str,
     pub(crate) description: &'a str,
     /// The page of the change request.
@@ -53,7 +52,7 @@ pub(crate) struct CommitStatus<'a> {
 }
 
 impl CommitStatus<'_> {
-    /// What it is known by, in so many characters at most. A hash keeps apart what would look the same then.
+    /// The name, in at most this many characters. A hash keeps shortened names different.
     pub(crate) fn name(&self, most: usize) -> String {
         if self.context.chars().count() <= most {
             return self.context.into();
@@ -62,7 +61,7 @@ impl CommitStatus<'_> {
         format!("{beginning}-{}", &sha256_hex(self.context.as_bytes())[..HASH_DIGITS])
     }
 
-    /// What it says, in one line of so many characters at most.
+    /// The description, in one line of at most this many characters.
     pub(crate) fn description(&self, most: usize) -> String {
         clean(self.description, most - 1)
     }
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_descriptions_are_as_short_as_a_forge_needs_them_and_names_stay_apart() {
+    fn names_and_descriptions_are_shortened_and_names_stay_different() {
         let status = |context: &'static str| CommitStatus {
             progress: PromotionProgress::Pending,
             context,

@@ -1,4 +1,4 @@
-//! Why a forge could not do it, and what to do about it.
+//! Errors of calls to forges, and what to do about them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::address::AddressError;
 use crate::retry::Retry;
 
-/// Why a forge could not do it.
+/// Why a call to a forge failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ForgeError {
@@ -63,7 +63,7 @@ pub enum ForgeError {
     #[error("waiting for the budget at {forge} until {}", until.strftime("%H:%M:%S UTC"))]
     RateLimited { forge: String, until: Timestamp },
 
-    #[error("stopped before the call: the leave to make it was taken back")]
+    #[error("stopped before the call: the fencing token was revoked")]
     Revoked,
 
     #[error("{forge}: cannot be reached: {says}")]
@@ -101,7 +101,7 @@ pub enum ForgeError {
 }
 
 impl ForgeError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             ForgeError::Address(error) => error.reason(),
@@ -127,7 +127,7 @@ impl ForgeError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             ForgeError::RateLimited { until, .. } => Retry::At(*until),
@@ -136,8 +136,8 @@ impl ForgeError {
         }
     }
 
-    /// Whether it may say that there is such a change request already: 409 at most, 422 at GitHub, 400 at
-    /// Bitbucket, each in words of its own. Whoever asks looks for it before believing it.
+    /// Whether the error may mean that the change request exists: 409 at most forges, 422 at GitHub, 400 at Bitbucket,
+    /// with different messages. The caller must search for the change request.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             ForgeError::Refused { status, says, .. } => {
@@ -147,7 +147,7 @@ impl ForgeError {
         }
     }
 
-    /// Whether the forge has understood and does not want to: its own words say why.
+    /// Whether the forge rejected the call with a reason.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -155,7 +155,7 @@ impl ForgeError {
         )
     }
 
-    /// The forge's own words, where it has refused; else the whole message.
+    /// The reason of the forge if it rejected the call, otherwise the whole message.
     pub(crate) fn cause(&self) -> String {
         match self {
             ForgeError::Refused { says, .. } => says.clone(),
@@ -165,7 +165,7 @@ impl ForgeError {
         }
     }
 
-    /// Whether the call may have taken effect although no answer came.
+    /// Whether the call may have taken effect without an answer.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
             ForgeError::Unreachable { .. }

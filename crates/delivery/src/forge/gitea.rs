@@ -1,5 +1,5 @@
-//! Gitea, and Forgejo which kept its API. Their lists cannot be filtered by head branch, so a lookup by base and head
-//! goes first, and pages are read only as far back as it can matter.
+//! Gitea, and Forgejo, which has the same API. Their lists cannot be filtered by head branch, so a lookup by base and head
+//! comes first, and lists are read only as far back as necessary.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,11 +22,11 @@ use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
-/// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
+/// The prefixes of drafts, unless the server is configured otherwise (docs.gitea.com/usage/pull-request).
 const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
-/// The ways to merge that the merge call takes (`Do` of MergePullRequestOption in /api/swagger).
+/// The merge styles that the merge call accepts (`Do` of MergePullRequestOption in /api/swagger).
 const STYLES: [&str; 5] = ["merge", "rebase", "rebase-merge", "squash", "fast-forward-only"];
-/// The most patterns of required checks that are read.
+/// The most patterns of required checks.
 const MAX_PATTERNS: usize = 500;
 /// The fields that are read of answers.
 const FIELDS: &[&str] = &[
@@ -67,7 +67,7 @@ const FIELDS: &[&str] = &[
     "statuses",
     "title",
 ];
-/// A page with fewer is the last one: no server is set to give so few at once (`MAX_RESPONSE_ITEMS`, usually 50).
+/// A page with fewer entries is the last one: no server is configured for such small pages (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
 
 pub(super) struct Gitea(GitHubPulls);
@@ -83,15 +83,15 @@ impl Gitea {
         Ok(Gitea(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    /// A page of a list, newest first. A server may give fewer than were asked for, so only an empty one
-    /// is the last.
+    /// A page of a list, with the newest first. A server may return smaller pages than requested, so only an empty page is
+    /// the last one.
     async fn page(&self, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
         let page = (at + 1).to_string();
         let (entries, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
         Ok(Page { next: (listed > 0).then_some(at + 1), entries })
     }
 
-    /// All entries of a list, which its answer has under a key or is itself, reduced to what is needed of each.
+    /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key.
     async fn entries<T>(
         &self,
         path: &[&str],
@@ -105,7 +105,7 @@ impl Gitea {
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
             let list = match list.map(Value::take) {
                 Some(Value::Array(list)) => list,
-                // As Go writes an empty one.
+                // Go writes an empty list like this.
                 Some(Value::Null) => Vec::new(),
                 _ => return Err(http.unreadable("a list")),
             };
@@ -115,8 +115,8 @@ impl Gitea {
         .await
     }
 
-    /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by
-    /// themselves. Names in their place are understood only since Gitea 1.22.
+    /// The ids of labels. Missing labels are made, as GitHub and GitLab do automatically. Gitea accepts names instead of
+    /// ids only since 1.22.
     async fn label_ids(&self, names: &[String]) -> Result<Vec<u64>, ForgeError> {
         let label = |l: &Value| Some((text(&l["name"])?, l["id"].as_u64()?));
         let labels = self.entries(&["labels"], "", label).await?;
@@ -136,20 +136,19 @@ impl Gitea {
         Ok(ids)
     }
 
-    /// Who can be assigned. Anybody else in a change of assignees is answered with 500 (`EditIssue` of 1.25), as if
-    /// the server were out of order.
+    /// The people who can be assigned. Gitea answers 500 to a change with anybody else (`EditIssue` of 1.25).
     async fn assignable(&self) -> Result<Vec<String>, ForgeError> {
         let all = self.0.http.get(self.0.url(&["assignees"], &[])).await?;
         Ok(names(&all, "login"))
     }
 
-    /// The head that a merged one had: it is kept as a ref of its own, which follows the branch a moment later
-    /// and ends with the merge, so that it may be one too old or too new where something was pushed just then
+    /// The head of a merged pull request. Gitea keeps it as a ref of its own, which follows the branch with a delay until
+    /// the merge, so it may be too old or too new if a commit was pushed in that moment
     /// (`AddTestPullRequestTask` of 1.25).
     async fn kept_head(&self, number: u64) -> Result<Option<MergedHead>, ForgeError> {
         let name = format!("refs/pull/{number}/head");
         let path = ["git", "refs", "pull", &number.to_string(), "head"];
-        // All whose names begin so.
+        // Gitea returns all refs whose names begin like this.
         let refs = self.0.http.read(self.0.url(&path, &[])).await?.unwrap_or_default();
         let one = refs.as_array().into_iter().flatten().find(|one| one["ref"] == name.as_str());
         let id = one.and_then(|one| text(&one["object"]["sha"]));
@@ -175,7 +174,7 @@ impl_forge!(
 
 impl Gitea {
     async fn find_open(&self, head: &str, base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        // Gives any one of them; there is only one where a branch has been used once.
+        // Returns any pull request between the two branches. There is only one if the branch was used once.
         let any = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
         if let Some(found) = any
             .as_ref()
@@ -219,7 +218,7 @@ impl Gitea {
                 let all = http.post(url, &json!({"labels": ids})).await?;
                 json::names(&all, "name")
             }
-            // It answers with those that were asked now.
+            // Gitea answers with the requests of this call only.
             MetadataKind::Reviewer => {
                 self.0.ask_for_review(number, names).await?;
                 names.to_vec()
@@ -227,7 +226,7 @@ impl Gitea {
             MetadataKind::Assignee => {
                 let known = self.assignable().await?;
                 let is_known = |name: &&String| known.iter().any(|one| one.eq_ignore_ascii_case(name));
-                // Those that are not named again are taken off it.
+                // Gitea removes those that are not in the list.
                 let all: Vec<&String> =
                     found.metadata.assignees.iter().chain(names.iter().filter(is_known)).collect();
                 let body = json!({"assignees": all});
@@ -256,7 +255,7 @@ impl Gitea {
         let kind = self.0.http.kind;
         let statuses = self.entries(&["commits", head, "status"], "statuses", |one| check(one, kind)).await?;
         let reviews = self.entries(&["pulls", &number, "reviews"], "", Review::read).await?;
-        // Only the last one of each reviewer whose word counts is official.
+        // Only the last review of each reviewer with write access is official.
         let of_head = |r: &&Review| !r.stale && r.commit == head;
         let given = reviews.iter().filter(|r| r.approves && of_head(r)).count() as u64;
         let missing = branch["required_approvals"].as_u64().unwrap_or(0).saturating_sub(given);
@@ -264,7 +263,7 @@ impl Gitea {
         if missing > 0 {
             waits.push(approvals(missing));
         }
-        // Of whichever head, as everywhere else: until whoever said so says otherwise.
+        // Of any head, as at all forges: until the reviewer changes the review.
         if reviews.iter().any(|r| r.asks_for_changes) {
             waits.push("the changes that a reviewer asks for".into());
         }
@@ -275,7 +274,7 @@ impl Gitea {
         Ok(Readiness { head: head.into(), checks, waits, ..Readiness::default() })
     }
 
-    // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 where the head is another.
+    // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 if the head is another commit.
     async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
         if call.mode == MergeMode::Queue {
             return Err(self.0.http.lacks("merge queue"));
@@ -283,10 +282,10 @@ impl Gitea {
         let repository = self.0.http.get(self.0.url(&[], &[])).await?;
         let style = style(&repository);
         let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
-        // Below a title of its own (`MergeMessageField` there).
+        // Gitea puts it below a title of its own (`MergeMessageField` there).
         let body = json!({"Do": style, "head_commit_id": call.readiness.head, "MergeMessageField": call.message.trailers});
         match self.0.http.post(url, &body).await {
-            // `CheckPullBranchProtections` of 1.25; who may not administer the repository cannot see the rule.
+            // `CheckPullBranchProtections` of 1.25. Only administrators of the repository can read the rule.
             Err(ForgeError::Refused { says, .. }) if says.contains("behind the base branch") => {
                 Err(ForgeError::Behind { forge: self.0.http.name.clone() })
             }
@@ -310,14 +309,14 @@ impl Gitea {
     }
 }
 
-/// The way in which a repository merges. Forgejo also has default styles that its merge call does not take
+/// The default merge style of a repository. Forgejo also has default styles that its merge call does not accept
 /// (modules/structs/repo.go): then it is a merge commit.
 fn style(repository: &Value) -> &str {
     let style = repository["default_merge_style"].as_str().filter(|style| STYLES.contains(style));
     style.unwrap_or("merge")
 }
 
-/// A review that counts, of whichever commit.
+/// A review that counts, of any commit.
 struct Review {
     approves: bool,
     asks_for_changes: bool,
@@ -339,7 +338,7 @@ impl Review {
     }
 }
 
-/// The patterns of the checks that a branch requires; `None` where there are too many.
+/// The patterns of the checks that a branch requires; `None` if there are too many.
 fn required(branch: &Value) -> Option<Vec<String>> {
     let wants = branch["enable_status_check"].as_bool() == Some(true);
     let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
@@ -347,7 +346,7 @@ fn required(branch: &Value) -> Option<Vec<String>> {
 }
 
 /// A status of a commit. Gitea merges with `warning` and `skipped` as with `success`
-/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); Forgejo takes a `warning` for worse than
+/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); for Forgejo, a `warning` is worse than
 /// pending (`commitStatusPriorities` in modules/structs).
 fn check(one: &Value, kind: ForgeKind) -> Check {
     let state = match one["status"].as_str() {
@@ -359,7 +358,7 @@ fn check(one: &Value, kind: ForgeKind) -> Check {
     Check::new(text(&one["context"]).unwrap_or_default(), state, false)
 }
 
-/// The checks of a commit: what the branch requires, by patterns, and what has reported.
+/// The checks of a commit: those that the branch requires, by patterns, and those that have reported.
 fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     let mut missing = Vec::new();
     for pattern in required {
@@ -376,12 +375,12 @@ fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     checks
 }
 
-/// The title as it is to be written.
+/// The title, with the prefix of a draft.
 fn title(proposal: &Proposal) -> String {
     if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
 }
 
-/// One of this repository's own branches; those from forks have the same names and are nobody we know.
+/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["head"]["repo_id"].as_i64()? != value["base"]["repo_id"].as_i64()? {
         return None;
@@ -401,7 +400,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         request: ChangeRequest {
             number: value["number"].as_u64()?,
             url: text(&value["html_url"])?,
-            // The branch's name stays here when the branch is gone; `ref` then becomes another.
+            // The label keeps the name of a deleted branch; `ref` changes.
             branch: text(&value["head"]["label"])?,
             head_commit: text(&value["head"]["sha"])?,
             notes: Vec::new(),
@@ -411,7 +410,7 @@ fn parse(value: &Value) -> Option<ForgeChangeRequest> {
         title: title.into(),
         body: text(&value["body"]).unwrap_or_default(),
         state,
-        // It calls no draft mergeable.
+        // Gitea never reports a draft as mergeable.
         conflicts: value["mergeable"].as_bool() == Some(false) && !is_draft,
         is_draft,
         metadata: Metadata {
@@ -428,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_default_style_that_the_merge_call_does_not_take_is_a_merge_commit() {
+    fn an_unsupported_default_style_is_a_merge_commit() {
         let cases = [
             (json!("squash"), "squash"),
             (json!("fast-forward-only"), "fast-forward-only"),
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_count_as_each_forge_counts_them() {
+    fn statuses_count_as_at_each_forge() {
         let state = |kind, status: &str| check(&json!({"context": "ci", "status": status}), kind).state;
         let cases = [
             ("success", CheckState::Green, CheckState::Green),

@@ -122,14 +122,14 @@ impl GitHub {
 }
 
 impl GitHub {
-    /// Asks what only the other API tells: which checks are required, and the queue.
+    /// Calls the GraphQL API, which alone has required checks and the merge queue.
     async fn graphql(&self, query: &str, variables: Value) -> Result<Value, ForgeError> {
         self.ask(query, variables).await.map(|(data, _)| data)
     }
 
-    /// The same, and whether all that it refused to show were checks, which fine-grained tokens may not read.
+    /// The same, and whether checks are hidden: fine-grained tokens may not read them.
     async fn ask(&self, query: &str, variables: Value) -> Result<(Value, bool), ForgeError> {
-        // At a server of one's own it is /api/graphql, beside /api/v3.
+        // At GitHub Enterprise Server it is /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
@@ -153,7 +153,7 @@ impl GitHub {
     }
 }
 
-/// At servers of one's own `mergeStateStatus` is there only with it ("Schema previews" of
+/// GitHub Enterprise Server has `mergeStateStatus` only with this preview ("Schema previews" of
 /// docs.github.com/enterprise-server, "Merge info preview").
 const PREVIEW: &str = "application/vnd.github.merge-info-preview+json";
 
@@ -167,14 +167,14 @@ const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $
     ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
     ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
 
-/// What `READINESS` asks for to know whether GitHub would merge; then the same for servers that do not know the
-/// first one even so (github.com/getstackit/stackit/issues/1143), with the checks that are required.
+/// The fields of `READINESS` that say whether GitHub would merge. The second row is for servers without the first field
+/// (github.com/getstackit/stackit/issues/1143), with the required checks.
 const STATES: [(&str, &str); 2] = [("mergeStateStatus", ""), ("mergeable", "requiredStatusCheckContexts")];
 
 /// The ways to merge that a repository and a branch allow, in the order in which they are tried: "Merge commit,
 /// squash, rebase" (docs.github.com/graphql/reference, Repository: `mergeCommitAllowed`, `squashMergeAllowed`,
 /// `rebaseMergeAllowed`; RefUpdateRule: `requiresLinearHistory`). Not `viewerDefaultMergeMethod`, which is the
-/// method that the viewer used last. Rulesets can forbid more, which only a refusal tells.
+/// method that the viewer used last. Rulesets can forbid more methods, which only a rejected merge shows.
 fn methods(repository: &Value) -> Vec<&'static str> {
     let rule = &repository["pullRequest"]["baseRef"]["refUpdateRule"];
     let all = [
@@ -186,7 +186,7 @@ fn methods(repository: &Value) -> Vec<&'static str> {
     if allowed.is_empty() { vec!["merge"] } else { allowed }
 }
 
-/// Whether a merge was refused for its method alone: "Merge commits are not allowed on this repository.",
+/// Whether a merge was rejected only for its method: "Merge commits are not allowed on this repository.",
 /// "Squash merges are not allowed on this repository." and the same of a ruleset.
 fn is_about_the_method(error: &ForgeError) -> bool {
     match error {
@@ -206,7 +206,7 @@ fn commit(pull: &Value) -> &Value {
 /// The most characters of the description of a commit status.
 const MAX_DESCRIPTION_CHARS: usize = 140;
 
-/// What a pull request waits for. Of approvals only those of this very head count.
+/// The readiness of a pull request. Only approvals of this very head count.
 fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Readiness {
     let head = text(&pull["headRefOid"]).unwrap_or_default();
     let hidden = contexts.is_none();
@@ -215,7 +215,7 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
     let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |review: &&Value, state: &str| review["state"] == state;
     let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
-    // Where no review is required there is no decision either, whatever people say.
+    // If no review is required, GitHub makes no decision, whatever the reviews say.
     let objects = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
     for name in names(&pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"], "") {
         if !checks.iter().any(|check| check.name == name) {
@@ -230,10 +230,10 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
         decision if objects || decision == Some("CHANGES_REQUESTED") => {
             readiness.waits.push("the changes that a reviewer asks for".into());
         }
-        // Where reviews are required; that others are still valid is not enough for this head.
+        // Reviews are required. Valid approvals of an earlier head are not enough for this head.
         Some("REVIEW_REQUIRED" | "APPROVED") => {
             let missing = needed.saturating_sub(given as u64);
-            // A code owner's, for example.
+            // The approval of a code owner can be missing, for example.
             let missing = if pull["reviewDecision"] == "APPROVED" { missing } else { missing.max(1) };
             if missing > 0 {
                 readiness.waits.push(approvals(missing));
@@ -245,14 +245,14 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
     let nothing_said = readiness.obstacle(&readiness.head).is_none();
     match merge_state(pull) {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
-        // A queue brings it up to date itself.
+        // A merge queue updates the branch itself.
         Some("BEHIND") => readiness.behind = merge != MergeMode::Queue,
-        // Something has not reported, or has failed.
+        // A check has not reported, or has failed.
         Some("UNSTABLE") if hidden => {
             readiness.waits.push("its checks, which this token may not read".into());
         }
         Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
-        // A required check that has not reported, or a rule. With a queue this is what comes before it.
+        // A required check has not reported, or a rule is not met. With a merge queue, this is the state before it.
         Some("BLOCKED") if nothing_said && merge != MergeMode::Queue => {
             readiness
                 .waits
@@ -263,11 +263,11 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Re
     readiness
 }
 
-/// Whether it would be merged, in the words of `mergeStateStatus`.
+/// Whether GitHub would merge, by the words of `mergeStateStatus`.
 fn merge_state(pull: &Value) -> Option<&str> {
     match pull["mergeable"].as_str() {
         Some("CONFLICTING") => Some("DIRTY"),
-        // It may be CLEAN as well, and whatever else is in the way is said when it is merged.
+        // It may be CLEAN as well. GitHub reports any other obstacle at the merge.
         Some("MERGEABLE") => Some("UNSTABLE"),
         Some(_) => Some("UNKNOWN"),
         None => pull["mergeStateStatus"].as_str(),
@@ -311,7 +311,7 @@ impl GitHub {
         let mut body = json!({"sha": call.readiness.head, "merge_method": method});
         match method {
             "rebase" => {}
-            // Below the title of the pull request.
+            // GitHub puts it below the title of the pull request.
             "squash" => body["commit_message"] = call.message.trailers.as_str().into(),
             _ => body["commit_message"] = call.message.whole().into(),
         }
@@ -339,7 +339,7 @@ impl GitHub {
         if !proposal.is_draft {
             return self.0.open(proposal, &proposal.title, Value::Null).await;
         }
-        // Private repositories have drafts only in some of the plans.
+        // Private repositories have drafts only in some plans.
         match self.0.open(proposal, &proposal.title, json!({"draft": true})).await {
             Err(ForgeError::Refused { status: 422, says, .. }) if says.contains("Draft pull requests") => {
                 self.0.open(proposal, &proposal.title, Value::Null).await
@@ -367,7 +367,7 @@ impl GitHub {
                 json::names(&all, "name")
             }
             MetadataKind::Reviewer => reviewers(&self.0.ask_for_review(number, names).await?),
-            // Who may not be assigned is left out without a word.
+            // GitHub silently skips people who may not be assigned.
             MetadataKind::Assignee => {
                 let url = self.0.issue(number, &["assignees"]);
                 let issue = http.post(url, &json!({"assignees": names})).await?;
@@ -386,7 +386,7 @@ impl GitHub {
 
     // docs.github.com/graphql/reference/objects: PullRequest, CheckRun, StatusContext, RefUpdateRule.
     async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> Result<Readiness, ForgeError> {
-        // Servers before 3.12 do not know the queue.
+        // Servers before 3.12 have no merge queue.
         let queue = if merge == MergeMode::Queue { "mergeQueueEntry { state }" } else { "" };
         let (mut cursor, mut contexts) = (Cursor::from(0), Vec::new());
         let (mut after, mut head) = (Value::Null, None);
@@ -411,7 +411,7 @@ impl GitHub {
             };
             let repository = &data["repository"];
             let pull = &repository["pullRequest"];
-            // What another head has is on pages of its own.
+            // The pages of another head do not belong to this list.
             if pull.is_null() || *head.get_or_insert(pull["headRefOid"].clone()) != pull["headRefOid"] {
                 return Err(self.0.http.unreadable("a pull request"));
             }
@@ -430,10 +430,10 @@ impl GitHub {
         }
     }
 
-    // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 where the head is another than `sha`.
+    // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 if the head is not `sha`.
     async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
         if call.mode == MergeMode::Queue {
-            // An error where the head is another than the one that is expected.
+            // Fails if the head is not the expected one.
             let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
                             {pullRequestId: $id, expectedHeadOid: $head}) { mergeQueueEntry { id } } }";
             let variables = json!({"id": call.readiness.merge_options["id"], "head": call.readiness.head});
@@ -470,7 +470,7 @@ impl GitHub {
     }
 }
 
-/// Who is asked: people by login, teams as `organization/team`.
+/// The requested reviewers: people by login, teams as `organization/team`.
 fn reviewers(pull: &Value) -> Vec<String> {
     let owner = pull["base"]["repo"]["owner"]["login"].as_str().unwrap_or_default();
     let teams = names(&pull["requested_teams"], "slug").into_iter().map(|team| format!("{owner}/{team}"));
@@ -515,7 +515,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_merge_is_one_that_is_allowed() {
+    fn the_merge_method_is_an_allowed_one() {
         let of = |merge: bool, squash: bool, rebase: bool, linear: bool| {
             methods(&json!({
                 "viewerDefaultMergeMethod": "REBASE", "mergeCommitAllowed": merge,
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_changes_holds_it_up_also_where_no_review_is_required() {
+    fn requested_changes_block_a_merge_even_if_no_review_is_required() {
         let waits = |decision: Value, state: &str| {
             let pull = json!({
                 "headRefOid": "a", "mergeStateStatus": "CLEAN", "reviewDecision": decision,

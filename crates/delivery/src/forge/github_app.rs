@@ -1,5 +1,5 @@
-//! Tokens of a GitHub App. The App's key signs who asks; GitHub lends a token for one repository, good for
-//! an hour, which then serves the API and git alike. Kept until shortly before it ends, never written down.
+//! Tokens of GitHub Apps. The key of an App signs a request, and GitHub returns a token for one repository that is valid
+//! for an hour, for the API and for git. Tokens are kept in memory until shortly before their end.
 //! docs.github.com, "Generating a JSON Web Token (JWT) for a GitHub App" and "Generating an installation
 //! access token for a GitHub App".
 
@@ -27,11 +27,11 @@ use crate::fencing::FencingToken;
 use crate::lru::Lru;
 use crate::order::Order;
 
-/// A token is not used any more when it has less than this left: a delivery may take that long.
+/// A token is used only if it is valid for at least this long: a delivery may take that time.
 const MIN_REMAINING: Duration = Duration::from_secs(10 * 60);
-/// No token lives longer than this (one hour), whatever a clock says.
+/// The longest validity of a token (one hour), whatever a clock shows.
 const MAX_LIFETIME: Duration = Duration::from_secs(3600);
-/// What a question of ours is good for; GitHub allows ten minutes, and clocks differ.
+/// The validity of a signed request, in seconds from now. GitHub allows ten minutes, and clocks differ.
 const JWT_VALID: (i64, i64) = (-60, 9 * 60);
 
 /// The most tokens that are kept.
@@ -145,7 +145,7 @@ async fn request_token(
             found.and_then(|found| found["id"].as_u64()).ok_or_else(none)?.to_string()
         }
     };
-    // Lent for this repository alone, whatever else the App may see.
+    // A token for this repository alone, whatever else the App may see.
     let body = json!({"repositories": [name]});
     let url = http.url(&["app", "installations", &installation, "access_tokens"], &[]);
     let asked = Instant::now();
@@ -161,7 +161,7 @@ async fn request_token(
     Ok(Token { text: token, installation, until })
 }
 
-/// The same error, in words about the App instead of a token: there is no token yet. GitHub answers 401 if id and key do
+/// The same error, about the App instead of a token: there is no token yet. GitHub answers 401 if id and key do
 /// not belong together or the clocks differ, and 403 if the installation is suspended
 /// (docs.github.com/apps/maintaining-github-apps/suspending-a-github-app-installation).
 fn about_app(error: ForgeError, app: &App) -> ForgeError {
@@ -173,7 +173,7 @@ fn about_app(error: ForgeError, app: &App) -> ForgeError {
     }
 }
 
-/// Who asks, signed by the App's key.
+/// A JSON Web Token that identifies the App, signed by its key.
 fn signed_jwt(app: &App, now: Timestamp) -> Result<String, String> {
     let key =
         PrivateKeyDer::from_pem_slice(&app.key).map_err(|_| "it is not a private key in PEM".to_string())?;

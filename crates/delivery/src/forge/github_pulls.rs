@@ -1,4 +1,4 @@
-//! Change requests as GitHub's API has them, which Gitea's follows: the calls that are the same at both.
+//! Calls about pull requests that are the same at GitHub and Gitea.
 
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(super) struct GitHubPulls {
 }
 
 impl GitHubPulls {
-    /// An address below the repository's.
+    /// An address below that of the repository.
     pub(super) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
         self.http.url(&[&["repos", &self.owner, &self.name], path].concat(), query)
     }
@@ -26,7 +26,7 @@ impl GitHubPulls {
         self.url(&["pulls", &number.to_string()], &[])
     }
 
-    /// One page of a list: the ones on it that can be read, and how many there are.
+    /// One page of a list: the entries that can be read, and the number of all entries.
     pub(super) async fn page(
         &self,
         query: &[(&str, &str)],
@@ -38,7 +38,7 @@ impl GitHubPulls {
         self.http.page(self.url(&["pulls"], query), reduce).await
     }
 
-    /// Opens one with further fields.
+    /// Opens a pull request, with further fields.
     pub(super) async fn open(
         &self,
         proposal: &Proposal,
@@ -64,7 +64,7 @@ impl GitHubPulls {
         self.http.change(Method::PATCH, self.pull(number), &body, self.parse).await
     }
 
-    /// Asks people, and teams as `organization/team`, for a review.
+    /// Requests a review by people, and by teams as `organization/team`.
     pub(super) async fn ask_for_review(&self, number: u64, names: &[String]) -> Result<Value, ForgeError> {
         let (teams, people): (Vec<&String>, Vec<&String>) = names.iter().partition(|n| n.contains('/'));
         let teams: Vec<&str> = teams.iter().filter_map(|team| team.split('/').next_back()).collect();
@@ -73,7 +73,7 @@ impl GitHubPulls {
         self.http.post(url, &body).await
     }
 
-    /// The address of one as an issue, which it is as well.
+    /// The address of a pull request as an issue.
     pub(super) fn issue(&self, number: u64, path: &[&str]) -> Url {
         self.url(&[&["issues", &number.to_string()], path].concat(), &[])
     }
@@ -91,7 +91,7 @@ impl GitHubPulls {
         self.http.post(url, &json!({"body": text})).await.map(drop)
     }
 
-    /// Reports on a commit, with so many characters at most.
+    /// Sets a status of a commit. Its description has at most `most` characters.
     pub(super) async fn report(
         &self,
         commit: &str,
@@ -105,7 +105,7 @@ impl GitHubPulls {
         self.http.post(self.url(&["statuses", commit], &[]), &body).await.map(drop)
     }
 
-    /// A commit as the forge shows it.
+    /// A commit.
     pub(super) async fn commit(&self, id: &str) -> Result<Option<Value>, ForgeError> {
         self.http.read(self.url(&["git", "commits", id], &[])).await
     }

@@ -22,9 +22,9 @@ use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
-/// The most that a page may hold (docs.gitlab.com/api/rest, "Pagination").
+/// The most entries of a page (docs.gitlab.com/api/rest, "Pagination").
 const PAGE: usize = 100;
-/// What drafts are known by (docs.gitlab.com/user/project/merge_requests/drafts).
+/// The prefixes of drafts (docs.gitlab.com/user/project/merge_requests/drafts).
 const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
 
 /// The most characters of a status's `target_url` (lib/api/commit_statuses.rb of gitlabhq/gitlabhq).
@@ -66,7 +66,7 @@ const FIELDS: &[&str] = &[
 
 pub(super) struct GitLab {
     http: ForgeHttp,
-    /// Groups, subgroups and name: one part of a path, with its slashes escaped
+    /// Groups, subgroups and name: one part of the path, with its slashes escaped
     /// (docs.gitlab.com/api/rest, "Namespaced paths").
     project: String,
 }
@@ -81,7 +81,7 @@ impl GitLab {
             _ => address.origin(),
         };
         let base = format!("{origin}/api/v4");
-        // Personal, project and group tokens are taken as Bearer, like those of OAuth
+        // Personal, project and group tokens are accepted as Bearer, like those of OAuth
         // (docs.gitlab.com/api/rest/authentication).
         let http = ForgeHttp::new(ForgeKind::GitLab, &base, AuthScheme::Bearer, connection)?;
         Ok(GitLab { http: http.with_fields(FIELDS), project })
@@ -132,22 +132,22 @@ impl GitLab {
     }
 }
 
-/// What a merge request waits for beside its checks, by the states of docs.gitlab.com/api/merge_requests,
+/// What a merge request waits for apart from its checks, by the states of docs.gitlab.com/api/merge_requests,
 /// "Merge status".
 fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String> {
-    // Before 15.6 there is only the older field.
+    // GitLab before 15.6 has only the older field.
     let older = if now["merge_status"] == "can_be_merged" { "mergeable" } else { "checking" };
     let all_green = readiness.checks.iter().all(|check| check.state == CheckState::Green);
     let wait = match now["detailed_merge_status"].as_str().unwrap_or(older) {
         "mergeable" => return Vec::new(),
-        // The checks say it, if they have begun, and unless it waits for a job that is started by hand.
+        // The checks show it, if they have begun, unless the pipeline waits for a manual job.
         "ci_must_pass" | "ci_still_running" if all_green => "its pipeline".into(),
         "ci_must_pass" | "ci_still_running" => return Vec::new(),
         "not_approved" => approvals(approvals_left),
         "requested_changes" => "the changes that a reviewer asks for".into(),
         "discussions_not_resolved" => "its discussions to be resolved".into(),
         "conflict" => "its conflicts to be resolved".into(),
-        // That is for Sluice to mend, once nothing else is missing.
+        // Sluice fixes that, once nothing else is missing.
         "need_rebase" => return Vec::new(),
         "checking" | "unchecked" | "preparing" | "approvals_syncing" => {
             "GitLab to look whether it can be merged".into()
@@ -157,11 +157,11 @@ fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String>
     vec![wait]
 }
 
-/// The pipeline of the head, by the jobs that have failed or are under way, where those are known; and the
-/// commit that it ran for, where that is another.
+/// The pipeline of the head, by its failed or running jobs if they are known. `ran_for` is the commit of the pipeline, if
+/// that is not the head.
 ///
-/// `head_pipeline` is what GitLab noted last: until a push has a pipeline, and where it gets none, that of an
-/// earlier head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
+/// `head_pipeline` is the last known pipeline. Until a push has a pipeline, or if it gets none, it is that of an earlier
+/// head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
 /// `source_sha`, of which the API shows the first alone; but the merge that a pipeline for merged results runs
 /// for has the head as its second parent (`MergeRequests::MergeToRefService`).
 fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check> {
@@ -187,12 +187,12 @@ fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check
     checks
 }
 
-/// The title as it is to be written.
+/// The title, with the prefix of a draft.
 fn title(proposal: &Proposal) -> String {
     if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
 }
 
-/// The project's path. One dash parts it from the pages about it.
+/// The path of the project. A single dash separates it from the pages about it.
 fn project(address: &Address) -> Result<String, AddressError> {
     let parts = address.parts();
     if parts.len() < 2 || parts.iter().any(|part| part == "-") {
@@ -251,7 +251,7 @@ impl GitLab {
             MetadataKind::Reviewer => ("reviewers", "reviewer_ids"),
             MetadataKind::Assignee => ("assignees", "assignee_ids"),
         };
-        // Those that are not named again are taken off it; without a licence it takes only one.
+        // GitLab removes those that are not in the list. Without a licence it accepts only one.
         let now = self.http.get(url.clone()).await?;
         let there = now[key].as_array().into_iter().flatten().filter_map(|user| user["id"].as_u64());
         let mut ids: Vec<u64> = there.collect();
@@ -277,7 +277,7 @@ impl GitLab {
         let mut readiness = Readiness { head: text(&now["sha"]).unwrap_or_default(), ..Readiness::default() };
         if now["head_pipeline"].is_object() {
             let path = ["repository", "commits", &readiness.head, "statuses"];
-            // Other pipelines can run for the same commit. Before 17.8 GitLab ignores `pipeline_id`.
+            // Other pipelines can run for the same commit. GitLab before 17.8 ignores `pipeline_id`.
             let pipeline = now["head_pipeline"]["id"].to_string();
             let query = [("per_page", "100"), ("pipeline_id", pipeline.as_str())];
             let jobs = self.http.get(self.url(&path, &query)).await?;
@@ -304,7 +304,7 @@ impl GitLab {
         Ok(readiness)
     }
 
-    // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 where the head is another.
+    // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 if the head is another commit.
     async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
         let number = call.found.request.number.to_string();
         let done = if call.mode == MergeMode::Queue {
@@ -312,13 +312,13 @@ impl GitLab {
             self.http.post(url, &json!({"sha": call.readiness.head})).await
         } else {
             let url = self.url(&["merge_requests", &number, "merge"], &[]);
-            // Taken only where it squashes.
+            // Used only for a squash.
             let body = json!({"sha": call.readiness.head, "squash_commit_message": call.message.whole()});
             self.http.put(url, &body).await
         };
         match done {
-            // It says so of whom it knows as well: "401: This user does not have permission to accept this merge
-            // request". That the token is one has been seen a moment ago.
+            // GitLab also answers this to a known user: "401: This user does not have permission to accept this merge
+            // request". The token is valid: the readiness was read with it.
             Err(ForgeError::Authentication { forge, says }) => {
                 Err(ForgeError::MayNotMerge { forge, base: call.found.base.clone(), says })
             }
@@ -344,7 +344,7 @@ impl GitLab {
             }
         };
         match self.set_status(commit, status, pipeline).await {
-            // That pipeline is gone, or full (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
+            // The pipeline is gone, or full (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
             Err(ForgeError::NoRepository { .. } | ForgeError::Refused { status: 422, .. })
                 if pipeline.is_some() =>
             {
@@ -356,7 +356,7 @@ impl GitLab {
 }
 
 impl GitLab {
-    /// The pipeline that has the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
+    /// The pipeline with the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
     /// newest pipeline of the commit: a final status would then leave the pending one as it is in an older pipeline
     /// (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
     async fn pipeline_of_pending(
@@ -397,7 +397,7 @@ impl GitLab {
     }
 }
 
-/// The parameters of "Set commit pipeline status". A `target_url` that is too long is left out.
+/// The parameters of "Set commit pipeline status", without a `target_url` that is too long.
 fn status_body(status: &CommitStatus<'_>, pipeline: Option<u64>) -> Value {
     let mut body = json!({
         "state": status.progress.word("pending", "success", "failed"), "name": status.name(MAX_NAME_CHARS),
@@ -412,18 +412,18 @@ fn status_body(status: &CommitStatus<'_>, pipeline: Option<u64>) -> Value {
     body
 }
 
-/// One of this project's own branches; those from forks have the same names and are nobody we know.
+/// A merge request from a branch of this project. Those from forks are skipped: their branches can have the same names.
 fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["source_project_id"].as_u64()? != value["target_project_id"].as_u64()? {
         return None;
     }
-    // A squash without a merge commit has only the first; a fast-forward neither, and then the head is it.
+    // A squash without a merge commit has only the second id. A fast-forward has none, and then the head is the commit.
     let merged = || {
         let keys = ["merge_commit_sha", "squash_commit_sha", "sha"];
         keys.iter().find_map(|key| text(&value[key])).unwrap_or_default()
     };
     let state = match value["state"].as_str()? {
-        // Locked is one that is being merged.
+        // Locked: the merge is in progress.
         "opened" | "locked" => ChangeRequestState::Open,
         "merged" => ChangeRequestState::Merged { commit: merged() },
         _ => ChangeRequestState::Closed,
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_goes_without_an_address_that_is_too_long() {
+    fn a_status_has_no_address_that_is_too_long() {
         let sent = |length: usize| {
             let url = "u".repeat(length);
             let (context, description) = ("sluice/apps/podinfo/prod", "it runs");
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_merged_is_found_however_it_was_merged() {
+    fn the_merged_commit_is_found_for_every_merge_method() {
         let merged = |merge: Value, squash: Value| {
             let value = json!({
                 "iid": 1, "source_project_id": 1, "target_project_id": 1, "state": "merged",
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_of_an_earlier_head_says_nothing_of_this_one() {
+    fn a_pipeline_of_an_earlier_head_does_not_count() {
         let commit = |parents: &[&str]| ForgeCommit {
             message: String::new(),
             parents: parents.iter().map(|id| id.to_string()).collect(),
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_stands_still_is_waited_for_although_no_job_has_failed() {
+    fn a_blocked_pipeline_is_waited_for_although_no_job_has_failed() {
         let of = |status: &str, pipeline: &str| {
             let now = json!({
                 "sha": "a", "detailed_merge_status": status, "head_pipeline": {"sha": "a", "status": pipeline},

@@ -36,7 +36,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Calls one forge with one credential.
 pub(super) struct ForgeHttp {
     pub(super) kind: ForgeKind,
-    /// As messages name it.
+    /// The name of the forge in messages.
     pub(super) name: String,
     repository: String,
     base: Url,
@@ -45,9 +45,9 @@ pub(super) struct ForgeHttp {
     /// The fields of answers that the adapter reads.
     fields: &'static [&'static str],
     credentials: Credentials,
-    /// The budget that calls come out of: one for each credential.
+    /// The rate budget of the credential.
     budget: Arc<CredentialBudget>,
-    /// What is remembered is so of this credential only.
+    /// The fingerprint of the credential: cached answers are valid for this credential only.
     fingerprint: String,
     /// Every call that changes something checks this token.
     token: FencingToken,
@@ -89,15 +89,15 @@ impl<'a> ApiCall<'a> {
 /// An answer.
 pub(super) struct Reply {
     pub(super) status: u16,
-    /// `None` where it is no JSON.
+    /// `None` if it is not JSON.
     json: Option<Value>,
     pub(super) headers: HeaderMap,
-    /// The turn that a large one is parsed in, until it is reduced.
+    /// The slot of a large answer, until it is reduced.
     slot: Option<Slot>,
 }
 
 impl ForgeHttp {
-    /// The calls of one forge. Its API is at `base` unless the address names another.
+    /// Calls one forge. Its API is at `base` unless the address names another.
     pub(super) fn new(
         kind: ForgeKind,
         base: &str,
@@ -113,9 +113,9 @@ impl ForgeHttp {
         let payer = credentials.app.as_ref().map_or(authorization, App::fingerprint);
         let fingerprint = fingerprint([payer.as_bytes()]);
         let budget = shared.budgets.of(&name, &fingerprint);
-        // Nothing is begun that could not go on.
+        // No delivery begins that must wait long for its first call.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
-        budget.open(Purpose::Step).map_err(limited)?;
+        budget.check(Purpose::Step).map_err(limited)?;
         let client = client(&name, credentials, shared)?;
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
         let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
@@ -138,19 +138,19 @@ impl ForgeHttp {
         })
     }
 
-    /// The same, which keeps these fields of answers and skips all others.
+    /// Keeps these fields of answers, and skips all others.
     pub(super) fn with_fields(mut self, fields: &'static [&'static str]) -> Self {
         self.fields = fields;
         self
     }
 
-    /// A header that goes with every call.
+    /// Adds a header to every call.
     pub(super) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.insert(name, HeaderValue::from_static(value));
         self
     }
 
-    /// The address of a call: each part of the path is escaped as a whole.
+    /// The address of a call. Each part of the path is escaped.
     pub(super) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -162,7 +162,7 @@ impl ForgeHttp {
         url
     }
 
-    /// An address beside the API's own: so many parts up, and down again.
+    /// An address outside of the API: `up` parts of the path up, and then down.
     pub(super) fn beside(&self, up: usize, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.url(&[], query);
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -175,7 +175,7 @@ impl ForgeHttp {
         url
     }
 
-    /// The entries of a page, as both Bitbuckets have them.
+    /// The entries of a page in the form of both Bitbuckets.
     pub(super) fn values(&self, page: &mut Value) -> Result<Vec<Value>, ForgeError> {
         match page.get_mut("values").map(Value::take) {
             Some(Value::Array(values)) => Ok(values),
@@ -208,17 +208,17 @@ impl ForgeHttp {
         self.success(self.send(call).await?)
     }
 
-    /// Returns what an answer of success says.
+    /// Returns the content of a successful answer.
     pub(super) fn success(&self, reply: Reply) -> Result<Value, ForgeError> {
         match (reply.status, reply.json) {
-            // Half of an answer, or somebody's page: what it does not say is not what is not there.
+            // Half of an answer, or a page of another server: a missing entry in it proves nothing.
             (200..300, None | Some(Value::String(_))) => Err(self.unreadable("JSON")),
             (200..300, Some(json)) => Ok(json),
             (_, json) => Err(self.refusal(&Reply { json, ..reply })),
         }
     }
 
-    /// Reads a page of change requests, and reduces it before anything else is waited for.
+    /// Reads a page of change requests, and reduces it before the next call.
     pub(super) async fn page<T>(
         &self,
         url: Url,
@@ -231,7 +231,7 @@ impl ForgeHttp {
         reduce(json).ok_or_else(|| self.unreadable("a list"))
     }
 
-    /// The forge sends more than Sluice reads.
+    /// The error for an answer that is larger than Sluice reads.
     pub(super) fn too_large(&self, what: impl Into<String>) -> ForgeError {
         ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }
     }
@@ -241,7 +241,7 @@ impl ForgeHttp {
         self.shared.timeout * 2
     }
 
-    /// Reads one thing; `None` where there is no such thing.
+    /// Reads one object; `None` if it does not exist.
     pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
         let reply = self.send(ApiCall::new(Method::GET, url)).await?;
         match reply.status {
@@ -250,21 +250,21 @@ impl ForgeHttp {
         }
     }
 
-    /// Whether something is so, which the forge tells beside the thing itself: asked again after a while only,
-    /// or when `state` is another. Where it does not tell, it is not so: what needs no answer fails for none.
+    /// Whether `is` holds for an answer. The result is cached for a while, for the same `state`. Without an answer it is
+    /// false: a check that is not essential does not fail the delivery.
     pub(super) async fn cached_answer(&self, url: Url, state: &str, is: impl Fn(&Value) -> bool) -> bool {
         let key = format!("{} {url} {state}", self.fingerprint);
         let known = lock(&self.shared.conflicts).get(&key).copied();
         if let Some((_, so)) = known.filter(|(asked, _)| asked.elapsed() < CONFLICT_ANSWER_VALID) {
             return so;
         }
-        let so = self.read_elsewhere(url).await.is_ok_and(|told| told.is_some_and(|told| is(&told)));
+        let so = self.read_elsewhere(url).await.is_ok_and(|answer| answer.is_some_and(|answer| is(&answer)));
         lock(&self.shared.conflicts).insert(key, (Instant::now(), so), 1);
         so
     }
 
-    /// Looks at something that the forge may have elsewhere; `None` where it does not show it. Only the same
-    /// server is followed: nobody else is given the credentials.
+    /// Reads an object that may be at another address; `None` if the forge does not return it. Redirects are followed only
+    /// to the same server, because the call has the credentials.
     async fn read_elsewhere(&self, url: Url) -> Result<Option<Value>, ForgeError> {
         let mut reply = self.send(ApiCall::look(url.clone())).await?;
         let elsewhere = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&reply.status));
@@ -275,7 +275,7 @@ impl ForgeHttp {
         Ok(reply.json.filter(|_| (200..300).contains(&reply.status)))
     }
 
-    /// Changes something, and reads the change request that comes back.
+    /// Changes a change request, and reads the answer.
     pub(super) async fn change(
         &self,
         method: Method,
@@ -289,7 +289,7 @@ impl ForgeHttp {
             .ok_or_else(|| self.unreadable("a change request"))
     }
 
-    /// Reads one change request. It is gone only if its repository is still there to say so.
+    /// Reads one change request. It counts as gone only if its repository exists.
     pub(super) async fn request(
         &self,
         url: Url,
@@ -303,14 +303,14 @@ impl ForgeHttp {
         Ok(found)
     }
 
-    /// The whole of a commit's id that the forge has shortened, if it was read before.
+    /// The whole id of a commit that the forge has shortened, if it was read before.
     pub(super) fn known_id(&self, short: &str) -> Option<String> {
         lock(&self.shared.commit_ids)
             .get(&format!("{} {} {short}", self.fingerprint, self.repository))
             .cloned()
     }
 
-    /// Remembers the whole of an id.
+    /// Remembers a whole id.
     pub(super) fn learn_id(&self, short: &str, id: &str) {
         // No hash of a commit is longer.
         if short.len().max(id.len()) > 64 {
@@ -320,7 +320,7 @@ impl ForgeHttp {
         lock(&self.shared.commit_ids).insert(key, id.into(), 1);
     }
 
-    /// Reads one change request, and only if it has changed since the last time.
+    /// Reads one change request by a conditional call.
     async fn read_changed(
         &self,
         url: Url,
@@ -335,12 +335,12 @@ impl ForgeHttp {
             (200..300, _) => {
                 let found = reply.json.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
                 let mut found = found.ok_or_else(|| self.unreadable("a change request"))?;
-                // Only its state is asked for this way; many are remembered.
+                // Only the state is needed here, and many change requests are cached.
                 found.body = String::new();
                 if let Some(etag) = reply.headers.get(ETAG) {
                     let weight = key.len() + etag.len() + found.weight();
                     if weight <= MAX_CACHED_CHANGE_REQUEST {
-                        // Headers of one answer share their memory.
+                        // A copy, because headers of one answer share their memory.
                         let etag = HeaderValue::from_bytes(etag.as_bytes()).unwrap_or(etag.clone());
                         lock(&self.shared.change_requests).insert(key, (etag, found.clone()), weight);
                     }
@@ -352,13 +352,13 @@ impl ForgeHttp {
         }
     }
 
-    /// This kind of forge has no such thing. The pipeline's definition refuses to ask for it.
+    /// The error for a feature that this forge does not have. The validation of the pipeline rejects it, too.
     pub(super) fn lacks(&self, what: &str) -> ForgeError {
         let says = format!("{} has no {what}", self.kind.name());
         ForgeError::Refused { forge: self.name.clone(), status: 400, says }
     }
 
-    /// The answer does not hold what it should.
+    /// The error for an answer without the expected content.
     pub(super) fn unreadable(&self, what: &str) -> ForgeError {
         ForgeError::BadAnswer { forge: self.name.clone(), says: format!("{what} was expected") }
     }
@@ -394,7 +394,7 @@ impl ForgeHttp {
     async fn exchange(&self, request: reqwest::RequestBuilder, size: ResponseSize) -> Result<Reply, Unread> {
         let response = request.send().await.map_err(Unread::Http)?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        // Azure DevOps shows its sign-in page in place of refusing a token: with 203, or on the way to it.
+        // Azure DevOps returns its sign-in page instead of rejecting a token: with 203, or by a redirect.
         let to = headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or_default();
         let signs_in = status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin"));
         if signs_in && self.kind == ForgeKind::AzureDevOps {
@@ -405,7 +405,7 @@ impl ForgeHttp {
         let json = match bytes.is_empty() {
             true => Some(Value::Null),
             false => match response::parse(&bytes, self.fields, size) {
-                // That it is refused is clear without the words.
+                // The status is enough, even without the message.
                 Err(_) if !(200..300).contains(&status) => None,
                 parsed => parsed?,
             },
@@ -413,23 +413,26 @@ impl ForgeHttp {
         Ok(Reply { status, json, headers, slot })
     }
 
-    /// Takes down what the forge says about its budget, and stops where it says so.
+    /// Records the rate limit in an answer. Fails if the call was rejected for it.
     fn record_rate_limit(&self, reply: &Reply) -> Result<(), ForgeError> {
-        let mut told = rate_limit_headers::budget(&reply.headers, clock::now());
-        let words = || self.says(reply).to_ascii_lowercase().contains("rate limit");
-        told.refused = matches!(reply.status, 403 | 429 | 503)
-            && (told.after.is_some() || told.left == Some(0) || reply.status == 429 || words());
-        if !told.refused && !(200..300).contains(&reply.status) {
-            // What a failure says of the time to come back is about that failure.
-            told.after = None;
+        let mut report = rate_limit_headers::budget(&reply.headers, clock::now());
+        let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
+        report.refused = matches!(reply.status, 403 | 429 | 503)
+            && (report.after.is_some()
+                || report.left == Some(0)
+                || reply.status == 429
+                || names_rate_limit());
+        if !report.refused && !(200..300).contains(&reply.status) {
+            // `Retry-After` of a failed call is about that failure.
+            report.after = None;
         }
-        match self.budget.record(told) {
+        match self.budget.record(report) {
             Some(until) => Err(ForgeError::RateLimited { forge: self.name.clone(), until }),
             None => Ok(()),
         }
     }
 
-    /// What an answer that is not success means.
+    /// The error for an answer that is no success.
     pub(super) fn refusal(&self, reply: &Reply) -> ForgeError {
         let (forge, says) = (self.name.clone(), self.says(reply));
         match self.meaning(reply) {
@@ -442,10 +445,10 @@ impl ForgeHttp {
         }
     }
 
-    /// The status of a refusal by what it is about, where a forge uses another. Bitbucket Data Center answers with
-    /// 401 also whom it knows and who has too few rights ("insufficient permissions":
-    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps with 403 what a policy
-    /// of the branch rejects, for every user.
+    /// The status that a rejection should have, if a forge uses another. Bitbucket Data Center also answers 401 to a known
+    /// user with too few rights ("insufficient permissions":
+    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps answers 403 if a policy
+    /// of the branch rejects a call, for every user.
     fn meaning(&self, reply: &Reply) -> u16 {
         let json = reply.json.as_ref().unwrap_or(&Value::Null);
         let errors = || json["errors"].as_array().into_iter().flatten();
@@ -462,7 +465,7 @@ impl ForgeHttp {
         }
     }
 
-    /// Where an answer sends on to, without what may be secret in it.
+    /// The target of a redirect, without parts that may be secret.
     fn location(&self, reply: &Reply) -> String {
         let to = reply.headers.get(LOCATION).and_then(|to| self.base.join(to.to_str().ok()?).ok());
         let shown = to.map(|mut to| {
@@ -474,13 +477,13 @@ impl ForgeHttp {
         shown.unwrap_or_else(|| "another address".into())
     }
 
-    /// The forge's own words, in a line.
+    /// The message of an answer, in one line.
     fn says(&self, reply: &Reply) -> String {
         let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
         if says.is_empty() { "it gives no reason".into() } else { says }
     }
 
-    /// What the message fields of a part of an answer say, in a line and without secrets; empty if there are none.
+    /// The message fields of a part of an answer, in one line and without secrets; empty if there are none.
     pub(super) fn message(&self, json: &Value) -> String {
         foreign_text::message(json, |text| self.credentials.redact(text))
     }
@@ -495,7 +498,7 @@ impl ForgeHttp {
         if error.is_timeout() {
             return ForgeError::Timeout { forge, after: self.shared.timeout };
         }
-        // The address may hold nothing secret, but the cause at the end of the chain says it best.
+        // The last cause of the chain is the most precise one.
         let error = error.without_url();
         let mut cause: &dyn std::error::Error = &error;
         while let Some(next) = cause.source() {

@@ -1,5 +1,6 @@
-//! What a forge grants to one credential. Whoever calls with it shares this: so many calls at once, of each
-//! pipeline in turn; and when the forge says that it has had enough, nobody calls before its time. The pause is counted by this process' own clock; setting the wall clock does not change it.
+//! The rate limit of each credential at a forge. All calls with one credential share it: a limited number at the same time,
+//! for each pipeline in turn. When the forge asks for a pause, no call is made before its end. The pause is measured by the
+//! clock of this process, so a change of the wall clock does not affect it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,26 +13,26 @@ use crate::fair_queue::{FairQueue, Slot};
 use crate::lru::Lru;
 use crate::stats::RateBudget;
 
-/// So many calls with one credential are on their way at once. GitHub takes a hundred, all others more
-/// than this (docs.github.com, "Rate limits for the REST API").
+/// The most calls with one credential at the same time. GitHub accepts a hundred, all others more than this
+/// (docs.github.com, "Rate limits for the REST API").
 const MAX_CALLS_AT_ONCE: usize = 8;
-/// So long a pause is waited out where it is met. Longer ones are for whoever asked.
+/// The longest pause that a call waits for. For a longer one, the delivery fails with the time of the next try.
 const MAX_WAIT_IN_CALL: Duration = Duration::from_secs(10);
-/// A clock that is off, here or there, does not stop us for a day.
+/// The longest pause, so that a wrong clock does not stop deliveries for a day.
 const MAX_PAUSE: Duration = Duration::from_secs(2 * 3600);
-/// One call in so many is kept for deliveries: mere looks stop before all is spent.
+/// One call of this number is reserved for deliveries: other reads stop before all calls are used.
 const RESERVED_SHARE: u64 = 20;
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A look at what may as well be looked at later.
+    /// A read that can be made later as well.
     Look,
     /// A step of a delivery.
     Step,
 }
 
-/// The most budgets that are kept: beyond, the one that was used longest ago is dropped, with what it knows.
+/// The most budgets that are kept. Beyond, the least recently used one is dropped.
 const MAX_BUDGETS: usize = 10_000;
 
 /// The budgets of all credentials, by host and fingerprint.
@@ -51,17 +52,17 @@ impl RateBudgets {
         all.or_default(format!("{host} {credential}"))
     }
 
-    /// What each has left. Forgets those that nobody has called with for long.
+    /// What is left of each budget. Drops those that were not used for long.
     pub(crate) fn snapshot(&self) -> Vec<RateBudget> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Some tokens live for an hour: nobody calls with an old one again.
+        // Some tokens are valid for an hour, and not used again.
         all.retain(|budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
         let rate_budget = |(name, budget): (&String, &Arc<CredentialBudget>)| {
-            // A fingerprint has no blanks.
+            // A fingerprint has no spaces.
             let (host, credential) = name.rsplit_once(' ').unwrap_or((name, ""));
             let known = budget.known();
-            let until = known.closed(Purpose::Step, now);
+            let until = known.paused_until(Purpose::Step, now);
             RateBudget {
                 host: host.into(),
                 credential: credential.into(),
@@ -92,36 +93,36 @@ impl Default for CredentialBudget {
     }
 }
 
-/// What the forge has said.
+/// The limits that the forge has reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateLimitState {
-    /// Nobody calls before then.
+    /// No call is made before then.
     paused: Option<Moment>,
-    /// So many calls are left of so many, until the forge counts anew.
+    /// The calls that are left of the limit, until the reset.
     left: Option<u64>,
     limit: Option<u64>,
     reset: Option<Moment>,
-    /// When that was.
-    heard: Option<Instant>,
+    /// When the forge reported that.
+    reported: Option<Instant>,
 }
 
-/// A time to come: when it is by our own clock, and what people are told that it is.
+/// A future time, by the clock of this process and by the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment {
     at: Instant,
-    told: Timestamp,
+    wall: Timestamp,
 }
 
 impl Moment {
-    /// So long from now, but not in a day.
+    /// This long from now, but not longer than [`MAX_PAUSE`].
     fn after(wait: Duration, now: Moment) -> Self {
         let wait = wait.min(MAX_PAUSE);
-        let told = SignedDuration::try_from(wait).ok().and_then(|wait| now.told.checked_add(wait).ok());
-        Moment { at: now.at + wait, told: told.unwrap_or(now.told) }
+        let wall = SignedDuration::try_from(wait).ok().and_then(|wait| now.wall.checked_add(wait).ok());
+        Moment { at: now.at + wait, wall: wall.unwrap_or(now.wall) }
     }
 
     fn now() -> Self {
-        Moment { at: Instant::now(), told: clock::now() }
+        Moment { at: Instant::now(), wall: clock::now() }
     }
 
     fn is_after(self, now: Instant) -> bool {
@@ -129,39 +130,39 @@ impl Moment {
     }
 }
 
-/// What an answer says about the budget.
+/// The rate limit in an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RateLimitReport {
-    /// Calls that are left.
+    /// The calls that are left.
     pub(super) left: Option<u64>,
-    /// Calls that there are in all.
+    /// The limit.
     pub(super) limit: Option<u64>,
-    /// When the forge counts anew.
+    /// When the forge counts from zero again.
     pub(super) reset: Option<Timestamp>,
     /// When to call again, whatever is left.
     pub(super) after: Option<Timestamp>,
-    /// It was no answer to the call: the forge has had enough.
+    /// Whether the call was rejected because of the rate limit.
     pub(super) refused: bool,
 }
 
 impl RateLimitState {
-    /// Until when a call for this purpose has to wait.
-    fn closed(&self, purpose: Purpose, now: Instant) -> Option<Moment> {
+    /// The time until which a call for this purpose must wait.
+    fn paused_until(&self, purpose: Purpose, now: Instant) -> Option<Moment> {
         let few = self.left.is_some_and(|left| left <= self.limit.unwrap_or(0) / RESERVED_SHARE);
         let saved = self.reset.filter(|_| few && purpose == Purpose::Look);
         self.paused.max(saved).filter(|until| until.is_after(now))
     }
 
-    /// Whether it tells nothing any more.
+    /// Whether the report is too old to matter.
     fn is_old(&self, now: Instant) -> bool {
-        self.heard.is_none_or(|heard| now.saturating_duration_since(heard) > MAX_PAUSE)
+        self.reported.is_none_or(|reported| now.saturating_duration_since(reported) > MAX_PAUSE)
     }
 
-    /// Takes down what an answer says; until when nobody calls then, where it was no answer but that.
+    /// Records a report. Returns the end of the pause if the call was rejected.
     fn record(&mut self, report: RateLimitReport, now: Moment) -> Option<Moment> {
-        self.heard = Some(now.at);
+        self.reported = Some(now.at);
         let ahead = |at: Timestamp| {
-            let wait = Duration::try_from(at.duration_since(now.told)).unwrap_or_default();
+            let wait = Duration::try_from(at.duration_since(now.wall)).unwrap_or_default();
             Moment::after(wait, now)
         };
         (self.left, self.limit) = (report.left.or(self.left), report.limit.or(self.limit));
@@ -172,7 +173,7 @@ impl RateLimitState {
                 let until = after.or(spent).unwrap_or(Moment::after(Duration::from_secs(60), now));
                 until.max(Moment::after(Duration::from_secs(1), now))
             }
-            // Asked to slow down while it still answers.
+            // The forge asks for a pause, but has answered.
             (false, Some(after)) => after.min(Moment::after(MAX_WAIT_IN_CALL, now)),
             (false, None) => spent?,
         };
@@ -182,37 +183,38 @@ impl RateLimitState {
 }
 
 impl CredentialBudget {
-    /// Waits for a turn of this pipeline. The call is to be made while what is returned is held.
+    /// Waits for a slot in the queue of this pipeline, and for the end of a short pause. The caller holds the slot during
+    /// the call.
     ///
     /// # Errors
-    /// When it would take long: until when.
+    /// When the pause is long: its end.
     pub(super) async fn reserve(&self, purpose: Purpose, pipeline: &str) -> Result<Slot, Timestamp> {
-        self.open(purpose)?;
+        self.check(purpose)?;
         let _counted = Counted::one(&self.waiting);
-        let turn = self.queue.acquire(pipeline).await;
-        while let Some(until) = self.known().closed(purpose, Instant::now()) {
-            self.open(purpose)?;
+        let slot = self.queue.acquire(pipeline).await;
+        while let Some(until) = self.known().paused_until(purpose, Instant::now()) {
+            self.check(purpose)?;
             tokio::time::sleep_until(until.at.into()).await;
         }
-        Ok(turn)
+        Ok(slot)
     }
 
-    /// Whether there is something to be had soon.
+    /// Checks that calls are possible soon.
     ///
     /// # Errors
-    /// When not: until when.
-    pub(super) fn open(&self, purpose: Purpose) -> Result<(), Timestamp> {
+    /// When there is a long pause: its end.
+    pub(super) fn check(&self, purpose: Purpose) -> Result<(), Timestamp> {
         let now = Instant::now();
-        match self.known().closed(purpose, now) {
-            Some(until) if until.is_after(now + MAX_WAIT_IN_CALL) => Err(until.told),
+        match self.known().paused_until(purpose, now) {
+            Some(until) if until.is_after(now + MAX_WAIT_IN_CALL) => Err(until.wall),
             _ => Ok(()),
         }
     }
 
-    /// Takes down what an answer says; until when nobody calls, where the call was refused for that.
+    /// Records the rate limit of an answer. Returns the end of the pause if the call was rejected.
     pub(super) fn record(&self, report: RateLimitReport) -> Option<Timestamp> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.record(report, Moment::now()).map(|until| until.told)
+        known.record(report, Moment::now()).map(|until| until.wall)
     }
 
     fn known(&self) -> RateLimitState {
@@ -220,7 +222,7 @@ impl CredentialBudget {
     }
 }
 
-/// One more, for as long as this is held.
+/// Counts a waiting call, for as long as this is held.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -247,31 +249,31 @@ mod tests {
         Some(CLOCK + SignedDuration::from_secs(n))
     }
 
-    /// What a forge says, and how long a step and a look then wait.
+    /// Reports of a forge, and how long a step and a look then wait.
     #[test]
-    fn what_a_forge_says_is_obeyed() {
+    fn calls_pause_as_the_forge_reports() {
         let all = RateLimitReport { limit: Some(5000), reset: in_seconds(600), ..RateLimitReport::default() };
         let refused = RateLimitReport { refused: true, ..RateLimitReport::default() };
         let cases = [
             ("plenty", RateLimitReport { left: Some(4999), ..all }, 0, 0),
-            ("little: looks stop", RateLimitReport { left: Some(250), ..all }, 0, 600),
-            ("a little more: they do not", RateLimitReport { left: Some(251), ..all }, 0, 0),
+            ("little is left: looks stop", RateLimitReport { left: Some(250), ..all }, 0, 600),
+            ("a little more: looks go on", RateLimitReport { left: Some(251), ..all }, 0, 0),
             ("nothing", RateLimitReport { left: Some(0), ..all }, 600, 600),
             ("nothing, of no known limit", RateLimitReport { left: Some(0), limit: None, ..all }, 600, 600),
             (
-                "little, but it does not say when it counts anew",
+                "little, without the time of the reset",
                 RateLimitReport { left: Some(1), reset: None, ..all },
                 0,
                 0,
             ),
-            ("slower, please", RateLimitReport { after: in_seconds(3), ..RateLimitReport::default() }, 3, 3),
+            ("a pause", RateLimitReport { after: in_seconds(3), ..RateLimitReport::default() }, 3, 3),
             (
-                "much slower, but it answered",
+                "a long pause, but it answered",
                 RateLimitReport { after: in_seconds(300), ..RateLimitReport::default() },
                 10,
                 10,
             ),
-            ("enough, call in", RateLimitReport { after: in_seconds(90), ..refused }, 90, 90),
+            ("rejected, with a time", RateLimitReport { after: in_seconds(90), ..refused }, 90, 90),
             (
                 "a secondary limit, while much is left",
                 RateLimitReport { left: Some(4000), ..refused },
@@ -279,12 +281,12 @@ mod tests {
                 60,
             ),
             (
-                "enough, all is spent",
+                "rejected, nothing is left",
                 RateLimitReport { left: Some(0), reset: in_seconds(77), ..refused },
                 77,
                 77,
             ),
-            ("enough, at once again", RateLimitReport { after: in_seconds(-5), ..refused }, 1, 1),
+            ("rejected, with a past time", RateLimitReport { after: in_seconds(-5), ..refused }, 1, 1),
             (
                 "a clock that is off by a day",
                 RateLimitReport { after: in_seconds(86_400), ..refused },
@@ -292,40 +294,41 @@ mod tests {
                 7200,
             ),
         ];
-        for (name, told, step, look) in cases {
-            let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), told: CLOCK });
-            let stopped = known.record(told, now);
-            assert_eq!(stopped.is_some(), told.refused, "{name}");
-            let wait =
-                |purpose| known.closed(purpose, now.at).map_or(0, |until| (until.at - now.at).as_secs());
+        for (name, report, step, look) in cases {
+            let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), wall: CLOCK });
+            let stopped = known.record(report, now);
+            assert_eq!(stopped.is_some(), report.refused, "{name}");
+            let wait = |purpose| {
+                known.paused_until(purpose, now.at).map_or(0, |until| (until.at - now.at).as_secs())
+            };
             assert_eq!((wait(Purpose::Step), wait(Purpose::Look)), (step, look), "{name}");
-            // And when that is over, it is over for all.
+            // The pause ends for all purposes.
             let then = now.at + Duration::from_secs(step.max(look));
-            let closed = [Purpose::Step, Purpose::Look].map(|purpose| known.closed(purpose, then));
+            let closed = [Purpose::Step, Purpose::Look].map(|purpose| known.paused_until(purpose, then));
             assert_eq!(closed, [None, None], "{name}");
         }
     }
 
     #[test]
-    fn a_shorter_pause_does_not_end_a_longer_one_and_what_is_told_does_not_change() {
-        let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), told: CLOCK });
+    fn a_shorter_pause_does_not_end_a_longer_one() {
+        let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), wall: CLOCK });
         known.record(
             RateLimitReport { after: in_seconds(90), refused: true, ..RateLimitReport::default() },
             now,
         );
         known.record(RateLimitReport { after: in_seconds(2), ..RateLimitReport::default() }, now);
-        let later = known.closed(Purpose::Step, now.at + Duration::from_secs(30));
-        assert_eq!(later.map(|until| until.told), in_seconds(90));
+        let later = known.paused_until(Purpose::Step, now.at + Duration::from_secs(30));
+        assert_eq!(later.map(|until| until.wall), in_seconds(90));
     }
 
     #[test]
-    fn a_credential_that_is_not_used_any_more_is_forgotten() {
-        let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), told: CLOCK });
+    fn a_budget_that_is_not_used_is_dropped() {
+        let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), wall: CLOCK });
         known.record(
             RateLimitReport { after: in_seconds(86_400), refused: true, ..RateLimitReport::default() },
             now,
         );
-        // Not before the longest pause is over.
+        // Not before the end of the longest pause.
         assert_eq!(
             [MAX_PAUSE, MAX_PAUSE + MAX_WAIT_IN_CALL].map(|since| known.is_old(now.at + since)),
             [false, true]
@@ -333,7 +336,7 @@ mod tests {
         let budgets = RateBudgets::default();
         let held = budgets.of("forge", "a");
         budgets.of("forge", "b").record(RateLimitReport::default());
-        drop(budgets.of("forge", "never heard of"));
+        drop(budgets.of("forge", "never used"));
         let again = budgets.of("forge", "a");
         let mut kept: Vec<String> = budgets.snapshot().into_iter().map(|budget| budget.credential).collect();
         kept.sort();
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_have_a_quota() {
+    fn the_number_of_budgets_is_limited() {
         let budgets = RateBudgets::default();
         for n in 0..MAX_BUDGETS + 10 {
             budgets.of("forge", &n.to_string()).record(RateLimitReport::default());
@@ -353,18 +356,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_wait_in_line_and_each_credential_has_its_own() {
+    async fn calls_wait_in_a_queue_for_each_credential() {
         let budgets = RateBudgets::default();
         let (one, other) = (budgets.of("forge", "a"), budgets.of("forge", "b"));
-        let mut turns = Vec::new();
+        let mut slots = Vec::new();
         for n in 0..MAX_CALLS_AT_ONCE {
-            turns.push(one.reserve(Purpose::Step, &format!("namespace-{n}/app")).await.unwrap());
+            slots.push(one.reserve(Purpose::Step, &format!("namespace-{n}/app")).await.unwrap());
         }
         let order = Mutex::new(Vec::new());
         let wait = async |pipeline: &'static str| {
-            let turn = one.reserve(Purpose::Step, pipeline).await.unwrap();
+            let slot = one.reserve(Purpose::Step, pipeline).await.unwrap();
             order.lock().unwrap().push(pipeline);
-            drop(turn);
+            drop(slot);
         };
         let release = async {
             drop(other.reserve(Purpose::Step, "other").await.unwrap());
@@ -374,7 +377,7 @@ mod tests {
                 .map(|p| (p.credential.clone(), p.waiting))
                 .collect::<HashMap<_, _>>();
             assert_eq!((line["a"], line["b"]), (4, 0));
-            turns.pop();
+            slots.pop();
         };
         // Polled in this order.
         tokio::join!(biased; wait("busy"), wait("busy"), wait("busy"), wait("one"), release);

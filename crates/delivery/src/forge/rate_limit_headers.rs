@@ -1,4 +1,4 @@
-//! What the head of an answer says about the forge's rate limit.
+//! The rate limit in the headers of an answer.
 
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
@@ -6,31 +6,31 @@ use reqwest::header::HeaderMap;
 use super::rate_limit::RateLimitReport;
 use crate::retry_after::retry_after;
 
-/// What the head of an answer says about the budget.
+/// Reads the rate limit from the headers of an answer.
 pub(super) fn budget(headers: &HeaderMap, now: Timestamp) -> RateLimitReport {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
     let either = |name: &str| number(&format!("x-{name}")).or_else(|| number(name));
     let count = |name: &str| either(name).map(|n| u64::try_from(n).unwrap_or(0));
-    // A time by the forge's clock, which need not be ours.
+    // A time by the clock of the forge, which may differ from ours.
     let there = date(headers).unwrap_or(now);
     let ours = |at: Timestamp| now.checked_add(at.duration_since(there)).ok();
-    let told = RateLimitReport {
+    let report = RateLimitReport {
         left: count("ratelimit-remaining"),
         limit: count("ratelimit-limit"),
         reset: either("ratelimit-reset").and_then(|at| Timestamp::from_second(at).ok()).and_then(ours),
         after: retry_after(headers, now),
         refused: false,
     };
-    // GitHub counts the calls of its other API by themselves. That all of those are spent is told with a
-    // success, and only there; what is left of them says nothing of all other calls.
+    // GitHub counts the calls of its GraphQL API separately. A successful answer reports that none are left. The number
+    // that is left says nothing about all other calls.
     let other = headers.get("x-ratelimit-resource").is_some_and(|resource| resource != "core");
-    match told.left {
-        Some(1..) if other => RateLimitReport { after: told.after, ..RateLimitReport::default() },
-        _ => told,
+    match report.left {
+        Some(1..) if other => RateLimitReport { after: report.after, ..RateLimitReport::default() },
+        _ => report,
     }
 }
 
-/// When the answer was given, by the clock of who gave it.
+/// The time of the answer, by the clock of the forge.
 fn date(headers: &HeaderMap) -> Option<Timestamp> {
     let text = headers.get("date")?.to_str().ok()?;
     jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
@@ -56,17 +56,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_another_budget_is_not_what_is_left_of_this() {
+    fn the_limit_of_another_api_is_not_the_limit_of_this_one() {
         let now = Timestamp::constant(1_800_000_000, 0);
-        let told = |left: &'static str, resource: &'static str| {
+        let limits = |left: &'static str, resource: &'static str| {
             let headers = [("remaining", left), ("resource", resource), ("limit", "5000")];
             let name = |name| reqwest::header::HeaderName::try_from(format!("x-ratelimit-{name}")).unwrap();
             let headers = headers.map(|(key, value)| (name(key), HeaderValue::from_static(value)));
-            let told = budget(&HeaderMap::from_iter(headers), now);
-            (told.left, told.limit)
+            let report = budget(&HeaderMap::from_iter(headers), now);
+            (report.left, report.limit)
         };
-        assert_eq!(told("17", "core"), (Some(17), Some(5000)));
-        assert_eq!(told("17", "graphql"), (None, None));
-        assert_eq!(told("0", "graphql"), (Some(0), Some(5000)));
+        assert_eq!(limits("17", "core"), (Some(17), Some(5000)));
+        assert_eq!(limits("17", "graphql"), (None, None));
+        assert_eq!(limits("0", "graphql"), (Some(0), Some(5000)));
     }
 }

@@ -1,5 +1,5 @@
-//! Answers of forges, which may be hostile: limits on bytes while an answer is read, and on depth and memory
-//! while it is parsed. Fields that no adapter reads are skipped.
+//! Limits for answers of forges, which may be hostile: on bytes while an answer is read, and on depth and memory while it is
+//! parsed. Fields that no adapter reads are skipped.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,15 +13,15 @@ use serde_json::{Map, Value};
 
 use crate::fair_queue::{FairQueue, Slot};
 
-/// The most bytes of an answer that is read without a place among the large ones.
+/// The most bytes of an answer that is read without a slot for large ones.
 const MAX_SMALL_BYTES: usize = 128 << 10;
 /// The most bytes of any answer. A hundred pull requests of GitHub with long descriptions are below 8 MiB.
 const MAX_BYTES: usize = 8 << 20;
 /// The most bytes of an answer that is no success: only its message is read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
-/// How many large answers are read at the same time, in turn of the pipelines.
+/// The most large answers at the same time, for each pipeline in turn.
 const MAX_LARGE_AT_ONCE: usize = 4;
-/// How long the rest of a large answer may take, once its turn has come.
+/// How long the rest of a large answer may take, once it has a slot.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most levels of arrays and objects.
 const MAX_DEPTH: usize = 32;
@@ -29,20 +29,20 @@ const MAX_DEPTH: usize = 32;
 const MAX_OBJECT_MEMORY: usize = 1 << 20;
 /// The same of a page of change requests, which is reduced before the next call.
 const MAX_PAGE_MEMORY: usize = 4 << 20;
-/// What a value takes beside its text, and an object beside its fields: a node of its map holds eleven.
+/// The memory of a value without its text, and of an object without its fields: a node of its map holds eleven.
 const VALUE_MEMORY: usize = 64;
 const OBJECT_OVERHEAD: usize = 640;
 
-/// What kind of answer is expected.
+/// The size of the expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseSize {
-    /// One thing, or a page of small ones.
+    /// One object, or a page of small ones.
     Object,
     /// A page of change requests.
     Page,
 }
 
-/// The turns of large answers, for the whole process.
+/// The slots of large answers, for the whole process.
 #[derive(Debug)]
 pub(super) struct LargeResponses(Arc<FairQueue>);
 
@@ -57,20 +57,20 @@ impl Default for LargeResponses {
 pub(super) enum Unread {
     /// The connection failed.
     Http(reqwest::Error),
-    /// It exceeds this limit.
+    /// The answer exceeds this limit.
     TooLarge(&'static str),
-    /// The rest of it took longer than this.
+    /// The rest of the answer took longer than this.
     TooSlow(Duration),
 }
 
-/// The bytes of an answer, and the turn that a large one is parsed in.
+/// The bytes of an answer, and the slot of a large one.
 pub(super) struct ResponseBody {
     pub(super) bytes: Vec<u8>,
     pub(super) slot: Option<Slot>,
 }
 
 impl LargeResponses {
-    /// Reads an answer to its end. A large one waits for its turn, in the queue of the pipeline.
+    /// Reads an answer to its end. A large one waits for a slot, in the queue of the pipeline.
     pub(super) async fn read(&self, mut response: Response, pipeline: &str) -> Result<ResponseBody, Unread> {
         let mut body = ResponseBody { bytes: Vec::new(), slot: None };
         if !response.status().is_success() {
@@ -106,7 +106,7 @@ async fn rest(response: &mut Response, bytes: &mut Vec<u8>) -> Result<(), Unread
     Ok(())
 }
 
-/// Parses an answer, keeping the fields of this list alone; `Null` for one that is no JSON.
+/// Parses an answer, and keeps only the fields of this list; `None` if it is not JSON.
 ///
 /// # Errors
 /// When it has too many levels, or would take too much memory.
@@ -157,7 +157,7 @@ impl Limits {
 struct Node<'a> {
     limits: &'a Limits,
     depth: usize,
-    /// Whether every field is kept: below a message, fields have names of the user's choice.
+    /// Whether every field is kept: below a message, any field names are possible.
     all: bool,
 }
 
@@ -239,7 +239,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// Fields by which forges say why they refuse something, and the parts of a GraphQL answer.
+/// The fields with the error messages of forges, and the parts of a GraphQL answer.
 const MESSAGE_FIELDS: [&str; 9] =
     ["message", "error", "error_description", "detail", "errors", "field", "code", "type", "path"];
 
@@ -251,7 +251,7 @@ mod tests {
     const FIELDS: &[&str] = &["id", "user", "name"];
 
     #[test]
-    fn only_known_fields_are_kept_and_all_below_a_message() {
+    fn only_known_fields_and_messages_are_kept() {
         let text = r#"{"id": 7, "user": {"name": "a\u00fc", "more": [1, {"x": null}]}, "junk": {"id": 1.5},
             "errors": [{"path": ["a", 0], "anything": -1}], "message": {"title": ["is long"]}, "name": [true, null]}"#;
         let parsed = parse(text.as_bytes(), FIELDS, ResponseSize::Object).unwrap().unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_much_is_refused_while_it_is_parsed() {
+    fn an_answer_that_takes_too_much_memory_is_rejected() {
         let list = |part: &str, count: usize| format!("[{}]", vec![part; count].join(","));
         let cases = [
             (list("[]", 20_000), "too many values"),
@@ -280,7 +280,7 @@ mod tests {
                 other => panic!("{words}: {other:?}"),
             }
         }
-        // What is skipped costs nothing.
+        // Skipped fields take no memory.
         let skipped = format!(r#"{{"junk":{},"id":1}}"#, list("[]", 200_000));
         assert_eq!(parse(skipped.as_bytes(), FIELDS, ResponseSize::Object).unwrap(), Some(json!({"id": 1})));
         assert!(parse(list("[]", 20_000).as_bytes(), FIELDS, ResponseSize::Page).unwrap().is_some());

@@ -1,5 +1,5 @@
-//! How git gets at a repository: the address, and credentials where only git can see them: in its
-//! environment, and in files that only this user can read. Nothing of it is ever an argument.
+//! Access to a repository: the address, and the credentials where only git can see them: in its environment, and in files
+//! that only this user can read. Credentials are never arguments.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::forge_kind::ForgeKind;
 
-/// The way to one repository, for the time of one delivery.
+/// Access to one repository, for the time of one delivery.
 pub(crate) struct Access {
     pub(crate) address: Address,
     credentials: Credentials,
@@ -23,18 +23,18 @@ pub(crate) struct Access {
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
-    /// For what is secret and needed for a moment.
+    /// The folder for temporary files with secrets.
     folder: PathBuf,
 }
 
-/// The key that commits are signed with, and what unlocks it.
+/// The key that signs commits, and its passphrase.
 pub(super) struct SigningKey<'a> {
     pub(super) key: &'a [u8],
     pub(super) passphrase: Option<&'a str>,
 }
 
 impl Access {
-    /// Writes what git needs into private files below `folder`; they go when this goes.
+    /// Writes the credentials for git into private files below `folder`. They are removed with this value.
     pub(crate) fn new(
         address: Address,
         forge: Option<ForgeKind>,
@@ -66,7 +66,7 @@ impl Access {
         &self.pipeline
     }
 
-    /// The key to sign commits with, if there is one.
+    /// The key that signs commits, if there is one.
     pub(super) fn signing_key(&self) -> Option<SigningKey<'_>> {
         let key = self.credentials.signing_key.as_deref()?;
         Some(SigningKey { key, passphrase: self.credentials.signing_passphrase.as_deref() })
@@ -77,17 +77,17 @@ impl Access {
         self.credentials.signing_key.is_some()
     }
 
-    /// Where files may lie that nobody else may read.
+    /// The folder for files that nobody else may read.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The repository as messages name it.
+    /// The name of the repository in messages.
     pub(super) fn name(&self) -> &str {
         &self.address.text
     }
 
-    /// Whose rights these are: what the repository says to others is not for them.
+    /// A fingerprint of the credentials: answers to other credentials are not valid for these.
     pub(super) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -100,7 +100,7 @@ impl Access {
         self.credentials.redact(text)
     }
 
-    /// Settings that git reads from its environment, bound to this address.
+    /// The configuration of git for this address.
     pub(super) fn configuration(&self) -> Vec<(String, OsString)> {
         let mut settings = vec![("remote.origin.url".to_string(), OsString::from(&self.address.text))];
         if !self.address.scheme.starts_with("http") {
@@ -116,7 +116,7 @@ impl Access {
         settings
     }
 
-    /// How git calls ssh: with this key and to known servers only.
+    /// The command by which git runs ssh: with this key, and to known servers only.
     pub(super) fn ssh_command(&self) -> Option<OsString> {
         let (identity, known) = self.ssh.as_ref()?;
         let mut command = OsString::from(
@@ -132,7 +132,7 @@ impl Access {
     }
 }
 
-/// A path as a shell takes it: git hands this command to one.
+/// A path in quotes for a shell, because git runs the command in one.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }

@@ -1,5 +1,5 @@
-//! The caches of repositories, on disk and in memory. Everybody who may write a Pipeline can name repositories, so
-//! their number and their size are bounded: those that were not used for the longest time go first.
+//! The caches of all repositories, on disk and in memory. Every author of a Pipeline can name repositories, so the number
+//! and the size of the caches are limited: the least recently used are removed first.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,10 @@ use std::time::SystemTime;
 
 use super::repository::Repository;
 
-/// How many repositories are known at the same time. Each takes some KiB of memory, and a few MiB where it has
-/// hundreds of thousands of files.
-const MOST: usize = 500;
-/// Of how many files all repositories together may remember something: 50 bytes each.
-const MOST_FILES: usize = 2_000_000;
+/// The most repositories. Each takes some KiB of memory, and a few MiB if it has hundreds of thousands of files.
+const MAX_REPOSITORIES: usize = 500;
+/// The most files that all repositories together remember, of 50 bytes each.
+const MAX_KNOWN_FILES: usize = 2_000_000;
 
 /// The caches, by the hash of their repository's address.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(crate) struct CachePool {
     /// In bytes.
     quota: u64,
     caches: Mutex<Caches>,
-    /// Counts the folders that were set aside.
+    /// Counts the folders that were renamed for removal.
     removed: AtomicU64,
 }
 
@@ -40,7 +39,7 @@ struct Kept {
 }
 
 impl CachePool {
-    /// The caches in a folder; those that an earlier process has left there count, the oldest first.
+    /// The caches in a folder, with those that an earlier process left there, the oldest first.
     pub(crate) fn new(folder: PathBuf, quota: u64) -> Self {
         let mut caches = Caches::default();
         for key in left_behind(&folder) {
@@ -53,7 +52,7 @@ impl CachePool {
         pool
     }
 
-    /// The cache of a repository. Others may go for it; none that is in use does.
+    /// A repository with its cache. Other caches that are not in use may be removed for it.
     pub(crate) fn repository(&self, key: &str) -> Arc<Repository> {
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         caches.uses += 1;
@@ -69,12 +68,12 @@ impl CachePool {
         repository
     }
 
-    /// Drops caches until the rest is within the bounds.
+    /// Removes caches until the rest is within the limits.
     fn prune(&self, caches: &mut Caches) {
         let sum =
             |of: fn(&Repository) -> u64| caches.by_key.values().map(|kept| of(&kept.repository)).sum::<u64>();
         let (mut bytes, mut files) = (sum(Repository::bytes), sum(Repository::files));
-        while caches.by_key.len() > MOST || bytes > self.quota || files > MOST_FILES as u64 {
+        while caches.by_key.len() > MAX_REPOSITORIES || bytes > self.quota || files > MAX_KNOWN_FILES as u64 {
             let idle = caches.by_key.iter().filter(|(_, kept)| Arc::strong_count(&kept.repository) == 1);
             let Some(key) = idle.min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone()) else {
                 return;
@@ -106,7 +105,7 @@ impl Caches {
     }
 }
 
-/// The caches in a folder, the oldest first; what a killed process has left half-way is removed.
+/// The caches in a folder, the oldest first. Removes the remains of a killed process.
 fn left_behind(folder: &Path) -> Vec<String> {
     let mut keys: Vec<(SystemTime, String)> = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -129,10 +128,10 @@ fn left_behind(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// So many bytes are a block.
+    /// The bytes of a block.
     const BLOCK: u64 = 4096;
 
-    /// A cache with a pack of so many blocks.
+    /// Makes a cache with a pack of this many blocks.
     fn fill(folder: &Path, key: &str, blocks: u64) {
         let pack = folder.join(key).join("objects/pack");
         std::fs::create_dir_all(&pack).unwrap();
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn those_not_used_for_the_longest_time_go_first_and_none_in_use() {
+    fn the_least_recently_used_caches_are_removed_and_none_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let pool = CachePool::new(folder.path().into(), 100 * BLOCK);
         let there = || (0..6).filter(|n| folder.path().join(key(*n)).exists()).collect::<Vec<_>>();
@@ -168,7 +167,7 @@ mod tests {
         }
         assert_eq!(there(), [0, 1, 2, 3]);
         pool.repository(&key(1));
-        // 120 blocks: the one that was not used for the longest time goes, but for the one in use.
+        // 120 blocks: the least recently used cache is removed, unless it is in use.
         pool.repository(&key(4));
         assert_eq!(there(), [0, 1, 3]);
         drop(held);
@@ -204,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_caches_is_bounded() {
+    fn the_number_of_caches_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         let pool = CachePool::new(folder.path().into(), u64::MAX);
-        (0..=MOST).for_each(|n| drop(pool.repository(&key(n))));
-        assert_eq!(pool.caches.lock().unwrap().by_key.len(), MOST);
+        (0..=MAX_REPOSITORIES).for_each(|n| drop(pool.repository(&key(n))));
+        assert_eq!(pool.caches.lock().unwrap().by_key.len(), MAX_REPOSITORIES);
     }
 }

@@ -1,6 +1,6 @@
-//! Makes a commit on top of another with one `fast-import`: no index, no working tree, no blob that
-//! is not changed. The same base, files and date make the same commit, so doing it twice is doing it once.
-//! Where it is signed, it is made anew with the signature in it: `fast-import` of git 2.39 cannot.
+//! Makes a commit on top of another with one `fast-import`: no index, no working tree, and only the changed blobs. The
+//! same base, files and date make the same commit, so a repetition is harmless. A signed commit is written again with the
+//! signature in it, because `fast-import` of git 2.39 cannot sign.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::error::GitError;
 use super::repository::LockedRepository;
 use super::sign;
 
-/// What a commit says about itself.
+/// Author, date and message of a commit.
 #[derive(Clone, Debug)]
 pub(crate) struct CommitText {
     /// `Name <address>`.
@@ -105,7 +105,7 @@ fn data(out: &mut Vec<u8>, bytes: &[u8]) -> std::io::Result<()> {
     writeln!(out)
 }
 
-/// A path as fast-import reads it, whatever bytes it has.
+/// Writes a path of any bytes in the form that fast-import reads.
 fn quote(out: &mut Vec<u8>, path: &[u8]) -> std::io::Result<()> {
     out.push(b'"');
     for byte in path {

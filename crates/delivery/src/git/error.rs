@@ -1,10 +1,10 @@
-//! What went wrong with git, read from what it says (in the C locale), with what to do about it.
+//! Errors of git, recognized by its messages in the C locale, with what to do about them.
 
 use std::time::Duration;
 
 use crate::retry::Retry;
 
-/// Why git could not do it.
+/// Why git failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum GitError {
@@ -93,7 +93,7 @@ pub enum GitError {
 }
 
 impl GitError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             GitError::Program { .. } | GitError::NoSsh { .. } => "GitUnavailable",
@@ -118,7 +118,7 @@ impl GitError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             GitError::Redirected { .. } => Retry::OnChange,
@@ -126,13 +126,13 @@ impl GitError {
         }
     }
 
-    /// Whether a fresh cache may mend it: everything that is not clearly the other side's.
+    /// Whether a new cache may fix it: every failure that is not clearly one of the server.
     pub(super) fn may_be_the_cache(&self) -> bool {
         matches!(self, GitError::Failed { .. } | GitError::Cache { .. })
     }
 }
 
-/// Phrases of git, curl and ssh, and what they mean; the first that is found counts.
+/// Phrases of git, curl and ssh, and their meaning. The first match counts.
 const PHRASES: &[(&str, Kind)] = &[
     // Signals 24 and 25: the limits for processor time and for the size of a file.
     ("out of memory", Kind::TooLarge),
@@ -205,33 +205,33 @@ enum Kind {
     TooLarge,
 }
 
-/// What a program said on its way out.
-pub(super) struct Words {
-    /// What it means is read from this, which nobody is shown.
+/// The error output of a program.
+pub(super) struct Stderr {
+    /// Never shown: only the meaning is read from it.
     raw: String,
-    /// The same without secrets. A secret that is a common word makes the rest unreadable, for people only.
+    /// The same without secrets. If a secret is a common word, the rest is unreadable.
     pub(super) shown: String,
 }
 
-impl Words {
+impl Stderr {
     pub(super) fn new(raw: String, redact: impl Fn(&str) -> String) -> Self {
         let shown = redact(&raw);
-        Words { raw, shown }
+        Stderr { raw, shown }
     }
 
-    /// Whether a process had no memory left. A server may say so, too.
+    /// Whether a process ran out of memory. A server may print that, too.
     pub(super) fn say_out_of_memory(&self) -> bool {
         ["out of memory", "cannot allocate memory"].iter().any(|phrase| self.has(phrase))
     }
 
-    /// Whether a phrase in lower case is in it.
+    /// Whether it has a phrase, given in lower case.
     pub(super) fn has(&self, phrase: &str) -> bool {
         self.raw.to_ascii_lowercase().contains(phrase)
     }
 }
 
-/// Makes an error of what git said on its way out.
-pub(super) fn read(repository: &str, doing: &str, words: &Words) -> GitError {
+/// The error for the error output of git.
+pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     let (repository, says) = (repository.to_string(), essence(&words.shown));
     let lower = words.raw.to_ascii_lowercase();
     if lower.contains("couldn't find remote ref ") {
@@ -258,7 +258,7 @@ pub(super) fn read(repository: &str, doing: &str, words: &Words) -> GitError {
     }
 }
 
-/// The lines of git's output that say something, short enough for a condition.
+/// The lines of git's output with information, short enough for a condition.
 pub(super) fn essence(stderr: &str) -> String {
     let noise = [
         "warning:",
@@ -266,7 +266,7 @@ pub(super) fn essence(stderr: &str) -> String {
         "and the repository exists",
         "hint:",
         "@@@",
-        // ssh's advice about files that are ours and gone.
+        // The advice of ssh about temporary files of Sluice.
         "Add correct host key",
         "Offending",
         "remove with:",
@@ -284,7 +284,7 @@ pub(super) fn essence(stderr: &str) -> String {
     }
 }
 
-/// The beginning and the end of a text: a hook says first what it refuses, and git says last what failed.
+/// The beginning and the end of a text: a hook prints first what it rejects, and git prints last what failed.
 fn ends(text: &str) -> String {
     const BEGINNING: usize = 400;
     const END: usize = 250;
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_the_last_words_of_a_hook_are_kept() {
+    fn the_beginning_and_the_end_of_the_output_of_a_hook_are_kept() {
         let advice: String = (0..40).map(|nth| format!("line {nth} of what the hook advises\n")).collect();
         let says =
             essence(&format!("error: commits need a ticket\n{advice}[remote rejected] (hook declined)"));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_says_is_understood() {
+    fn messages_of_git_have_their_reason() {
         for (says, reason) in [
             ("fatal: Authentication failed for 'http://h/a/b/'", "AuthenticationFailed"),
             (
@@ -358,11 +358,11 @@ mod tests {
             ("fatal: bad object 123", "GitFailed"),
             ("", "GitFailed"),
         ] {
-            let words = Words::new(says.into(), str::to_string);
+            let words = Stderr::new(says.into(), str::to_string);
             assert_eq!(read("r", "fetch", &words).reason(), reason, "{says}");
-            // Whatever a secret takes out of it.
+            // Whatever the secret removes from it.
             for secret in ["r", "a", "t", "repository", "fatal", "error"] {
-                let words = Words::new(says.into(), |text| text.replace(secret, "***"));
+                let words = Stderr::new(says.into(), |text| text.replace(secret, "***"));
                 let error = read("r", "fetch", &words);
                 assert_eq!(error.reason(), reason, "{says}");
             }

@@ -1,6 +1,6 @@
-//! One budget of memory for all runs of git at once. A run begins as a small one. A run that needs more memory is
-//! ended and runs again as the large one, of which there is one at a time: so hostile repositories together cannot
-//! make git take more than one of them could. Small runs do not wait for the large one.
+//! One budget of memory for all runs of git together. A run starts as a small one. A run that needs more memory is ended
+//! and runs again as the large one, one at a time. So hostile repositories together cannot make git take more memory than
+//! one of them could. Small runs do not wait for the large one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::fair_queue::{FairQueue, Slot, namespace};
 
-/// What all runs may take together, in KiB: deploy/deployment.yaml gives 512 MiB to Sluice and git.
+/// The memory of all runs together, in KiB: deploy/deployment.yaml gives 512 MiB to Sluice and git.
 const BUDGET: u64 = 384 * 1024;
-/// What is left to small runs whatever the large one takes, in KiB. A fetch over https takes 10 MiB.
+/// The memory that is left for small runs whatever the large one takes, in KiB. A fetch over https takes 10 MiB.
 const SMALL_RUNS: u64 = 128 * 1024;
-/// What a process of a small run may take, in KiB. Measured with git 2.39: a repository of 10,000 files needs 10 MiB,
+/// The memory of a process of a small run, in KiB. Measured with git 2.39: a repository of 10,000 files needs 10 MiB,
 /// of 100,000 files 20 MiB, of 250,000 files 53 MiB.
 const SMALL_PROCESS: u64 = 64 * 1024;
 
-/// How often the memory of all runs is measured. A process touches about 25 MiB of new memory in this time.
-const INTERVAL: Duration = Duration::from_millis(50);
+/// How often the memory of all runs is measured. A process uses about 25 MiB of new memory in this time.
+const MEASURE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How much memory a run may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) struct MemoryBudget {
 #[derive(Debug, Default)]
 struct Runs {
     by_group: HashMap<i32, Run>,
-    /// Whether a thread measures them: it ends when there are none.
+    /// Whether a thread measures them. It ends when there are no runs.
     are_measured: bool,
 }
 
@@ -60,7 +60,7 @@ struct Run {
     was_ended: Arc<AtomicBool>,
 }
 
-/// A run whose memory counts until this is dropped.
+/// A run whose memory is measured until this is dropped.
 #[derive(Debug)]
 pub(super) struct Measured {
     memory: Arc<MemoryBudget>,
@@ -86,12 +86,12 @@ impl MemoryBudget {
         Arc::new(MemoryBudget { large: FairQueue::new(1), runs: Mutex::default() })
     }
 
-    /// Waits for the permission to be the large run.
+    /// Waits for the slot of the large run.
     pub(super) async fn large(&self, pipeline: &str) -> Slot {
         self.large.acquire(pipeline).await
     }
 
-    /// Counts the memory of a process group.
+    /// Measures the memory of a process group from now on.
     pub(super) fn measure(self: &Arc<Self>, group: Pid, pipeline: &str, size: RunSize) -> Measured {
         let (group, was_ended) = (group.as_raw_nonzero().get(), Arc::<AtomicBool>::default());
         let run = Run { namespace: namespace(pipeline).into(), size, was_ended: was_ended.clone() };
@@ -99,14 +99,14 @@ impl MemoryBudget {
         runs.by_group.insert(group, run);
         if !runs.are_measured {
             let memory = self.clone();
-            // Most runs end before the first look: they cost no walk through /proc.
+            // Most runs end before the first measurement, so that nothing reads /proc for them.
             let keep = move || {
-                std::thread::sleep(INTERVAL);
+                std::thread::sleep(MEASURE_INTERVAL);
                 while memory.keep_budget() {
-                    std::thread::sleep(INTERVAL);
+                    std::thread::sleep(MEASURE_INTERVAL);
                 }
             };
-            // A thread of its own: it is not late when all others are busy.
+            // A thread of its own, which is on time when all other threads are busy.
             runs.are_measured = std::thread::Builder::new().name("git-memory".into()).spawn(keep).is_ok();
         }
         Measured { memory: self.clone(), group, was_ended }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_greediest_namespace_loses_its_largest_runs_and_the_large_run_is_last() {
+    fn the_namespace_with_most_memory_loses_its_largest_runs_first() {
         use RunSize::{Large, Small};
         for (runs, expected) in [
             // Within the budget.

@@ -1,6 +1,5 @@
-//! Reads files of a commit: those that carry markers, or those that are named. What a file holds never
-//! changes under its hash, so each is looked at for markers once; what a partial cache left out is
-//! fetched in one go, not file by file.
+//! Reads YAML files of a commit: those with markers, or those that are named. The content of a file never changes under its
+//! hash, so each content is searched for markers once. Files that are missing in the partial cache are fetched in one call.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -31,15 +30,15 @@ impl Listing {
         self.0.iter().map(|entry| readable_path(&entry.path)).collect()
     }
 
-    /// Only those in these places.
-    pub(crate) fn only(self, places: &BTreeSet<usize>) -> Listing {
-        let entries = self.0.into_iter().enumerate().filter(|(place, _)| places.contains(place));
+    /// Only the files at these indices.
+    pub(crate) fn only(self, indices: &BTreeSet<usize>) -> Listing {
+        let entries = self.0.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
         Listing(entries.map(|(_, entry)| entry).collect())
     }
 }
 
 impl Entry {
-    /// Enough of the hash to tell files apart.
+    /// The part of the hash that identifies the file.
     fn key(&self) -> u128 {
         key(&self.id)
     }
@@ -57,24 +56,23 @@ fn key(id: &str) -> u128 {
     u128::from_str_radix(id.get(..32).unwrap_or_default(), 16).unwrap_or_default()
 }
 
-/// The most that the files that are kept of one scan may hold together, in bytes.
+/// The most bytes of the files of one commit that are kept.
 const MAX_KEPT_BYTES: u64 = 16 << 20;
-/// The most that is read of files in one scan, in bytes: 250,000 files of 4 KiB.
+/// The most bytes that are searched in one commit: 250,000 files of 4 KiB.
 const MAX_READ_BYTES: u64 = 1 << 30;
-/// How many YAML files a commit may have.
+/// The most YAML files of a commit.
 const MAX_YAML_FILES: usize = 250_000;
-/// How long their paths may be together, in bytes.
+/// The most bytes of their paths.
 const MAX_PATH_BYTES: usize = 32 << 20;
-/// How long a listing of all files may be, in bytes. A tree can name itself again and again: 100 KB become
-/// terabytes.
+/// The most bytes of the list of all files. A tree can contain one subtree many times: 100 KB become terabytes.
 const MAX_LISTING_BYTES: usize = 256 << 20;
-/// Of how many files something is remembered.
+/// The most files that are remembered.
 const MAX_KNOWN_FILES: usize = 500_000;
 
 impl LockedRepository<'_> {
-    /// The YAML files of a commit: plain ones only, no links and no submodules.
+    /// Lists the YAML files of a commit: plain files only, no links and no submodules.
     pub(crate) async fn list_files(&self, commit: &str) -> Result<Listing, GitError> {
-        // With -t the trees are listed, too: trees without any file count for the limit.
+        // With -t, trees are listed, too: trees without files count for the limit.
         let call = self.local(["ls-tree", "-r", "-t", "-z", "--full-tree", commit]);
         let read = |stdout| async move {
             let (mut entries, mut paths, mut listed) = (Vec::new(), 0, 0);
@@ -94,7 +92,7 @@ impl LockedRepository<'_> {
         self.git.read(call, read).await.map(Listing)
     }
 
-    /// What these files hold.
+    /// Reads the content of these files.
     pub(crate) async fn read_files(&self, Listing(entries): Listing) -> Result<FoundFiles, GitError> {
         self.fetch_missing(entries.iter().map(|entry| entry.id.as_str()).collect()).await?;
         let sizes = self.sizes(entries.iter()).await?;
@@ -113,7 +111,7 @@ impl LockedRepository<'_> {
         Ok((found, unread))
     }
 
-    /// The files of a commit that carry any marker and, somewhere, the text `needle`.
+    /// Reads the files of a commit that have any marker and the text `needle`.
     pub(crate) async fn read_marked_files(
         &mut self,
         commit: &str,
@@ -136,7 +134,7 @@ impl LockedRepository<'_> {
         let large = sizes.iter().filter(|(_, size)| **size > MAX_FILE_BYTES);
         self.files.extend(large.map(|(key, size)| (*key, KnownFile::Unread(UnreadReason::TooLarge(*size)))));
         let (mut wanted, mut unread, mut left) = (Vec::new(), Vec::new(), MAX_READ_BYTES);
-        // A file that has many names is read once.
+        // A file with many names is read once.
         let mut names: HashMap<u128, Vec<Entry>> = HashMap::new();
         for entry in entries {
             let key = entry.key();
@@ -159,9 +157,9 @@ impl LockedRepository<'_> {
         Ok((found, [unread, pointers].concat()))
     }
 
-    /// Fetches what is not here.
+    /// Fetches the files that are missing in the cache.
     async fn fetch_missing(&self, wanted: HashSet<&str>) -> Result<(), GitError> {
-        // Asking for one object that is missing would fetch it, and it alone: so list what is here.
+        // A question for a missing object would fetch it alone, so list the objects in the cache.
         let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
         let call = self.local(args);
         let read = |stdout| {
@@ -197,7 +195,7 @@ impl LockedRepository<'_> {
         self.git.run(self.remote(args).with_input(input.into_bytes())).await.map(drop)
     }
 
-    /// How many bytes these files have, all of which are here. No content is read for it.
+    /// The sizes of these files, all of which are in the cache, in bytes. Their content is not read.
     async fn sizes(&self, wanted: impl Iterator<Item = &Entry>) -> Result<HashMap<u128, u64>, GitError> {
         let input: String = wanted.flat_map(|entry| [entry.id.as_str(), "\n"]).collect();
         let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
@@ -217,7 +215,7 @@ impl LockedRepository<'_> {
         self.git.read(call, read).await
     }
 
-    /// Reads files, remembers which have markers and keeps those that hold `needle` too, under each of their names.
+    /// Reads files, remembers which have markers, and keeps those that also have `needle`, under each of their names.
     async fn read_marked(
         &mut self,
         wanted: Vec<Entry>,
@@ -260,7 +258,7 @@ impl LockedRepository<'_> {
         }
     }
 
-    /// Reads files, all of which are here and not too large, with one run of git.
+    /// Reads files, all of which are in the cache and not too large, with one run of git.
     async fn read_entries(
         &self,
         wanted: Vec<Entry>,
@@ -290,7 +288,7 @@ impl LockedRepository<'_> {
     }
 }
 
-/// That the files of a repository are too much together.
+/// The error for files that are too large together.
 fn too_many(access: &Access, entry: &Entry) -> GitError {
     let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
     let path = readable_path(&entry.path);
@@ -298,13 +296,13 @@ fn too_many(access: &Access, entry: &Entry) -> GitError {
     GitError::TooLarge { repository, doing, says }
 }
 
-/// Whether a file is a pointer to a content in Git LFS (github.com/git-lfs/git-lfs, docs/spec.md: "Pointer files
+/// Whether a file is a pointer to content in Git LFS (github.com/git-lfs/git-lfs, docs/spec.md: "Pointer files
 /// must be less than 1024 bytes", and "the first line is always version").
 fn is_pointer(bytes: &[u8]) -> bool {
     bytes.len() < 1024 && bytes.starts_with(b"version https://git-lfs.github.com/spec/")
 }
 
-/// A line of a listing, if it is a YAML file.
+/// A line of the list, if it is a YAML file.
 fn entry(line: &[u8]) -> Option<Entry> {
     let tab = line.iter().position(|b| *b == b'\t')?;
     let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);

@@ -1,5 +1,5 @@
-//! Signs commits as `git commit -S` does: with `ssh-keygen` or `gpg`, whichever the key is for. Key and
-//! passphrase lie in private files for as long as that takes; neither is ever an argument.
+//! Signs commits as `git commit -S` does: with `ssh-keygen` or `gpg`, by the type of the key. Key and passphrase are in
+//! private files for that time, and never arguments.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,41 +21,41 @@ const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside
 const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
 const GPG_CONNECT_AGENT: (&str, &str) = ("gpg-connect-agent", "install gpgconf beside Sluice");
 
-/// How the list of allowed signers names the owner of the Secret's key.
+/// The name of the owner of the Secret's key in the list of allowed signers.
 const SIGNER: &str = "sluice";
 
 const LOCKED: &str = "is locked by a passphrase: put that into the Secret too, as signingPassphrase";
 const OTHER_PASSPHRASE: &str = "is locked by another passphrase than the signingPassphrase in the Secret";
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote (not the one that \
                       ends in .pub), or what gpg --armor --export-secret-keys prints";
-const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it anew in OpenSSH's own";
+const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it again in OpenSSH's own";
 const TWO_KEYS: &str = "holds more than one key or certificate: put a single private key there";
 const SLOW: &str =
     "takes more than 1,000 rounds of bcrypt to unlock: ssh-keygen -p -a 100 -f KEY writes it again with 100";
 const HARDWARE: &str = "is of a kind that needs a device at hand: make another with ssh-keygen -t ed25519";
 
-/// The most rounds of bcrypt that unlock a key, some ten seconds of work. ssh-keygen writes 16 or 24 by default.
+/// The most rounds of bcrypt that unlock a key: about ten seconds of work. ssh-keygen writes 16 or 24 by default.
 const MAX_ROUNDS: u32 = 1_000;
 
-/// The signature of these bytes, armored.
+/// The signature of these bytes, as armored text.
 pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> Result<String, GitError> {
     let Some(key) = access.signing_key() else { return Err(bad(access, NO_KEY)) };
     let text = String::from_utf8_lossy(key.key);
     if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
         return with_gpg(git, access, &key, bytes).await;
     }
-    match refused(&text, key.passphrase) {
+    match problem(&text, key.passphrase) {
         Some(is) => Err(bad(access, is)),
         None => with_ssh(git, access, &key, bytes).await,
     }
 }
 
-/// The header that holds the signature of a commit with such an id: SHA-1 or SHA-256.
+/// The header for the signature of a commit, by the length of its id: SHA-1 or SHA-256.
 pub(super) fn header(id: &str) -> &'static str {
     if id.len() == 40 { "gpgsig" } else { "gpgsig-sha256" }
 }
 
-/// The signature of a commit as `put_in` put it there.
+/// The signature that `put_in` added to a commit.
 pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
     let text = std::str::from_utf8(commit).ok()?;
     let (head, _) = text.split_once("\n\n")?;
@@ -65,7 +65,7 @@ pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
     Some(std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether the key in the Secret has made this signature of these bytes.
+/// Whether this is a signature of these bytes by the key in the Secret.
 pub(super) async fn is_signed(
     git: &Git,
     access: &Access,
@@ -79,13 +79,13 @@ pub(super) async fn is_signed(
     if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
         return verify_gpg(git, access, &key, bytes, file.path()).await;
     }
-    match refused(&text, key.passphrase) {
+    match problem(&text, key.passphrase) {
         Some(is) => Err(bad(access, is)),
         None => verify_ssh(git, access, &text, bytes, file.path()).await,
     }
 }
 
-/// A commit with its signature, as git reads it: a header whose further lines begin with a space.
+/// A commit with its signature: a header whose further lines begin with a space.
 pub(super) fn put_in(commit: &[u8], header: &str, signature: &str) -> Vec<u8> {
     let end = commit.windows(2).position(|two| two == b"\n\n").map_or(commit.len(), |at| at + 1);
     let (head, rest) = commit.split_at(end);
@@ -97,9 +97,9 @@ fn bad(access: &Access, is: impl Into<String>) -> GitError {
     GitError::SigningKey { repository: access.name().into(), is: is.into() }
 }
 
-/// What is wrong with a key for SSH, as far as it shows.
-fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
-    // As ssh-keygen gets it.
+/// What is wrong with a key for SSH, as far as its text shows.
+fn problem(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
+    // As ssh-keygen reads it.
     let key = &key.replace('\r', "");
     if !key.contains("PRIVATE KEY-----") {
         return Some(NO_KEY);
@@ -107,7 +107,7 @@ fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
     if !key.contains("-----BEGIN OPENSSH PRIVATE KEY-----") {
         return Some(OLD_FORM);
     }
-    // ssh-keygen goes on to a key in another form, with a KDF of its own.
+    // ssh-keygen would try a second key in another format, with a KDF of its own.
     if key.matches("-----BEGIN").count() > 1 {
         return Some(TWO_KEYS);
     }
@@ -144,7 +144,7 @@ async fn with_ssh(
     key: &SigningKey<'_>,
     bytes: &[u8],
 ) -> Result<String, GitError> {
-    // ssh-keygen refuses a key without a line end, or with those of Windows; Secrets get both easily.
+    // ssh-keygen rejects a key without a final line end, or with those of Windows. Secrets often have both.
     let mut text: Vec<u8> = key.key.iter().copied().filter(|b| *b != b'\r').collect();
     text.push(b'\n');
     let file = private_file(access.folder(), &text).map_err(|e| unwritten(access, &e))?;
@@ -171,7 +171,7 @@ async fn with_ssh(
     if output.stderr.has("incorrect passphrase") {
         return Err(bad(access, OTHER_PASSPHRASE));
     }
-    // The names of files of ours help nobody.
+    // The names of temporary files help nobody.
     let says = essence(&output.stderr.shown).replace(&*file.path().to_string_lossy(), "it");
     Err(bad(
         access,
@@ -195,7 +195,7 @@ fn public_half(key: &str) -> Option<String> {
     (is_word && !kind.is_empty()).then(|| format!("{kind} {}", STANDARD.encode(public)))
 }
 
-/// Takes a field with its length before it off the front.
+/// Takes a field with a length prefix from the front.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let (field, left) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
@@ -220,7 +220,7 @@ async fn verify_ssh(
     Ok(git.try_run(call).await?.success)
 }
 
-/// The program that ssh-keygen asks for the passphrase: it has it from the environment.
+/// The program that gives ssh-keygen the passphrase from the environment.
 fn asking(folder: &Path) -> std::io::Result<tempfile::TempPath> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(b"#!/bin/sh\nprintf '%s\\n' \"$SLUICE_PASSPHRASE\"\n")?;
@@ -247,7 +247,7 @@ async fn with_gpg(
     Err(bad(access, gpg_says(&signed, key.passphrase)))
 }
 
-/// The keyring has the Secret's key and no other, so that every good signature is by this key.
+/// The keyring has only the Secret's key, so that every good signature is by this key.
 async fn verify_gpg(
     git: &Git,
     access: &Access,
@@ -300,8 +300,8 @@ fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
     format!("cannot be used by gpg ({says}); put there what gpg --armor --export-secret-keys prints")
 }
 
-/// gpg has started an agent, which holds the key and stays. It would end by itself once its folder is
-/// gone; as the first process of a container we inherit it, and have to take leave of it.
+/// Ends the agent that gpg has started, which holds the key. It would end on its own once its folder is gone. But as the
+/// first process of a container, Sluice inherits it and must wait for it.
 async fn end_agent(git: &Git, access: &Access, keyring: &TempDir) {
     let args: [OsString; 6] = [
         "--homedir".into(),
@@ -317,7 +317,7 @@ async fn end_agent(git: &Git, access: &Access, keyring: &TempDir) {
         said.lines().find_map(|line| line.strip_prefix("D ")?.trim().parse().ok()).and_then(Pid::from_raw);
     let Some(pid) = pid else { return };
     for _ in 0..100 {
-        // An error: it is not ours.
+        // An error: it is not a child of this process.
         if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
             return;
         }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_sign_are_told() {
+    fn keys_that_cannot_sign_are_rejected() {
         let openssh = |inside: &[u8]| {
             let body = STANDARD.encode([b"openssh-key-v1\0", inside].concat());
             format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
@@ -369,7 +369,7 @@ mod tests {
             (locked(16) + hidden, Some("x"), Some(TWO_KEYS)),
             (openssh(open), None, None),
         ] {
-            assert_eq!(refused(&key, passphrase), expected, "{key}");
+            assert_eq!(problem(&key, passphrase), expected, "{key}");
         }
     }
 }

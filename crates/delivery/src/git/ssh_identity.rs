@@ -1,4 +1,4 @@
-//! Private keys for SSH, as Secrets hold them and as ssh wants them.
+//! Private keys for SSH in Secrets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,8 +8,8 @@ const LOCKED: &str = "is locked by a passphrase, and nobody is there to type it:
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote, not the one \
                       that ends in .pub";
 
-/// The key as ssh reads it, or what is wrong with it. ssh itself would only say that the server did
-/// not let it in.
+/// The key in the form that ssh reads, or what is wrong with it. ssh itself would only report that the server rejected
+/// the login.
 pub(super) fn readable(key: &[u8]) -> Result<Vec<u8>, &'static str> {
     let text = String::from_utf8_lossy(key);
     if !text.contains("PRIVATE KEY-----") {
@@ -18,7 +18,7 @@ pub(super) fn readable(key: &[u8]) -> Result<Vec<u8>, &'static str> {
     if text.contains("ENCRYPTED") || names_a_cipher(&text) {
         return Err(LOCKED);
     }
-    // ssh refuses a key without a line end, or with those of Windows; Secrets get both easily.
+    // ssh rejects a key without a final line end, or with those of Windows. Secrets often have both.
     let mut key: Vec<u8> = key.iter().copied().filter(|b| *b != b'\r').collect();
     if !key.ends_with(b"\n") {
         key.push(b'\n');
@@ -26,7 +26,7 @@ pub(super) fn readable(key: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(key)
 }
 
-/// What the lines between the first and the last one of a key hold; `None` if that is no base64.
+/// The decoded lines between the first and the last line of a key; `None` if they are not base64.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     let body: String = text.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect();
     STANDARD.decode(body).ok()
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_ssh_could_not_use_are_told() {
+    fn keys_that_ssh_could_not_use_are_rejected() {
         let pem = |title: &str, body: &str| format!("-----BEGIN {title}-----\n{body}\n-----END {title}-----");
         let openssh = |cipher: &[u8]| {
             let body = STANDARD.encode([b"openssh-key-v1\0\0\0\0", cipher, b"rest"].concat());

@@ -1,4 +1,4 @@
-//! What a git that was killed leaves behind in a cache.
+//! Removes the files that a killed git leaves behind in a cache.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub(super) fn remove_stale_locks(dir: &Path, depth: usize) -> std::io::Result<()
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let kind = entry.file_type()?;
-        // Loose objects lie in 256 folders, without locks.
+        // Loose objects are in 256 folders, without locks.
         if kind.is_dir() && depth < 8 && !(name.len() == 2 && dir.ends_with("objects")) {
             remove_stale_locks(&entry.path(), depth + 1)?;
         } else if kind.is_file()

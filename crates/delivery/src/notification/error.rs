@@ -30,7 +30,7 @@ pub enum NotificationError {
 }
 
 impl NotificationError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             NotificationError::BadAddress { .. } | NotificationError::Refused { .. } => "EventsRefused",
@@ -40,7 +40,7 @@ impl NotificationError {
         }
     }
 
-    /// When it is worth another try: always, since nobody tells when it is mended.
+    /// Returns when to try again: always, since Sluice does not notice when the cause is fixed.
     pub fn retry(&self) -> Retry {
         match self {
             NotificationError::RateLimited { until, .. } => Retry::At(*until),

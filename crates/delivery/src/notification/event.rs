@@ -16,17 +16,17 @@ const REPORTER: &str = "sluice";
 const PREFIX: &str = "pipelines.weave.works/";
 const API_VERSION: &str = "pipelines.weave.works/v1alpha1";
 
-/// The sentence of an event; the predecessor's, which receivers take apart.
+/// The sentence of an event. It is the one of the predecessor, because receivers parse it.
 pub fn message(order: &Order) -> String {
     let Order { namespace, pipeline, environment, revision, .. } = order;
     format!("Promote pipeline {namespace}/{pipeline} to {environment} with version {revision}")
 }
 
-/// What an event says beside its sentence, by keys that notification-controller passes on.
+/// The metadata of an event, by keys that notification-controller passes on.
 pub fn metadata(order: &Order, about: &Announcement) -> BTreeMap<String, String> {
     let revision = order.revision.to_string();
     let (_, promotion) = order.promotion.split_once('/').unwrap_or_default();
-    let said = [
+    let fields = [
         ("environment", order.environment.as_str()),
         ("pipeline", order.pipeline.as_str()),
         ("promotion", promotion),
@@ -34,11 +34,11 @@ pub fn metadata(order: &Order, about: &Announcement) -> BTreeMap<String, String>
         ("revision", &revision),
         ("version", &revision),
         ("id", &about.identity(order.round)),
-        // By this notification-controller tells repetitions of this very promotion; it keeps it.
+        // By this key, notification-controller recognizes repetitions of the same promotion.
         ("token", &about.identity(order.round)),
     ];
-    let said = said.into_iter().filter(|(_, value)| !value.is_empty());
-    said.map(|(key, value)| (format!("{PREFIX}{key}"), value.to_string())).collect()
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    fields.map(|(key, value)| (format!("{PREFIX}{key}"), value.to_string())).collect()
 }
 
 /// An event as Flux's controllers send it (`event.toolkit.fluxcd.io`, v1beta1 and v1).
@@ -93,17 +93,17 @@ pub(super) fn bytes(
     })
 }
 
-/// Something that happened to an object, for people: what Flux's notification-controller can pass on to a chat.
-/// It delivers nothing, and none of it has the reason [`REASON`].
+/// News about an object, for people: Flux's notification-controller can pass them on to a chat. They deliver nothing,
+/// and never have the reason [`REASON`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// The kind of the object, of the API group of Sluice.
     pub kind: &'static str,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Its uid.
+    /// The uid of the object.
     pub uid: String,
     /// Whether something failed.
     pub is_error: bool,
@@ -111,8 +111,8 @@ pub struct News {
     pub reason: String,
     /// A sentence for what happened.
     pub message: String,
-    /// More about it, by keys without a prefix. The key `token` tells one occurrence from another:
-    /// notification-controller drops what it had in the last five minutes.
+    /// Metadata, by keys without a prefix. The key `token` identifies one occurrence: notification-controller drops
+    /// repetitions within five minutes.
     pub metadata: BTreeMap<String, String>,
     /// When it happened.
     pub at: Timestamp,

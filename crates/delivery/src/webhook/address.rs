@@ -1,5 +1,5 @@
-//! Where a webhook may go. Whoever may write a Pipeline names the address, and the controller, which
-//! stands inside the network, calls it: without a bound he would reach what only the controller can.
+//! Checks the addresses of webhooks. An author of a Pipeline chooses the address, and the controller calls it from inside
+//! the network: without these checks, authors could reach services that only the controller can reach.
 
 use std::net::IpAddr;
 
@@ -9,27 +9,27 @@ use url::Host;
 use super::error::WebhookError;
 use crate::public_address::is_public;
 
-/// What the operator allows.
+/// The addresses that the operator allows for webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllowedWebhooks {
-    /// Addresses without encryption.
+    /// Whether addresses without encryption are allowed.
     pub http: bool,
-    /// Addresses that are not public.
+    /// Whether addresses that are not public are allowed.
     pub private: bool,
 }
 
-/// An address that may be called, and how messages name it.
+/// The receiver of a webhook: an address that may be called, and its name in messages.
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) url: Url,
     pub(super) name: String,
 }
 
-/// Reads an address. That of a Secret is called so: all of it is secret.
+/// Parses an address. Messages do not show an address from a Secret, since all of it is secret.
 pub(super) fn parse(text: &str, in_secret: bool, allowed: AllowedWebhooks) -> Result<Receiver, WebhookError> {
     let place = if in_secret { "the address in the webhook's Secret" } else { "the webhook's url" };
     let invalid = || WebhookError::InvalidAddress { place };
-    // What reads addresses drops line ends and tabs silently.
+    // `Url::parse` drops line ends and tabs silently.
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(invalid());
     }
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str, in_secret: bool, allowed: AllowedWebhooks) -> Re
     let public = match &host {
         Host::Ipv4(address) => is_public(IpAddr::V4(*address)),
         Host::Ipv6(address) => is_public(IpAddr::V6(*address)),
-        // Looked at when it is resolved, each time.
+        // Checked when it is resolved, each time.
         Host::Domain(_) => true,
     };
     let name = match (in_secret, url.port()) {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_they_would_be_called() {
+    fn addresses_are_checked_as_they_would_be_called() {
         let parse =
             |text: &str| super::parse(text, false, AllowedWebhooks::default()).map(|receiver| receiver.name);
         assert_eq!(parse("https://ci.example.com/hooks/s3cret?x=1").unwrap(), "ci.example.com");

@@ -1,5 +1,5 @@
-//! Why a webhook was not delivered, and what to do about it. The other side is named by its host
-//! alone: the rest of an address is often a key to it.
+//! Why a webhook was not delivered, and what to do about it. Messages name the receiver by its host alone: the rest of an
+//! address is often secret.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             WebhookError::InvalidAddress { .. } => "InvalidAddress",
@@ -74,7 +74,7 @@ impl WebhookError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             WebhookError::InvalidAddress { .. }
@@ -82,8 +82,8 @@ impl WebhookError {
             | WebhookError::NotPublic { .. }
             | WebhookError::Redirected { .. } => Retry::OnChange,
             WebhookError::RateLimited { until, .. } => Retry::At(*until),
-            // A receiver that is deployed or configured later says 404, 401 or 403 until then, and nobody tells Sluice
-            // when that has happened.
+            // A receiver that is deployed or configured later answers 404, 401 or 403 until then, and Sluice does not
+            // notice when that changes.
             WebhookError::Refused { .. }
             | WebhookError::BadSecret { .. }
             | WebhookError::Unavailable { .. }

@@ -1,5 +1,4 @@
-//! What goes into the head of a call: the headers of the Secret, the signature as Flux's
-//! generic-hmac makes it, and what Sluice says itself.
+//! The headers of a call: those of the Secret, the signature in the form of Flux's generic-hmac, and Sluice's own.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use super::error::WebhookError;
 use crate::credentials::{Credentials, basic};
 use crate::hex::hex;
 
-/// Headers that say how the body is sent, and to whom: not the Secret's to say.
+/// Headers that a Secret must not set, because they say how the body is sent, and to which host.
 const FRAMING: [&str; 11] = [
     "connection",
     "content-encoding",
@@ -26,8 +25,7 @@ const FRAMING: [&str; 11] = [
     "upgrade",
 ];
 
-/// The headers of a call with this body. Those of the Secret come first: what Sluice says itself
-/// about who it is and what it promises is not theirs to replace.
+/// The headers of a call with this body. Those of the Secret come first, so that they do not replace Sluice's own.
 pub(super) fn headers(
     credentials: &Credentials,
     identity: &str,
@@ -50,10 +48,10 @@ pub(super) fn headers(
     Ok(headers)
 }
 
-/// The headers that the Secret has under the key `headers`, as a map in YAML.
+/// The headers under the key `headers` of the Secret, a map in YAML.
 fn from_secret(credentials: &Credentials) -> Result<Vec<(HeaderName, HeaderValue)>, WebhookError> {
     let Some(bytes) = &credentials.headers else { return Ok(Vec::new()) };
-    // The parser's own words quote the text.
+    // The message of the parser would quote the secret text.
     let no_map = || bad("its key headers is not a map in YAML of names to texts");
     let text = std::str::from_utf8(bytes).map_err(|_| no_map())?;
     let map: BTreeMap<String, String> = serde_saphyr::from_str(text).map_err(|_| no_map())?;
@@ -86,11 +84,11 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message)
 }
 
-/// Everything in a Secret that an answer must not make public, as an answer could repeat it.
+/// All texts in a Secret that a reply could repeat and that must not be shown.
 pub(super) fn secrets(credentials: &Credentials) -> Vec<String> {
     let mut secrets = Vec::new();
     let mut add = |text: &str| {
-        // A value such as 1 or json would take half of every sentence with it.
+        // Without a value such as 1 or json, most sentences would be unreadable.
         for part in [text].into_iter().chain(text.split_whitespace()).filter(|part| part.len() >= 6) {
             secrets.push(part.to_string());
         }
@@ -116,8 +114,7 @@ pub(super) fn secrets(credentials: &Credentials) -> Vec<String> {
     secrets
 }
 
-/// The text up to the first thing that looks like the beginning of a secret. Short keys are cut out
-/// as well, by the credentials' own rule.
+/// The text up to the first beginning of a secret. Short secrets are removed by [`Credentials::redact`].
 pub(super) fn without_secrets(text: &str, credentials: &Credentials) -> String {
     const BEGINNING: usize = 12;
     let text = credentials.redact(text);
@@ -157,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_taken_as_it_stands_in_the_secret() {
+    fn the_key_is_used_byte_by_byte() {
         let signature = |token: &[u8]| {
             let headers = headers(&with("token", token), "id", b"{}").unwrap();
             headers["x-signature"].to_str().unwrap().to_string()
@@ -167,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_from_the_secret_and_bring_nothing_else_along() {
+    fn headers_come_from_the_secret_and_add_nothing_else() {
         let made =
             headers(&with("headers", b"Authorization: Bearer abc\nX-Team: \"7\"\n"), "id", b"{}").unwrap();
         assert_eq!(made["authorization"], "Bearer abc");
@@ -197,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_cut_where_it_begins_to_repeat_a_secret() {
+    fn a_reply_is_cut_where_it_begins_to_repeat_a_secret() {
         let credentials = Credentials {
             hmac_key: Some(b"s3cret-of-some-length\n".to_vec()),
             headers: Some(b"Authorization: Bearer long-api-token-1234567890\nX-A: a\n".to_vec()),

@@ -1,5 +1,5 @@
-//! What a webhook says: one JSON object, described field by field in docs/strategies/webhook.md. Its
-//! fields are written in this order; a change that a reader could notice is another version.
+//! The payload of a webhook: one JSON object. docs/strategies/webhook.md describes its fields. They are written in this
+//! order; a change that a reader could notice needs another version.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::clock::rfc3339;
 use crate::order::{self, Announcement, Order};
 
-/// The version of what is said.
+/// The version of the payload.
 pub(super) const VERSION: &str = "hooks.pipelines.weave.works/v1alpha1";
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ struct Evidence<'a> {
     at: &'a str,
 }
 
-/// The bytes that are sent, and signed.
+/// The bytes to send and sign.
 pub(super) fn bytes(
     order: &Order,
     about: &Announcement,

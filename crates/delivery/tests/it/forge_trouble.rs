@@ -333,7 +333,10 @@ async fn a_forge_without_drafts_is_told_of() {
     let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
     world.standin().trouble(Call::Open, Trouble::Answer(422, vec![], no));
     let request = proposed(&bench().delivery, &world.order_with("6.1.8", |s| s.draft = true)).await;
-    assert_eq!(request.notes, ["its forge has no drafts here: it is open for review at once"]);
+    assert_eq!(
+        request.notes,
+        ["the forge has no drafts for this repository: the change request is open for review"]
+    );
     assert!(!world.pulls().await[0].draft);
 }
 
