@@ -5,7 +5,7 @@ use super::job::ChangeRequestJob;
 use crate::commit_message;
 use crate::error::DeliveryError;
 use crate::fault;
-use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, MergeCall, Readiness};
+use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, ListFilter, MergeCall, Readiness};
 use crate::markdown;
 use crate::order::{MergeMode, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
@@ -94,7 +94,8 @@ impl ChangeRequestJob<'_> {
             Some(found) => Some(found),
             // A missing change request ends a promotion, so the list must agree with the single answer.
             None => {
-                let all = self.forge.find(&self.branch, self.target.base, self.order.created).await?;
+                let since = ListFilter::Since(self.order.created);
+                let all = self.forge.list(&self.branch, self.target.base, since).await?;
                 all.into_iter().find(|found| found.request.number == request.number)
             }
         };

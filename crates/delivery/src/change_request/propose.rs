@@ -11,7 +11,7 @@ use crate::commit_message;
 use crate::edit::edit;
 use crate::error::DeliveryError;
 use crate::fault;
-use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, Proposal};
+use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, ListFilter, Proposal};
 use crate::git::{GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, Delivered, OutdatedReason};
@@ -108,7 +108,8 @@ impl ChangeRequestJob<'_> {
         let order = self.order;
         // A closed change request counts as rejected until a newer one is merged. The newest come first.
         let mut reopen = order.reopen;
-        for found in self.forge.find(&self.branch, self.target.base, order.created).await? {
+        for found in self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?
+        {
             if order.anew.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }

@@ -26,17 +26,24 @@ pub(crate) struct MergeCall<'a> {
     pub(crate) message: &'a MergeMessage,
 }
 
+/// Which change requests from a branch are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListFilter {
+    /// The open one.
+    Open,
+    /// All that were opened since this time.
+    Since(Timestamp),
+}
+
 /// One repository at a forge.
 pub(crate) trait Forge: Send + Sync {
-    /// The open change request from this branch; `base` is the branch that it should go to.
-    fn find_open<'a>(&'a self, head: &'a str, base: &'a str) -> ForgeFuture<'a, Option<ForgeChangeRequest>>;
-
-    /// All change requests that came from this branch since then, the newest first.
-    fn find<'a>(
+    /// The change requests from this branch that the filter selects, the newest first. `base` is the branch that they
+    /// should go to.
+    fn list<'a>(
         &'a self,
         head: &'a str,
         base: &'a str,
-        since: Timestamp,
+        filter: ListFilter,
     ) -> ForgeFuture<'a, Vec<ForgeChangeRequest>>;
 
     /// Opens a change request.
@@ -75,6 +82,11 @@ pub(crate) trait Forge: Send + Sync {
     /// Sets a status of a commit. It replaces the status of the same name.
     fn report<'a>(&'a self, commit: &'a str, status: &'a CommitStatus<'a>) -> ForgeFuture<'a, ()>;
 
+    /// The open change request from this branch.
+    fn find_open<'a>(&'a self, head: &'a str, base: &'a str) -> ForgeFuture<'a, Option<ForgeChangeRequest>> {
+        Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.into_iter().next()) })
+    }
+
     /// The head that a merged change request had when it was merged, as far as its forge returns it.
     ///
     /// GitHub, GitLab (`sha`, of the last version of the differences), both Bitbuckets and Azure DevOps
@@ -103,8 +115,7 @@ macro_rules! impl_forge {
     ($adapter:ty $(, $($more:item)*)?) => {
         impl $crate::forge::api::Forge for $adapter {
             $crate::forge::api::boxed! { $adapter;
-                find_open(head: &'a str, base: &'a str) -> Option<ForgeChangeRequest>;
-                find(head: &'a str, base: &'a str, since: jiff::Timestamp) -> Vec<ForgeChangeRequest>;
+                list(head: &'a str, base: &'a str, filter: ListFilter) -> Vec<ForgeChangeRequest>;
                 open(proposal: &'a Proposal) -> ForgeChangeRequest;
                 update(number: u64, proposal: &'a Proposal) -> ForgeChangeRequest;
                 add(found: &'a ForgeChangeRequest, kind: MetadataKind, names: &'a [String]) -> Vec<String>;

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::api::{MergeCall, impl_forge};
+use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -45,50 +44,11 @@ const STRATEGIES: [(&str, &str); 5] = [
 const SHORTENED_FROM: usize = 400;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "allowNoFastForward",
-    "allowRebase",
-    "allowRebaseMerge",
-    "allowSquash",
-    "comment",
-    "commitId",
-    "configuration",
-    "context",
-    "creationDate",
-    "description",
-    "displayName",
-    "forkSource",
-    "genre",
-    "id",
-    "isBlocking",
-    "isDeleted",
-    "isDraft",
-    "isEnabled",
-    "iterationId",
-    "labels",
-    "lastMergeCommit",
-    "lastMergeSourceCommit",
-    "mergeStatus",
-    "minimumApproverCount",
-    "name",
-    "parents",
-    "project",
-    "pullRequestId",
-    "repository",
-    "reviewers",
-    "settings",
-    "sourceRefCommit",
-    "sourceRefName",
-    "state",
-    "status",
-    "statusName",
-    "targetRefName",
-    "title",
-    "typeKey",
-    "useSquashMerge",
-    "value",
-    "vote",
-];
+const FIELDS: &str = "allowNoFastForward allowRebase allowRebaseMerge allowSquash comment commitId configuration context \
+    creationDate description displayName forkSource genre id isBlocking isDeleted isDraft isEnabled \
+    iterationId labels lastMergeCommit lastMergeSourceCommit mergeStatus minimumApproverCount name \
+    parents project pullRequestId repository reviewers settings sourceRefCommit sourceRefName state \
+    status statusName targetRefName title typeKey useSquashMerge value vote";
 
 pub(super) struct AzureDevOps {
     http: ForgeHttp,
@@ -303,20 +263,18 @@ fn place(address: &Address) -> Result<RepositoryPlace, AddressError> {
 impl_forge!(AzureDevOps);
 
 impl AzureDevOps {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        Ok(self.all(head, "active", "").await?.into_iter().next())
-    }
-
-    async fn find(
+    async fn list(
         &self,
         head: &str,
         _base: &str,
-        since: Timestamp,
+        filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+        let ListFilter::Since(since) = filter else { return self.all(head, "active", "").await };
         let since = pager::earliest(since);
-        let all = self.all(head, "all", &since.to_string()).await?;
+        let mut all = self.all(head, "all", &since.to_string()).await?;
         // A server that does not know the time limit returns all.
-        Ok(all.into_iter().filter(|found| found.created >= since).collect())
+        all.retain(|found| found.created >= since);
+        Ok(all)
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

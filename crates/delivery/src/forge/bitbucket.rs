@@ -4,12 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use reqwest::header::LOCATION;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::api::{MergeCall, impl_forge};
+use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -35,37 +34,9 @@ const MAX_KEY_CHARS: usize = 40;
 const TASK_TIMEOUT: Duration = Duration::from_secs(15);
 const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "account_id",
-    "branch",
-    "commit",
-    "created_on",
-    "default_merge_strategy",
-    "description",
-    "destination",
-    "draft",
-    "full_name",
-    "hash",
-    "href",
-    "html",
-    "id",
-    "key",
-    "links",
-    "merge_commit",
-    "name",
-    "next",
-    "parents",
-    "participants",
-    "queued",
-    "repository",
-    "reviewers",
-    "source",
-    "state",
-    "task_status",
-    "title",
-    "uuid",
-    "values",
-];
+const FIELDS: &str = "account_id branch commit created_on default_merge_strategy description destination draft full_name \
+    hash href html id key links merge_commit name next parents participants queued repository reviewers \
+    source state task_status title uuid values";
 
 pub(super) struct Bitbucket {
     http: ForgeHttp,
@@ -112,15 +83,6 @@ impl Bitbucket {
             Some(Page { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
-    }
-
-    async fn list(
-        &self,
-        head: &str,
-        states: &[&str],
-        reach: Reach,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        pager::change_requests(&self.http, head, reach, |at| self.page(head, states, at)).await
     }
 
     /// The whole id of a commit that was shortened to 12 digits
@@ -171,14 +133,6 @@ impl Bitbucket {
         }
         Ok(())
     }
-
-    /// The open pull requests from a branch, the oldest first.
-    async fn all_open(&self, head: &str) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        let mut open = self.list(head, &["OPEN"], Reach::End).await?;
-        open.retain(|found| found.state == ChangeRequestState::Open);
-        open.sort_by_key(|found| found.request.number);
-        Ok(open)
-    }
 }
 
 /// Where the API is, the workspace and the repository.
@@ -204,18 +158,24 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
 impl_forge!(Bitbucket);
 
 impl Bitbucket {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        Ok(self.all_open(head).await?.into_iter().next())
-    }
-
-    async fn find(
+    async fn list(
         &self,
         head: &str,
         _base: &str,
-        since: Timestamp,
+        filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        let states = ["OPEN", "MERGED", "DECLINED", "SUPERSEDED"];
-        let found = self.list(head, &states, Reach::Since(since)).await?;
+        let (states, reach): (&[&str], _) = match filter {
+            ListFilter::Open => (&["OPEN"], Reach::End),
+            ListFilter::Since(since) => (&["OPEN", "MERGED", "DECLINED", "SUPERSEDED"], Reach::Since(since)),
+        };
+        let page = |at| self.page(head, states, at);
+        let mut found = pager::change_requests(&self.http, head, reach, page).await?;
+        if filter == ListFilter::Open {
+            // There can be several. Sluice keeps the oldest.
+            found.retain(|found| found.state == ChangeRequestState::Open);
+            found.sort_by_key(|found| found.request.number);
+            return Ok(found);
+        }
         let mut whole = Vec::new();
         for found in found {
             whole.push(self.with_whole_ids(found).await?);
@@ -225,7 +185,9 @@ impl Bitbucket {
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
         // Bitbucket answers a second one with the open one, whatever its text.
-        if let Some(open) = self.find_open(&proposal.head, &proposal.base).await? {
+        if let Some(open) =
+            self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.into_iter().next()
+        {
             return self.update(open.request.number, proposal).await;
         }
         let mut body = json!({

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::api::{MergeCall, impl_forge};
+use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -28,43 +28,10 @@ const BRANCH: &str = "refs/heads/";
 const MAX_TRIES: u32 = 3;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "canMerge",
-    "conflicted",
-    "createdDate",
-    "description",
-    "detailedMessage",
-    "draft",
-    "fromRef",
-    "href",
-    "id",
-    "isLastPage",
-    "key",
-    "lastReviewedCommit",
-    "latestCommit",
-    "links",
-    "mergeCommit",
-    "mergeResult",
-    "name",
-    "nextPageStart",
-    "outcome",
-    "parents",
-    "project",
-    "properties",
-    "repository",
-    "reviewers",
-    "self",
-    "slug",
-    "state",
-    "status",
-    "summaryMessage",
-    "title",
-    "toRef",
-    "user",
-    "values",
-    "version",
-    "vetoes",
-];
+const FIELDS: &str = "canMerge conflicted createdDate description detailedMessage draft fromRef href id isLastPage key \
+    lastReviewedCommit latestCommit links mergeCommit mergeResult name nextPageStart outcome parents \
+    project properties repository reviewers self slug state status summaryMessage title toRef user \
+    values version vetoes";
 
 pub(super) struct BitbucketServer {
     http: ForgeHttp,
@@ -149,15 +116,6 @@ impl BitbucketServer {
         });
         self.http.put(self.one(number, &[], &[]), &body).await
     }
-
-    async fn list(
-        &self,
-        head: &str,
-        state: &str,
-        reach: Reach,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        pager::change_requests(&self.http, head, reach, |at| self.page(head, state, at)).await
-    }
 }
 
 /// A change of a pull request.
@@ -190,17 +148,14 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
 impl_forge!(BitbucketServer);
 
 impl BitbucketServer {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        Ok(self.list(head, "OPEN", Reach::First).await?.into_iter().next())
-    }
-
-    async fn find(
+    async fn list(
         &self,
         head: &str,
         _base: &str,
-        since: Timestamp,
+        filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        self.list(head, "ALL", Reach::Since(since)).await
+        let state = if filter == ListFilter::Open { "OPEN" } else { "ALL" };
+        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

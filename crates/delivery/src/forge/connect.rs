@@ -51,12 +51,12 @@ mod tests {
             include_str!("azure_devops.rs"),
         ];
         for source in adapters {
-            let (_, fields) = source.split_once("const FIELDS: &[&str] = &[").unwrap();
-            let (fields, _) = fields.split_once("];").unwrap();
+            let (_, fields) = source.split_once("const FIELDS: &str = \"").unwrap();
+            let (fields, _) = fields.split_once("\";").unwrap();
             let read = read_by_name(source);
             assert!(read.len() > 15, "{read:?}");
             for name in read {
-                let known = fields.contains(&format!("\"{name}\""));
+                let known = fields.split_whitespace().any(|field| field == name);
                 let beside = ["message", "errors", "type", "path"].contains(&name) || PATHS.contains(&name);
                 assert!(known || beside, "{name} is read and not among the fields");
             }

@@ -1,10 +1,9 @@
 //! Gitea, and Forgejo, which has the same API. Their lists cannot be filtered by head branch, so a lookup by base and head
 //! comes first, and lists are read only as far back as necessary.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::api::{ForgeFuture, MergeCall, impl_forge};
+use super::api::{ForgeFuture, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata, MetadataKind, Proposal,
@@ -29,44 +28,10 @@ const STYLES: [&str; 5] = ["merge", "rebase", "rebase-merge", "squash", "fast-fo
 /// The most patterns of required checks.
 const MAX_PATTERNS: usize = 500;
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "assignees",
-    "base",
-    "body",
-    "commit",
-    "commit_id",
-    "context",
-    "created_at",
-    "default_merge_style",
-    "dismissed",
-    "draft",
-    "enable_status_check",
-    "head",
-    "html_url",
-    "id",
-    "label",
-    "labels",
-    "login",
-    "merge_commit_sha",
-    "mergeable",
-    "merged",
-    "name",
-    "number",
-    "object",
-    "official",
-    "parents",
-    "ref",
-    "repo_id",
-    "requested_reviewers",
-    "required_approvals",
-    "sha",
-    "stale",
-    "state",
-    "status",
-    "status_check_contexts",
-    "statuses",
-    "title",
-];
+const FIELDS: &str = "assignees base body commit commit_id context created_at default_merge_style dismissed draft \
+    enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
+    number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
+    status status_check_contexts statuses title";
 /// A page with fewer entries is the last one: no server is configured for such small pages (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
 
@@ -154,15 +119,6 @@ impl Gitea {
         let id = one.and_then(|one| text(&one["object"]["sha"]));
         Ok(id.map(|id| MergedHead { id, is_certain: false }))
     }
-
-    async fn list(
-        &self,
-        head: &str,
-        state: &str,
-        reach: Reach,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        pager::change_requests(&self.0.http, head, reach, |at| self.page(state, at)).await
-    }
 }
 
 impl_forge!(
@@ -173,27 +129,31 @@ impl_forge!(
 );
 
 impl Gitea {
-    async fn find_open(&self, head: &str, base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        // Returns any pull request between the two branches. There is only one if the branch was used once.
-        let any = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
-        if let Some(found) = any
-            .as_ref()
-            .and_then(parse)
-            .and_then(ForgeChangeRequest::checked)
-            .filter(|f| f.state == ChangeRequestState::Open && f.request.branch == head)
-        {
-            return Ok(Some(found));
-        }
-        Ok(self.list(head, "open", Reach::First).await?.into_iter().next())
-    }
-
-    async fn find(
+    async fn list(
         &self,
         head: &str,
-        _base: &str,
-        since: Timestamp,
+        base: &str,
+        filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        self.list(head, "all", Reach::Since(since)).await
+        if filter == ListFilter::Open
+            && let Some(open) = self.open_between(base, head).await?
+        {
+            return Ok(vec![open]);
+        }
+        let state = if filter == ListFilter::Open { "open" } else { "all" };
+        let reach = Reach::of(filter);
+        pager::change_requests(&self.0.http, head, reach, |at| self.page(state, at)).await
+    }
+
+    /// The open pull request between two branches, if the lookup returns it. It returns any pull request between them, and
+    /// there is only one if the branch was used once.
+    async fn open_between(&self, base: &str, head: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+        let found = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
+        let found = found.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
+        let is_open = |found: &ForgeChangeRequest| {
+            found.state == ChangeRequestState::Open && found.request.branch == head
+        };
+        Ok(found.filter(is_open))
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

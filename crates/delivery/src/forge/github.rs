@@ -1,11 +1,10 @@
 //! GitHub, and GitHub Enterprise Server at other hosts.
 
-use jiff::Timestamp;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
 
-use super::api::{MergeCall, impl_forge};
+use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -24,65 +23,13 @@ use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "assignees",
-    "base",
-    "baseRef",
-    "body",
-    "commit",
-    "commits",
-    "conclusion",
-    "context",
-    "contexts",
-    "created_at",
-    "data",
-    "draft",
-    "endCursor",
-    "expires_at",
-    "hasNextPage",
-    "head",
-    "headRefOid",
-    "html_url",
-    "id",
-    "isRequired",
-    "labels",
-    "latestOpinionatedReviews",
-    "login",
-    "mergeCommitAllowed",
-    "mergeQueueEntry",
-    "mergeStateStatus",
-    "merge_commit_sha",
-    "mergeable",
-    "merged",
-    "merged_at",
-    "name",
-    "nodes",
-    "number",
-    "oid",
-    "owner",
-    "pageInfo",
-    "parents",
-    "pullRequest",
-    "rebaseMergeAllowed",
-    "ref",
-    "refUpdateRule",
-    "repo",
-    "repository",
-    "requested_reviewers",
-    "requested_teams",
-    "requiredApprovingReviewCount",
-    "requiredStatusCheckContexts",
-    "requiresLinearHistory",
-    "reviewDecision",
-    "sha",
-    "slug",
-    "squashMergeAllowed",
-    "state",
-    "status",
-    "statusCheckRollup",
-    "title",
-    "token",
-];
+const FIELDS: &str = "assignees base baseRef body commit commits conclusion context contexts created_at data draft \
+    endCursor expires_at hasNextPage head headRefOid html_url id isRequired labels \
+    latestOpinionatedReviews login mergeCommitAllowed mergeQueueEntry mergeStateStatus merge_commit_sha \
+    mergeable merged merged_at name nodes number oid owner pageInfo parents pullRequest \
+    rebaseMergeAllowed ref refUpdateRule repo repository requested_reviewers requested_teams \
+    requiredApprovingReviewCount requiredStatusCheckContexts requiresLinearHistory reviewDecision sha \
+    slug squashMergeAllowed state status statusCheckRollup title token";
 
 pub(super) struct GitHub(GitHubPulls);
 
@@ -95,15 +42,6 @@ impl GitHub {
         }
         let http = http(&api(address), connection)?;
         Ok(GitHub(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
-    }
-
-    async fn list(
-        &self,
-        head: &str,
-        state: &str,
-        reach: Reach,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        pager::change_requests(&self.0.http, head, reach, |at| self.page(head, state, at)).await
     }
 
     async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
@@ -322,17 +260,14 @@ impl GitHub {
 impl_forge!(GitHub);
 
 impl GitHub {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        Ok(self.list(head, "open", Reach::First).await?.into_iter().next())
-    }
-
-    async fn find(
+    async fn list(
         &self,
         head: &str,
         _base: &str,
-        since: Timestamp,
+        filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        self.list(head, "all", Reach::Since(since)).await
+        let state = if filter == ListFilter::Open { "open" } else { "all" };
+        pager::change_requests(&self.0.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

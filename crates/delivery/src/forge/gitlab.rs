@@ -1,11 +1,10 @@
 //! GitLab, at gitlab.com and elsewhere. Paths, fields and states are those of
 //! docs.gitlab.com/api/merge_requests, /api/notes and /api/commits.
 
-use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::api::{MergeCall, impl_forge};
+use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
@@ -31,38 +30,10 @@ const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
 const TARGET_URL: usize = 255;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "allow_failure",
-    "approvals_left",
-    "assignees",
-    "created_at",
-    "description",
-    "detailed_merge_status",
-    "draft",
-    "has_conflicts",
-    "head_pipeline",
-    "id",
-    "iid",
-    "labels",
-    "merge_commit_sha",
-    "merge_status",
-    "merged_at",
-    "name",
-    "parent_ids",
-    "pipeline_id",
-    "reviewers",
-    "sha",
-    "source_branch",
-    "source_project_id",
-    "squash_commit_sha",
-    "state",
-    "status",
-    "target_branch",
-    "target_project_id",
-    "title",
-    "username",
-    "web_url",
-];
+const FIELDS: &str = "allow_failure approvals_left assignees created_at description detailed_merge_status draft \
+    has_conflicts head_pipeline id iid labels merge_commit_sha merge_status merged_at name parent_ids \
+    pipeline_id reviewers sha source_branch source_project_id squash_commit_sha state status \
+    target_branch target_project_id title username web_url";
 
 pub(super) struct GitLab {
     http: ForgeHttp,
@@ -120,15 +91,6 @@ impl GitLab {
             let says = format!("there is no user {name}");
             ForgeError::Refused { forge: self.http.name.clone(), status: 404, says }
         })
-    }
-
-    async fn list(
-        &self,
-        head: &str,
-        state: &str,
-        reach: Reach,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        pager::change_requests(&self.http, head, reach, |at| self.page(head, state, at)).await
     }
 }
 
@@ -208,17 +170,14 @@ fn project(address: &Address) -> Result<String, AddressError> {
 impl_forge!(GitLab);
 
 impl GitLab {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
-        Ok(self.list(head, "opened", Reach::First).await?.into_iter().next())
-    }
-
-    async fn find(
+    async fn list(
         &self,
         head: &str,
         _base: &str,
-        since: Timestamp,
+        filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        self.list(head, "all", Reach::Since(since)).await
+        let state = if filter == ListFilter::Open { "opened" } else { "all" };
+        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

@@ -43,7 +43,7 @@ pub(super) struct ForgeHttp {
     client: Client,
     headers: HeaderMap,
     /// The fields of answers that the adapter reads.
-    fields: &'static [&'static str],
+    fields: &'static str,
     credentials: Credentials,
     /// The rate budget of the credential.
     budget: Arc<CredentialBudget>,
@@ -128,7 +128,7 @@ impl ForgeHttp {
             base,
             client,
             headers,
-            fields: &[],
+            fields: "",
             credentials,
             budget,
             fingerprint,
@@ -138,8 +138,8 @@ impl ForgeHttp {
         })
     }
 
-    /// Keeps these fields of answers, and skips all others.
-    pub(super) fn with_fields(mut self, fields: &'static [&'static str]) -> Self {
+    /// Keeps these fields of answers, separated by spaces, and skips all others.
+    pub(super) fn with_fields(mut self, fields: &'static str) -> Self {
         self.fields = fields;
         self
     }

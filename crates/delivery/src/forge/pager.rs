@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::api::ListFilter;
 use super::change_request::ForgeChangeRequest;
 use super::error::ForgeError;
 use super::http::ForgeHttp;
@@ -34,6 +35,16 @@ pub(super) enum Reach {
     /// To one that is older than this. Only for a list with the newest first.
     Since(Timestamp),
     End,
+}
+
+impl Reach {
+    /// For a list with the newest first.
+    pub(super) fn of(filter: ListFilter) -> Self {
+        match filter {
+            ListFilter::Open => Reach::First,
+            ListFilter::Since(since) => Reach::Since(since),
+        }
+    }
 }
 
 /// A time by the forge's clock that is certainly not after `since` by ours.

@@ -110,11 +110,7 @@ async fn rest(response: &mut Response, bytes: &mut Vec<u8>) -> Result<(), Unread
 ///
 /// # Errors
 /// When it has too many levels, or would take too much memory.
-pub(super) fn parse(
-    bytes: &[u8],
-    fields: &'static [&'static str],
-    size: ResponseSize,
-) -> Result<Option<Value>, Unread> {
+pub(super) fn parse(bytes: &[u8], fields: &'static str, size: ResponseSize) -> Result<Option<Value>, Unread> {
     let memory = match size {
         ResponseSize::Object => MAX_OBJECT_MEMORY,
         ResponseSize::Page => MAX_PAGE_MEMORY,
@@ -134,10 +130,14 @@ pub(super) fn parse(
 struct Limits {
     left: Cell<usize>,
     deep: Cell<bool>,
-    fields: &'static [&'static str],
+    fields: &'static str,
 }
 
 impl Limits {
+    fn has_field(&self, key: &str) -> bool {
+        self.fields.split_ascii_whitespace().any(|field| field == key)
+    }
+
     fn take<E: Error>(&self, memory: usize) -> Result<(), E> {
         match self.left.get().checked_sub(memory).filter(|left| *left > 0) {
             Some(left) => {
@@ -226,7 +226,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let below = self.below()?;
         let mut object = Map::new();
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            if !self.all && !self.limits.fields.contains(&&*key) && !MESSAGE_FIELDS.contains(&&*key) {
+            if !self.all && !self.limits.has_field(&key) && !MESSAGE_FIELDS.contains(&&*key) {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const FIELDS: &[&str] = &["id", "user", "name"];
+    const FIELDS: &str = "id user name";
 
     #[test]
     fn only_known_fields_and_messages_are_kept() {
