@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::commit_message;
 use crate::edit::{edit, is_set};
-use crate::error::DeliveryError;
+use crate::error::DeliveryResult;
 use crate::fault;
 use crate::git::{Commit, GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
@@ -21,7 +21,7 @@ pub(crate) async fn deliver(
     url: &str,
     branch: &str,
     began: Instant,
-) -> Result<Delivered, DeliveryError> {
+) -> DeliveryResult<Delivered> {
     let mut repository = resources.lock(order, url, None).await?;
     loop {
         let delivered = commit(resources, order, &mut repository, branch, began).await;
@@ -37,7 +37,7 @@ async fn commit(
     repository: &mut LockedRepository<'_>,
     branch: &str,
     began: Instant,
-) -> Result<Delivered, DeliveryError> {
+) -> DeliveryResult<Delivered> {
     let known_by = order.known_by();
     let mut search = order.retried;
     let mut since = if order.retried { began } else { repository.recent(began) };
@@ -92,7 +92,7 @@ async fn find_earlier(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, base): (&str, &Commit),
-) -> Result<Option<String>, DeliveryError> {
+) -> DeliveryResult<Option<String>> {
     let known_by = order.known_by();
     let is_newest = base.carries(&known_by);
     if is_newest && holds_values(order, repository, (branch, base), &base.id).await? {
@@ -120,7 +120,7 @@ async fn holds_values(
     repository: &mut LockedRepository<'_>,
     (branch, base): (&str, &Commit),
     commit: &str,
-) -> Result<bool, DeliveryError> {
+) -> DeliveryResult<bool> {
     if repository.remembers_own(branch, &order.known_by(), commit) {
         return Ok(true);
     }

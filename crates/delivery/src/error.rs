@@ -10,6 +10,9 @@ use crate::retry::Retry;
 use crate::template::TemplateError;
 use crate::webhook::error::WebhookError;
 
+/// The result of a step of a delivery.
+pub(crate) type DeliveryResult<T> = Result<T, DeliveryError>;
+
 /// Why a delivery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {

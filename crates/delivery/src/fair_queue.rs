@@ -4,9 +4,11 @@
 //! The last slots are for namespaces that hold none, so that slow work of one namespace does not occupy all.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::oneshot;
+
+use crate::lock::lock;
 
 /// A limited number of slots, and the callers that wait for one.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ pub(crate) struct FairQueues(Mutex<HashMap<String, Weak<FairQueue>>>);
 impl FairQueues {
     /// The queue of this name. Makes one with this number of slots if there is none.
     pub(crate) fn of(&self, name: &str, slots: usize) -> Arc<FairQueue> {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = lock(&self.0);
         queues.retain(|_, queue| queue.strong_count() > 0);
         if let Some(queue) = queues.get(name).and_then(Weak::upgrade) {
             return queue;
@@ -149,7 +151,7 @@ impl FairQueue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

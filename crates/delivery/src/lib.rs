@@ -20,6 +20,8 @@ mod forge;
 mod forge_kind;
 mod git;
 mod hex;
+mod http_client;
+mod lock;
 mod lost_commit;
 mod lru;
 mod markdown;
@@ -36,7 +38,6 @@ mod retry;
 mod retry_after;
 mod stats;
 mod template;
-mod tls;
 mod trailers;
 mod webhook;
 

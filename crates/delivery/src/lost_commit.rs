@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::edit::edit;
-use crate::error::DeliveryError;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::LockedRepository;
 use crate::order::{Order, Strategy};
 use crate::resources::{Resources, is_final};
@@ -14,11 +14,7 @@ use crate::resources::{Resources, is_final};
 /// The commit counts as lost only if that is certain: the values in the files are not those of the order, and the
 /// history of the branch, back to before the promotion was made, has neither the commit nor another one that carries
 /// the promotion. A commit that another one reverts stays in the history.
-pub(crate) async fn is_lost(
-    resources: &Resources,
-    order: &Order,
-    commit: &str,
-) -> Result<bool, DeliveryError> {
+pub(crate) async fn is_lost(resources: &Resources, order: &Order, commit: &str) -> DeliveryResult<bool> {
     let (url, branch) = match &order.strategy {
         Strategy::Commit { url, branch } => (url, branch),
         Strategy::PullRequest { url, base, .. } => (url, base),
@@ -37,7 +33,7 @@ async fn has_lost(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, commit): (&str, &str),
-) -> Result<bool, DeliveryError> {
+) -> DeliveryResult<bool> {
     let known_by = order.known_by();
     let base = repository.tips(branch, Instant::now()).await?.base;
     if base.id == commit || base.carries(&known_by) {

@@ -1,8 +1,7 @@
 //! Calls to webhooks and to the receiver of events: one POST with a limit on time and size, without redirects, without a
 //! connection pool and without retries by the client.
 
-use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,11 +10,9 @@ use reqwest::{Client, Response, Url};
 
 use crate::clock;
 use crate::foreign_text::{clean, message};
-use crate::hex::sha256_hex;
-use crate::lru::Lru;
+use crate::http_client::{HttpClients, last_cause};
 use crate::public_address::{PublicResolver, is_private_address_error};
 use crate::retry_after::retry_after;
-use crate::tls;
 
 /// How long a call may take, unless a run of git may take less.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -27,14 +24,12 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_BODY_BYTES: usize = 4096;
 /// The most characters of a cause that are shown.
 const MAX_CAUSE_CHARS: usize = 300;
-/// The most HTTP clients that are kept: each has the roots of an authority of its own.
-const MAX_CLIENTS: usize = 64;
 
 /// The HTTP clients for these calls.
 #[derive(Debug)]
 pub(crate) struct OutgoingHttp {
     pub(crate) timeout: Duration,
-    clients: Mutex<Lru<Client>>,
+    clients: HttpClients,
 }
 
 /// A reply: its status, when to call again if it says so, and its body if it is no success.
@@ -57,35 +52,23 @@ pub(crate) enum NoReply {
 
 impl OutgoingHttp {
     pub(crate) fn new(timeout: Duration) -> Self {
-        OutgoingHttp { timeout: timeout.min(CALL_TIMEOUT), clients: Mutex::new(Lru::new(MAX_CLIENTS)) }
+        OutgoingHttp { timeout: timeout.min(CALL_TIMEOUT), clients: HttpClients::default() }
     }
 
     /// A client that also trusts the certificates of a caFile. A guarded client resolves names to public addresses only.
     pub(crate) fn client(&self, ca_file: Option<&[u8]>, guarded: bool) -> Result<Client, String> {
-        let key = format!("{guarded} {}", ca_file.map(sha256_hex).unwrap_or_default());
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
-        }
-        let mut tls = tls::trust(ca_file)?;
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let mut builder = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .http1_only()
-            // A proxy would resolve the name itself, to any address.
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .pool_max_idle_per_host(0)
-            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(self.timeout.min(CONNECT_TIMEOUT))
-            .timeout(self.timeout);
-        if guarded {
-            builder = builder.dns_resolver(Arc::new(PublicResolver));
-        }
-        let client = builder.build().map_err(|e| e.to_string())?;
-        clients.insert(key, client.clone(), 1);
-        Ok(client)
+        let connect_timeout = self.timeout.min(CONNECT_TIMEOUT);
+        let variant = if guarded { "guarded" } else { "" };
+        self.clients.get(ca_file, variant, &["http/1.1"], self.timeout, |builder| {
+            let builder = builder
+                .http1_only()
+                // A proxy would resolve the name itself, to any address.
+                .no_proxy()
+                .retry(reqwest::retry::never())
+                .pool_max_idle_per_host(0)
+                .connect_timeout(connect_timeout);
+            if guarded { builder.dns_resolver(Arc::new(PublicResolver)) } else { builder }
+        })
     }
 }
 
@@ -146,13 +129,7 @@ fn no_reply(error: reqwest::Error) -> NoReply {
     if error.is_timeout() && !connecting {
         return NoReply::Timeout;
     }
-    // The address may be secret. The last cause of the chain is the most precise one.
-    let error = error.without_url();
-    let mut cause: &dyn Error = &error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let says = clean(&cause.to_string(), MAX_CAUSE_CHARS);
+    let says = clean(&last_cause(error), MAX_CAUSE_CHARS);
     match connecting {
         _ if says.contains("certificate") => NoReply::Certificate(says),
         true => NoReply::NoConnection(says),

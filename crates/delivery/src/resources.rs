@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::address::Address;
 use crate::credentials::{App, Credentials};
-use crate::error::DeliveryError;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::fair_queue::{FairQueues, Slot};
 use crate::forge::{AppTokens, Forge, ForgeConnection, ForgeShared, connect};
 use crate::forge_kind::ForgeKind;
@@ -21,7 +21,7 @@ use crate::stats::{Counters, RateBudget};
 use crate::webhook::WebhookSender;
 
 /// Work whose state is on the heap, so that it takes no room on the stack of its caller.
-pub(crate) type BoxedDelivery<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeliveryError>> + Send + 'a>>;
+pub(crate) type BoxedDelivery<'a, T> = Pin<Box<dyn Future<Output = DeliveryResult<T>> + Send + 'a>>;
 
 /// What all deliveries share.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Resources {
 
 impl Resources {
     /// Makes the folder for caches if it does not exist.
-    pub(crate) fn new(mut options: Options) -> Result<Self, DeliveryError> {
+    pub(crate) fn new(mut options: Options) -> DeliveryResult<Self> {
         let path = options.cache_dir.display().to_string();
         let failed = |source| DeliveryError::CacheFolder { path: path.clone(), source };
         std::fs::create_dir_all(&options.cache_dir).map_err(failed)?;
@@ -73,19 +73,14 @@ impl Resources {
 
     /// Checks an address that people write: neither git nor a forge gets an address in any other way, or one to which
     /// the credentials of the order must not be sent.
-    fn address(&self, order: &Order, url: &str) -> Result<Address, DeliveryError> {
+    fn address(&self, order: &Order, url: &str) -> DeliveryResult<Address> {
         let address = self.options.allowed_hosts.repository(url, self.options.allow_file)?;
         plain_http::check(self.options.insecure_http, &address.scheme, &address.text, &order.credentials)?;
         Ok(address)
     }
 
     /// The repository at its forge.
-    pub(crate) fn forge(
-        &self,
-        order: &Order,
-        kind: ForgeKind,
-        url: &str,
-    ) -> Result<Box<dyn Forge>, DeliveryError> {
+    pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> DeliveryResult<Box<dyn Forge>> {
         let address = self.address(order, url)?;
         let api = match &order.strategy {
             Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
@@ -103,7 +98,7 @@ impl Resources {
     }
 
     /// The order, with a token if its Secret has a GitHub App instead of a token.
-    pub(crate) async fn with_app_token<'a>(&self, order: &'a Order) -> Result<Cow<'a, Order>, DeliveryError> {
+    pub(crate) async fn with_app_token<'a>(&self, order: &'a Order) -> DeliveryResult<Cow<'a, Order>> {
         let Some((app, address)) = self.app(order)? else { return Ok(Cow::Borrowed(order)) };
         self.check_api(app.base.as_deref(), &order.credentials)?;
         let credentials = self.app_tokens.get(app, order, &address, &self.forges).await?;
@@ -114,8 +109,8 @@ impl Resources {
     pub(crate) fn drop_rejected_token<T>(
         &self,
         order: &Order,
-        result: Result<T, DeliveryError>,
-    ) -> Result<T, DeliveryError> {
+        result: DeliveryResult<T>,
+    ) -> DeliveryResult<T> {
         if result.as_ref().is_err_and(|error| error.reason() == "AuthenticationFailed")
             && let Ok(Some((app, address))) = self.app(order)
         {
@@ -125,7 +120,7 @@ impl Resources {
     }
 
     /// The GitHub App of an order, and the address of its repository.
-    fn app<'a>(&self, order: &'a Order) -> Result<Option<(&'a App, Address)>, DeliveryError> {
+    fn app<'a>(&self, order: &'a Order) -> DeliveryResult<Option<(&'a App, Address)>> {
         let url = match &order.strategy {
             Strategy::PullRequest { forge: ForgeKind::GitHub, url, .. } | Strategy::Commit { url, .. } => url,
             _ => return Ok(None),
@@ -140,7 +135,7 @@ impl Resources {
         order: &Order,
         url: &str,
         head: Option<(&str, &str)>,
-    ) -> Result<LockedRepository<'_>, DeliveryError> {
+    ) -> DeliveryResult<LockedRepository<'_>> {
         let address = self.address(order, url)?;
         let private = self.private.path();
         let failed = |source| DeliveryError::CacheFolder { path: private.display().to_string(), source };
@@ -172,7 +167,7 @@ impl Resources {
 pub(crate) fn is_final<T>(
     order: &Order,
     repository: &mut LockedRepository<'_>,
-    result: &Result<T, DeliveryError>,
+    result: &DeliveryResult<T>,
 ) -> bool {
     match result {
         Ok(_) => repository.mark_clean(),

@@ -1,11 +1,13 @@
 //! Counts of calls to other systems, for metrics and for tests that check budgets.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::StatusCode;
+
+use crate::lock::lock;
 
 /// Counts of calls to other systems since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,13 +61,13 @@ impl Counters {
     pub(crate) fn forge_call(&self, forge: &'static str, method: &'static str, status: u16) {
         let is_known = StatusCode::from_u16(status).is_ok_and(|code| code.canonical_reason().is_some());
         let status = if is_known { status } else { status / 100 * 100 };
-        let mut calls = self.forge.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = lock(&self.forge);
         *calls.entry((forge, method, status)).or_default() += 1;
     }
 
     pub(crate) fn snapshot(&self, forge_budgets: Vec<RateBudget>) -> Stats {
         Stats {
-            forge_calls: self.forge.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            forge_calls: lock(&self.forge).clone(),
             forge_budgets,
             git_fetches: self.fetches.load(Ordering::Relaxed),
             git_pushes: self.pushes.load(Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! What every step of a delivery by change request needs.
 
-use crate::error::DeliveryError;
+use crate::error::DeliveryResult;
 use crate::forge::Forge;
 use crate::forge_kind::ForgeKind;
 use crate::git::LockedRepository;
@@ -31,25 +31,25 @@ impl<'a> ChangeRequestJob<'a> {
         resources: &'a Resources,
         order: &'a Order,
         target: ChangeRequestTarget<'a>,
-    ) -> Result<Self, DeliveryError> {
+    ) -> DeliveryResult<Self> {
         let forge = resources.forge(order, target.kind, target.url)?;
         Ok(ChangeRequestJob { resources, order, target, forge, branch: order.branch() })
     }
 
     /// The job of an order; `None` if the order is not delivered by change request.
-    pub(crate) fn of(resources: &'a Resources, order: &'a Order) -> Result<Option<Self>, DeliveryError> {
+    pub(crate) fn of(resources: &'a Resources, order: &'a Order) -> DeliveryResult<Option<Self>> {
         let Strategy::PullRequest { forge, url, base, settings } = &order.strategy else { return Ok(None) };
         let target = ChangeRequestTarget { kind: *forge, url, base, settings };
         Self::new(resources, order, target).map(Some)
     }
 
     /// Waits for the cache of the repository.
-    pub(super) async fn lock(&self) -> Result<LockedRepository<'a>, DeliveryError> {
+    pub(super) async fn lock(&self) -> DeliveryResult<LockedRepository<'a>> {
         self.resources.lock(self.order, self.target.url, None).await
     }
 
     /// Waits for the cache of the repository; a fetch also brings the head branch.
-    pub(super) async fn lock_with_head(&self) -> Result<LockedRepository<'a>, DeliveryError> {
+    pub(super) async fn lock_with_head(&self) -> DeliveryResult<LockedRepository<'a>> {
         let head = (self.target.base, self.branch.as_str());
         self.resources.lock(self.order, self.target.url, Some(head)).await
     }

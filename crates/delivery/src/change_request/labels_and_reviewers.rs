@@ -1,9 +1,9 @@
 //! Adds labels, reviewers and assignees to a change request. Those that people have added stay. A name that the forge
 //! rejects becomes a note.
 
-use crate::error::DeliveryError;
+use crate::error::DeliveryResult;
 use crate::fencing::FencingToken;
-use crate::forge::{Forge, ForgeChangeRequest, ForgeError, MetadataKind};
+use crate::forge::{Forge, ForgeChangeRequest, ForgeResult, MetadataKind};
 use crate::order::Settings;
 
 /// Adds the missing labels, reviewers and assignees. Returns a sentence for each name that the forge rejected.
@@ -12,7 +12,7 @@ pub(crate) async fn add(
     token: &FencingToken,
     settings: &Settings,
     found: &ForgeChangeRequest,
-) -> Result<Vec<String>, DeliveryError> {
+) -> DeliveryResult<Vec<String>> {
     let mut notes = Vec::new();
     let all = [
         (MetadataKind::Label, &settings.labels, &found.metadata.labels),
@@ -37,7 +37,7 @@ async fn add_all(
     kind: MetadataKind,
     names: &[String],
     notes: &mut Vec<String>,
-) -> Result<(), ForgeError> {
+) -> ForgeResult<()> {
     match forge.add(found, kind, names).await {
         Ok(has) => {
             let ignored = missing(names, &has);

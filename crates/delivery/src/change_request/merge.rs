@@ -3,9 +3,11 @@
 
 use super::job::ChangeRequestJob;
 use crate::commit_message;
-use crate::error::DeliveryError;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
-use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, ListFilter, MergeCall, Readiness};
+use crate::forge::{
+    ChangeRequestState, ForgeChangeRequest, ForgeError, ForgeResult, ListFilter, MergeCall, Readiness,
+};
 use crate::markdown;
 use crate::order::{MergeMode, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
@@ -16,7 +18,7 @@ pub(crate) async fn follow(
     resources: &Resources,
     order: &Order,
     request: &ChangeRequest,
-) -> Result<ChangeRequestStatus, DeliveryError> {
+) -> DeliveryResult<ChangeRequestStatus> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else {
         return Ok(ChangeRequestStatus::Elsewhere);
     };
@@ -43,7 +45,7 @@ pub(crate) async fn advance(
     resources: &Resources,
     order: &Order,
     request: &ChangeRequest,
-) -> Result<ChangeRequestStatus, DeliveryError> {
+) -> DeliveryResult<ChangeRequestStatus> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else {
         return Ok(ChangeRequestStatus::Elsewhere);
     };
@@ -70,7 +72,7 @@ pub(crate) async fn withdraw(
     order: &Order,
     request: &ChangeRequest,
     comment: &str,
-) -> Result<ChangeRequestStatus, DeliveryError> {
+) -> DeliveryResult<ChangeRequestStatus> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else {
         return Ok(ChangeRequestStatus::Elsewhere);
     };
@@ -89,7 +91,7 @@ impl ChangeRequestJob<'_> {
     async fn status(
         &self,
         request: &ChangeRequest,
-    ) -> Result<(ChangeRequestStatus, Option<ForgeChangeRequest>), DeliveryError> {
+    ) -> DeliveryResult<(ChangeRequestStatus, Option<ForgeChangeRequest>)> {
         let found = match self.forge.get(request.number).await? {
             Some(found) => Some(found),
             // A missing change request ends a promotion, so the list must agree with the single answer.
@@ -129,7 +131,7 @@ impl ChangeRequestJob<'_> {
         &self,
         request: &ChangeRequest,
         found: &ForgeChangeRequest,
-    ) -> Result<ChangeRequestStatus, DeliveryError> {
+    ) -> DeliveryResult<ChangeRequestStatus> {
         let (settings, base) = (self.target.settings, self.target.base);
         if found.base != base {
             let why =
@@ -187,8 +189,8 @@ impl ChangeRequestJob<'_> {
         &self,
         request: &ChangeRequest,
         readiness: &Readiness,
-        merged: Result<(), ForgeError>,
-    ) -> Result<ChangeRequestStatus, DeliveryError> {
+        merged: ForgeResult<()>,
+    ) -> DeliveryResult<ChangeRequestStatus> {
         let refused = match merged {
             Ok(()) => None,
             Err(error) if error.may_have_happened() => Some(Err(error)),

@@ -4,8 +4,8 @@
 use super::job::ChangeRequestJob;
 use crate::commit_message;
 use crate::edit::is_set;
-use crate::error::DeliveryError;
-use crate::forge::{ChangeRequestState, Forge, ForgeChangeRequest, ForgeError, MergedHead};
+use crate::error::{DeliveryError, DeliveryResult};
+use crate::forge::{ChangeRequestState, Forge, ForgeChangeRequest, ForgeResult, MergedHead};
 use crate::git::GitError;
 use crate::resources::{BoxedDelivery, is_final};
 use crate::trailers;
@@ -42,7 +42,7 @@ impl ChangeRequestJob<'_> {
         &self,
         found: &ForgeChangeRequest,
         own: Option<&str>,
-    ) -> Result<Option<MergedDelivery>, DeliveryError> {
+    ) -> DeliveryResult<Option<MergedDelivery>> {
         let ChangeRequestState::Merged { commit: id } = &found.state else { return Ok(None) };
         let forge = &*self.forge;
         let head = forge.merged_head(found).await?;
@@ -79,7 +79,7 @@ impl ChangeRequestJob<'_> {
         &self,
         (commit, message): &(String, String),
         own: Option<&str>,
-    ) -> Result<Option<bool>, DeliveryError> {
+    ) -> DeliveryResult<Option<bool>> {
         if !trailers::carries(message, &self.order.known_by()) {
             return Ok(Some(false));
         }
@@ -95,7 +95,7 @@ impl ChangeRequestJob<'_> {
 
     /// The newest commit of a branch that names a promotion, if it names this one. Commits that others pushed on top
     /// are skipped. If a commit of another promotion is on top, there is none.
-    pub(super) async fn pushed_commit(&self, head: &str) -> Result<Option<String>, ForgeError> {
+    pub(super) async fn pushed_commit(&self, head: &str) -> ForgeResult<Option<String>> {
         let newest = newest_commit(&*self.forge, head, None, trailers::names_any_promotion).await?;
         let known_by = self.order.known_by();
         Ok(newest.filter(|(_, message)| trailers::carries(message, &known_by)).map(|(id, _)| id))
@@ -104,10 +104,7 @@ impl ChangeRequestJob<'_> {
     /// Whether the commit of another promotion into the same environment or target is at the end of a branch, above
     /// the parent of this promotion's commit. If people have rewritten that commit so that nothing names the promotion
     /// any more, it still belongs to nobody else; and the commits below it may name promotions into other environments.
-    pub(super) async fn is_of_another_promotion(
-        &self,
-        (head, pushed): (&str, &str),
-    ) -> Result<bool, ForgeError> {
+    pub(super) async fn is_of_another_promotion(&self, (head, pushed): (&str, &str)) -> ForgeResult<bool> {
         let forge = &*self.forge;
         let base = forge.commit(pushed).await?.and_then(|commit| commit.parents.into_iter().next());
         let has_same_target = |message: &str| {
@@ -118,7 +115,7 @@ impl ChangeRequestJob<'_> {
     }
 
     /// Whether the files of a commit have every value of the promotion.
-    async fn holds_values(&self, commit: &str) -> Result<bool, DeliveryError> {
+    async fn holds_values(&self, commit: &str) -> DeliveryResult<bool> {
         let (order, base) = (self.order, self.target.base);
         let mut repository = self.lock().await?;
         if repository.remembers_own(base, &order.known_by(), commit) {
@@ -144,7 +141,7 @@ async fn newest_commit(
     head: &str,
     base: Option<&str>,
     is_wanted: impl Fn(&str) -> bool,
-) -> Result<Option<(String, String)>, ForgeError> {
+) -> ForgeResult<Option<(String, String)>> {
     let mut id = head.to_string();
     for _ in 0..=MAX_FOREIGN_COMMITS {
         if base == Some(&id) {

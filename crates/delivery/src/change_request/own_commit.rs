@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::job::ChangeRequestJob;
 use crate::commit_message;
 use crate::edit::edit;
-use crate::error::DeliveryError;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::{ChangedFile, Commit, CommitText, LockedRepository};
 use crate::resources::is_final;
 
@@ -22,7 +22,7 @@ impl ChangeRequestJob<'_> {
         repository: &mut LockedRepository<'_>,
         tip: &str,
         commit: &Commit,
-    ) -> Result<bool, DeliveryError> {
+    ) -> DeliveryResult<bool> {
         let (base, known_by) = (self.target.base, self.order.known_by());
         let [parent] = &commit.parents[..] else { return Ok(false) };
         if !commit.carries(&known_by) {
@@ -55,7 +55,7 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         onto: &str,
-    ) -> Result<Option<(Vec<ChangedFile>, CommitText)>, DeliveryError> {
+    ) -> DeliveryResult<Option<(Vec<ChangedFile>, CommitText)>> {
         let edit = match edit(self.order, repository, (self.target.base, onto)).await {
             Err(DeliveryError::Edit(_)) => return Ok(None),
             edit => edit?,
@@ -67,17 +67,17 @@ impl ChangeRequestJob<'_> {
 
     /// Whether a commit of the head branch is Sluice's own. A commit that this process knows is not compared again,
     /// wherever the base branch is now.
-    pub(super) async fn is_own_head(&self, id: &str) -> Result<bool, DeliveryError> {
+    pub(super) async fn is_own_head(&self, id: &str) -> DeliveryResult<bool> {
         self.is_own_commit(id, true).await
     }
 
     /// The same before a merge: the base branch is fetched, even if this process knows the commit. A merge would bring
     /// back commits that were removed from the base branch, or set values in files that have another meaning now.
-    pub(super) async fn is_own_and_on_base(&self, id: &str) -> Result<bool, DeliveryError> {
+    pub(super) async fn is_own_and_on_base(&self, id: &str) -> DeliveryResult<bool> {
         self.is_own_commit(id, false).await
     }
 
-    async fn is_own_commit(&self, id: &str, known_is_enough: bool) -> Result<bool, DeliveryError> {
+    async fn is_own_commit(&self, id: &str, known_is_enough: bool) -> DeliveryResult<bool> {
         let mut repository = self.lock_with_head().await?;
         let known_by = self.order.known_by();
         if known_is_enough && repository.remembers_own(self.target.base, &known_by, id) {
@@ -95,7 +95,7 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         id: &str,
-    ) -> Result<bool, DeliveryError> {
+    ) -> DeliveryResult<bool> {
         let tips = repository.tips(self.target.base, Instant::now()).await?;
         let commit = match tips.head {
             Some(head) if head.id == id => head,

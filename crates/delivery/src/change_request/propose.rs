@@ -9,9 +9,9 @@ use super::job::{ChangeRequestJob, ChangeRequestTarget};
 use super::labels_and_reviewers;
 use crate::commit_message;
 use crate::edit::edit;
-use crate::error::DeliveryError;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::fault;
-use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeError, ListFilter, Proposal};
+use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeResult, ListFilter, Proposal};
 use crate::git::{GitError, LockedRepository, PushMode, Pushed};
 use crate::order::Order;
 use crate::outcome::{ChangeRequest, Delivered, OutdatedReason};
@@ -49,7 +49,7 @@ pub(crate) fn deliver<'a>(
 }
 
 impl ChangeRequestJob<'_> {
-    async fn propose(&self, began: Instant) -> Result<Delivered, DeliveryError> {
+    async fn propose(&self, began: Instant) -> DeliveryResult<Delivered> {
         if self.branch == self.target.base {
             let what =
                 format!("it gives {}, which is the base branch; begin it with another word", self.branch);
@@ -85,7 +85,7 @@ impl ChangeRequestJob<'_> {
         commit: String,
         proposal: &Proposal,
         searches: u32,
-    ) -> Result<Delivered, DeliveryError> {
+    ) -> DeliveryResult<Delivered> {
         let found = match self.search_open(proposal, searches).await? {
             Some(open) => self.update(open, proposal).await?,
             // The change request was open when its commit was found outdated: if it has ended since, that counts.
@@ -104,7 +104,7 @@ impl ChangeRequestJob<'_> {
     }
 
     /// The result of an earlier try of this promotion, in this round.
-    async fn find_earlier(&self) -> Result<Option<Delivered>, DeliveryError> {
+    async fn find_earlier(&self) -> DeliveryResult<Option<Delivered>> {
         let order = self.order;
         // A closed change request counts as rejected until a newer one is merged. The newest come first.
         let mut reopen = order.reopen;
@@ -140,7 +140,7 @@ impl ChangeRequestJob<'_> {
     }
 
     /// The result if an open change request carries the commit that Sluice makes.
-    async fn proposed_earlier(&self, found: ForgeChangeRequest) -> Result<Option<Delivered>, DeliveryError> {
+    async fn proposed_earlier(&self, found: ForgeChangeRequest) -> DeliveryResult<Option<Delivered>> {
         let pushed = self.pushed_commit(&found.request.head_commit).await?;
         let Some(head_commit) = pushed else { return Ok(None) };
         // A commit that only has the message is replaced.
@@ -156,7 +156,7 @@ impl ChangeRequestJob<'_> {
     /// of another promotion: the body is written after the branch, and it may have been merged in between. A marker of
     /// an earlier round does not count, because that round ended before this one began: Gitea changes the head that it
     /// shows together with the branch, and the files would be the same.
-    async fn is_of_promotion(&self, found: &ForgeChangeRequest) -> Result<bool, ForgeError> {
+    async fn is_of_promotion(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
         if let Some(round) = body_marker::round_marked(&found.body, &self.order.promotion) {
             return Ok(round == self.order.round);
         }
@@ -169,7 +169,7 @@ impl ChangeRequestJob<'_> {
     }
 
     /// Pushes the promotion's commit to the head branch, if it is not there.
-    async fn push_head(&self, began: Instant) -> Result<Head, DeliveryError> {
+    async fn push_head(&self, began: Instant) -> DeliveryResult<Head> {
         let mut repository = self.lock_with_head().await?;
         loop {
             let head = self.push_head_once(&mut repository, began).await;
@@ -183,7 +183,7 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         began: Instant,
-    ) -> Result<Head, DeliveryError> {
+    ) -> DeliveryResult<Head> {
         let (order, base) = (self.order, self.target.base);
         let mut since = began;
         for _ in 0..MAX_PUSHES {
@@ -245,7 +245,7 @@ impl ChangeRequestJob<'_> {
         &self,
         proposal: &Proposal,
         searches: u32,
-    ) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Option<ForgeChangeRequest>> {
         for search in 0..searches {
             if search > 0 {
                 tokio::time::sleep(SEARCH_PAUSE).await;
@@ -259,7 +259,7 @@ impl ChangeRequestJob<'_> {
     }
 
     /// Opens a change request, or updates the open one that the forge reports.
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, DeliveryError> {
+    async fn open(&self, proposal: &Proposal) -> DeliveryResult<ForgeChangeRequest> {
         self.order.permit.check()?;
         fault::point("before-open");
         let mut opened = match self.forge.open(proposal).await {
@@ -286,7 +286,7 @@ impl ChangeRequestJob<'_> {
         &self,
         open: ForgeChangeRequest,
         proposal: &Proposal,
-    ) -> Result<ForgeChangeRequest, DeliveryError> {
+    ) -> DeliveryResult<ForgeChangeRequest> {
         if proposal.is_same_text(&open) {
             return Ok(open);
         }
@@ -298,10 +298,7 @@ impl ChangeRequestJob<'_> {
 
     /// Adds labels, reviewers and assignees to an open change request. A label or person that the forge rejects is a
     /// note, and not a failure.
-    async fn with_labels_and_reviewers(
-        &self,
-        found: ForgeChangeRequest,
-    ) -> Result<ChangeRequest, DeliveryError> {
+    async fn with_labels_and_reviewers(&self, found: ForgeChangeRequest) -> DeliveryResult<ChangeRequest> {
         if found.state != ChangeRequestState::Open {
             return Ok(found.request);
         }
@@ -314,7 +311,7 @@ impl ChangeRequestJob<'_> {
 
     /// Closes a change request and comments why. It is closed first: after a crash in between, the next try finds it
     /// closed and does not comment twice. The Promotion says why in any case, so a rejected comment is no failure.
-    pub(super) async fn close(&self, number: u64, reason: &str) -> Result<(), ForgeError> {
+    pub(super) async fn close(&self, number: u64, reason: &str) -> ForgeResult<()> {
         self.forge.close(number).await?;
         fault::point("after-close");
         if let Err(error) = self.forge.comment(number, reason).await {

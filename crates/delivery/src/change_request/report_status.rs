@@ -2,8 +2,8 @@
 //! branch. Never on the head of an open change request: there it would be a check that keeps Sluice from merging.
 
 use super::job::ChangeRequestJob;
-use crate::error::DeliveryError;
-use crate::forge::{ChangeRequestState, CommitStatus, Forge, ForgeError, PromotionProgress};
+use crate::error::DeliveryResult;
+use crate::forge::{ChangeRequestState, CommitStatus, Forge, ForgeError, ForgeResult, PromotionProgress};
 use crate::forge_kind::ForgeKind;
 use crate::order::Order;
 use crate::outcome::ChangeRequest;
@@ -16,7 +16,7 @@ pub(crate) async fn report(
     order: &Order,
     request: &ChangeRequest,
     (progress, description): (PromotionProgress, &str),
-) -> Result<(), DeliveryError> {
+) -> DeliveryResult<()> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else { return Ok(()) };
     let Some(commit) = merged_commit(&*job.forge, request).await? else { return Ok(()) };
     let (context, base) = (format!("sluice/{}", order.subject()), job.target.base);
@@ -26,7 +26,7 @@ pub(crate) async fn report(
 }
 
 /// The commit that a merged change request left on the base branch.
-async fn merged_commit(forge: &dyn Forge, request: &ChangeRequest) -> Result<Option<String>, ForgeError> {
+async fn merged_commit(forge: &dyn Forge, request: &ChangeRequest) -> ForgeResult<Option<String>> {
     let found = forge.get(request.number).await?;
     let Some(found) = found.filter(|found| found.request.url == request.url) else { return Ok(None) };
     let ChangeRequestState::Merged { commit } = found.state else { return Ok(None) };

@@ -5,7 +5,7 @@ pub(crate) mod error;
 use sluice_core::Revision;
 use sluice_core::setters::{self, Edited, Plan, SetValue, UpdateError, Wanted};
 
-use crate::error::DeliveryError;
+use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::{ChangedFile, LockedRepository, ReadFile, UnreadFile, UnreadReason};
 use crate::hex::sha256_hex;
 use crate::order::{Order, Values};
@@ -28,7 +28,7 @@ pub(crate) async fn is_set(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     at: (&str, &str),
-) -> Result<bool, DeliveryError> {
+) -> DeliveryResult<bool> {
     match edit(order, repository, at).await {
         Ok(edit) => Ok(edit.files.is_empty()),
         // There is nothing to set. The next delivery reports that.
@@ -42,7 +42,7 @@ pub(crate) async fn edit(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, commit): (&str, &str),
-) -> Result<Edit, DeliveryError> {
+) -> DeliveryResult<Edit> {
     let url = repository.access.address.text.clone();
     let not_read = |wanted: String, unread: &[UnreadFile]| {
         let (repository, branch) = (url.clone(), branch.to_string());

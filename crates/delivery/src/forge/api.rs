@@ -8,12 +8,12 @@ use super::change_request::{
     ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergeMessage, MergedHead, MetadataKind, Proposal,
 };
 use super::commit_status::CommitStatus;
-use super::error::ForgeError;
+use super::error::ForgeResult;
 use super::readiness::Readiness;
 use crate::order::MergeMode;
 
 /// The result of a call to a forge, when it comes.
-pub(crate) type ForgeFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ForgeError>> + Send + 'a>>;
+pub(crate) type ForgeFuture<'a, T> = Pin<Box<dyn Future<Output = ForgeResult<T>> + Send + 'a>>;
 
 /// Which change request to merge, and how.
 #[derive(Clone, Copy, Debug)]

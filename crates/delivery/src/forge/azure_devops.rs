@@ -13,7 +13,7 @@ use super::change_request::{
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::ForgeResult;
 use super::http::ForgeHttp;
 use super::json::{names, text};
 use super::pager::{self, Page, Reach};
@@ -65,7 +65,7 @@ struct RepositoryPlace {
 }
 
 impl AzureDevOps {
-    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let mut place = place(address)?;
         if let Some(api) = &address.api {
@@ -97,7 +97,7 @@ impl AzureDevOps {
         status: &str,
         since: &str,
         at: u64,
-    ) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Page<ForgeChangeRequest>> {
         let (branch, size, skip) = (format!("{BRANCH}{head}"), PAGE.to_string(), at.to_string());
         let mut query = vec![
             ("searchCriteria.sourceRefName", branch.as_str()),
@@ -119,12 +119,7 @@ impl AzureDevOps {
 
     /// The pull requests from a branch, the newest first, each with its whole description. The order of a list is not
     /// documented, so it is read to its end.
-    async fn all(
-        &self,
-        head: &str,
-        status: &str,
-        since: &str,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    async fn all(&self, head: &str, status: &str, since: &str) -> ForgeResult<Vec<ForgeChangeRequest>> {
         let page = |at| self.page(head, status, since, at);
         let mut all = pager::change_requests(&self.http, head, Reach::End, page).await?;
         all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
@@ -142,7 +137,7 @@ impl AzureDevOps {
     /// The statuses of a pull request, which are not those of its commits: the newest of each context, because "to update a
     /// status create a new status with the same genre and name". Of the statuses of an iteration (a push), only those of
     /// the iteration that made this head ("Pull Request Statuses", "Pull Request Iterations").
-    async fn own_statuses(&self, number: u64, head: &str) -> Result<Vec<Value>, ForgeError> {
+    async fn own_statuses(&self, number: u64, head: &str) -> ForgeResult<Vec<Value>> {
         let (id, of) = (number.to_string(), |one: &Value| one["iterationId"].as_u64().filter(|id| *id > 0));
         let url = self.versioned(PREVIEW, &["pullrequests", &id, "statuses"], &[]);
         let all = self.http.get(url).await?;
@@ -164,7 +159,7 @@ impl AzureDevOps {
         Ok(newest.into_values().cloned().collect())
     }
 
-    async fn patch(&self, number: u64, body: &Value) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn patch(&self, number: u64, body: &Value) -> ForgeResult<ForgeChangeRequest> {
         self.http.change(Method::PATCH, self.one(number, &[]), body, |value| self.parse(value)).await
     }
 
@@ -268,7 +263,7 @@ impl AzureDevOps {
         head: &str,
         _base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
         let ListFilter::Since(since) = filter else { return self.all(head, "active", "").await };
         let since = pager::earliest(since);
         let mut all = self.all(head, "all", &since.to_string()).await?;
@@ -277,7 +272,7 @@ impl AzureDevOps {
         Ok(all)
     }
 
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let mut body = json!({
             "sourceRefName": format!("{BRANCH}{}", proposal.head),
             "targetRefName": format!("{BRANCH}{}", proposal.base),
@@ -290,7 +285,7 @@ impl AzureDevOps {
         self.http.change(Method::POST, url, &body, |value| self.parse(value)).await
     }
 
-    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let body = json!({"title": proposal.title, "description": proposal.body});
         let found = self.patch(number, &body).await?;
         if found.base == proposal.base {
@@ -306,7 +301,7 @@ impl AzureDevOps {
         found: &ForgeChangeRequest,
         kind: MetadataKind,
         names: &[String],
-    ) -> Result<Vec<String>, ForgeError> {
+    ) -> ForgeResult<Vec<String>> {
         let mut there = Vec::new();
         for name in names {
             let path = ["pullrequests", &found.request.number.to_string()];
@@ -327,21 +322,17 @@ impl AzureDevOps {
         Ok(there)
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         let body = json!({"status": "abandoned"});
         self.http.patch(self.one(number, &[]), &body).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.one(number, &[]), self.url(&[], &[]), |value| self.parse(value)).await
     }
 
     // learn.microsoft.com/rest/api/azure/devops/policy/evaluations/list, and git/statuses/list.
-    async fn readiness(
-        &self,
-        found: &ForgeChangeRequest,
-        _merge: MergeMode,
-    ) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number;
         let now = self.http.get(self.one(number, &[])).await?;
         let head = text(&now["lastMergeSourceCommit"]["commitId"]).unwrap_or_default();
@@ -364,7 +355,7 @@ impl AzureDevOps {
     }
 
     // "Pull Requests - Update": it is completed only at the named commit, with a delay.
-    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
         }
@@ -378,7 +369,7 @@ impl AzureDevOps {
         self.http.patch(url, &body).await.map(drop)
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         // Closed, because a policy can require that all threads are closed.
         let body = json!({
             "comments": [{"parentCommentId": 0, "content": text, "commentType": "text"}],
@@ -387,7 +378,7 @@ impl AzureDevOps {
         self.http.post(self.one(number, &["threads"]), &body).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         if id.is_empty() {
             return Ok(None);
         }
@@ -396,7 +387,7 @@ impl AzureDevOps {
     }
 
     // "Statuses - Create". A new status with the same genre and name replaces the earlier one.
-    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let name = status.name(MAX_NAME_CHARS);
         let (genre, name) = name.split_once('/').unwrap_or_default();
         let body = json!({

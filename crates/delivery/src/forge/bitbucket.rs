@@ -15,7 +15,7 @@ use super::change_request::{
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::ForgeResult;
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{names, text};
 use super::pager::{self, Page, Reach};
@@ -45,7 +45,7 @@ pub(super) struct Bitbucket {
 }
 
 impl Bitbucket {
-    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let (base, workspace, slug) = place(address)?;
         // An access token goes as Bearer; an API token, or an app password, with its user
@@ -67,12 +67,7 @@ impl Bitbucket {
     /// A page of the pull requests in these states, with 50 entries at most. The states are in the filter, because
     /// Bitbucket ignores the parameter `state` if there is a filter (github.com/elastic/kibana/pull/288824,
     /// github.com/MunifTanjim/node-bitbucket/issues/16).
-    async fn page(
-        &self,
-        head: &str,
-        states: &[&str],
-        at: u64,
-    ) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+    async fn page(&self, head: &str, states: &[&str], at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
         let states: Vec<String> = states.iter().map(|state| format!("state=\"{state}\"")).collect();
         let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
         let page = (at + 1).to_string();
@@ -87,7 +82,7 @@ impl Bitbucket {
 
     /// The whole id of a commit that was shortened to 12 digits
     /// (github.com/jenkinsci/bitbucket-branch-source-plugin/pull/63).
-    async fn whole(&self, id: String) -> Result<String, ForgeError> {
+    async fn whole(&self, id: String) -> ForgeResult<String> {
         if id.is_empty() || id.len() >= WHOLE_ID {
             return Ok(id);
         }
@@ -100,7 +95,7 @@ impl Bitbucket {
         Ok(whole)
     }
 
-    async fn with_whole_ids(&self, mut found: ForgeChangeRequest) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn with_whole_ids(&self, mut found: ForgeChangeRequest) -> ForgeResult<ForgeChangeRequest> {
         found.request.head_commit = self.whole(found.request.head_commit).await?;
         if let ChangeRequestState::Merged { commit } = found.state {
             found.state = ChangeRequestState::Merged { commit: self.whole(commit).await? };
@@ -120,7 +115,7 @@ impl Bitbucket {
 
     /// Polls a merge task for a while ("Get the merge task status for a pull request"). If it does not end in that time, a
     /// later look at the pull request shows the result.
-    async fn finish(&self, number: u64, task: &str) -> Result<(), ForgeError> {
+    async fn finish(&self, number: u64, task: &str) -> ForgeResult<()> {
         let (began, mut pause) = (Instant::now(), TASK_PAUSES.0);
         while began.elapsed() < TASK_TIMEOUT {
             tokio::time::sleep(pause).await;
@@ -163,7 +158,7 @@ impl Bitbucket {
         head: &str,
         _base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
         let (states, reach): (&[&str], _) = match filter {
             ListFilter::Open => (&["OPEN"], Reach::End),
             ListFilter::Since(since) => (&["OPEN", "MERGED", "DECLINED", "SUPERSEDED"], Reach::Since(since)),
@@ -183,7 +178,7 @@ impl Bitbucket {
         Ok(whole)
     }
 
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         // Bitbucket answers a second one with the open one, whatever its text.
         if let Some(open) =
             self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.into_iter().next()
@@ -204,7 +199,7 @@ impl Bitbucket {
         }
     }
 
-    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         // Bitbucket removes reviewers that are not in the list (Renovate, lib/modules/platform/bitbucket).
         let now = self.http.get(self.one(number, &[])).await?;
         let reviewers = now["reviewers"].as_array().into_iter().flatten();
@@ -221,7 +216,7 @@ impl Bitbucket {
         found: &ForgeChangeRequest,
         kind: MetadataKind,
         names: &[String],
-    ) -> Result<Vec<String>, ForgeError> {
+    ) -> ForgeResult<Vec<String>> {
         if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
@@ -241,11 +236,11 @@ impl Bitbucket {
         Ok(reviewers(&self.http.put(url, &body).await?))
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         self.http.call(ApiCall::new(Method::POST, self.one(number, &["decline"]))).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         let found = self.http.request(self.one(number, &[]), self.url(&[], &[]), parse).await?;
         let Some(mut found) = found else { return Ok(None) };
         found.conflicts = self.conflicts(&found).await;
@@ -254,11 +249,7 @@ impl Bitbucket {
 
     // "List commit statuses for a commit". Only administrators may read which of them are required,
     // and how many approvals. Bitbucket rejects the merge if that is enforced.
-    async fn readiness(
-        &self,
-        found: &ForgeChangeRequest,
-        _merge: MergeMode,
-    ) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let mut url = self.one(found.request.number, &[]);
         url.query_pairs_mut().append_pair("fields", STRATEGY);
         let now = self.http.get(url).await?;
@@ -290,7 +281,7 @@ impl Bitbucket {
 
     // The call has no parameter for the expected head, so the merge is for the head that was read just before. If the
     // base has an active merge queue, the same call puts the pull request into that ("Merge queues").
-    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         let mut body = json!({"type": "pullrequest_merge_parameters", "message": call.message.whole()});
         if call.readiness.merge_options.is_string() {
             body["merge_strategy"] = call.readiness.merge_options.clone();
@@ -305,12 +296,12 @@ impl Bitbucket {
         self.finish(call.found.request.number, &task).await
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let body = json!({"content": {"raw": text}});
         self.http.post(self.one(number, &["comments"]), &body).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         if id.is_empty() {
             return Ok(None);
         }
@@ -320,7 +311,7 @@ impl Bitbucket {
 
     // "Create a build status for a commit": a status with the same key is overwritten. A key has 40 characters at most
     // (github.com/buildbot/buildbot/issues/7049).
-    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let body = json!({
             "key": status.name(MAX_KEY_CHARS), "name": status.name(MAX_NAME_CHARS),
             "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"), "url": status.url,

@@ -13,7 +13,7 @@ use super::change_request::{
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::http::ForgeHttp;
 use super::json::text;
 use super::pager::{self, Page, Reach};
@@ -41,7 +41,7 @@ pub(super) struct BitbucketServer {
 }
 
 impl BitbucketServer {
-    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let (server, project, slug) = place(address)?;
         let base = format!("{server}/rest/api/1.0");
@@ -62,7 +62,7 @@ impl BitbucketServer {
         self.url(&[&["pull-requests", &number.to_string()], path].concat(), query)
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
         let (branch, start) = (format!("{BRANCH}{head}"), at.to_string());
         let query = [
             ("at", branch.as_str()),
@@ -85,7 +85,7 @@ impl BitbucketServer {
     }
 
     /// Changes the current version of a pull request, and again the newest if others have changed it in between.
-    async fn change(&self, number: u64, change: PullRequestChange<'_>) -> Result<Value, ForgeError> {
+    async fn change(&self, number: u64, change: PullRequestChange<'_>) -> ForgeResult<Value> {
         let mut tries = 1;
         loop {
             let now = self.http.get(self.one(number, &[], &[])).await?;
@@ -101,7 +101,7 @@ impl BitbucketServer {
         number: u64,
         now: &Value,
         to: &PullRequestChange<'_>,
-    ) -> Result<Value, ForgeError> {
+    ) -> ForgeResult<Value> {
         let PullRequestChange::Text(proposal) = to else {
             let version = now["version"].to_string();
             let url = self.one(number, &["decline"], &[("version", &version)]);
@@ -153,12 +153,12 @@ impl BitbucketServer {
         head: &str,
         _base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
         let state = if filter == ListFilter::Open { "OPEN" } else { "ALL" };
         pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let mut body = json!({
             "title": proposal.title, "description": proposal.body,
             "fromRef": self.branch(&proposal.head), "toRef": self.branch(&proposal.base),
@@ -171,7 +171,7 @@ impl BitbucketServer {
         self.http.change(Method::POST, self.url(&["pull-requests"], &[]), &body, parse).await
     }
 
-    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let answer = self.change(number, PullRequestChange::Text(proposal)).await?;
         parse(&answer)
             .and_then(ForgeChangeRequest::checked)
@@ -183,7 +183,7 @@ impl BitbucketServer {
         found: &ForgeChangeRequest,
         kind: MetadataKind,
         names: &[String],
-    ) -> Result<Vec<String>, ForgeError> {
+    ) -> ForgeResult<Vec<String>> {
         if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
@@ -197,21 +197,17 @@ impl BitbucketServer {
         Ok(there)
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         self.change(number, PullRequestChange::Decline).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.one(number, &[], &[]), self.url(&[], &[]), parse).await
     }
 
     // "Test if pull request can be merged"; the states of builds are those of
     // developer.atlassian.com/server/bitbucket/how-tos/updating-build-status-for-commits.
-    async fn readiness(
-        &self,
-        found: &ForgeChangeRequest,
-        _merge: MergeMode,
-    ) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number;
         let now = self.http.get(self.one(number, &[], &[])).await?;
         let head = text(&now["fromRef"]["latestCommit"]).unwrap_or_default();
@@ -235,7 +231,7 @@ impl BitbucketServer {
     }
 
     // The version changes with the head: then 409.
-    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
         }
@@ -249,12 +245,12 @@ impl BitbucketServer {
         self.http.post(url, &body).await.map(drop)
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let url = self.one(number, &["comments"], &[]);
         self.http.post(url, &json!({"text": text})).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         if id.is_empty() {
             return Ok(None);
         }
@@ -264,7 +260,7 @@ impl BitbucketServer {
 
     // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before
     // 7.4 have only the call that is deprecated since 7.14 ("Create build status for commit").
-    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let body = json!({
             "key": status.name(MAX_NAME_CHARS), "name": status.name(MAX_NAME_CHARS), "url": status.url,
             "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"),

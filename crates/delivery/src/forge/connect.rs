@@ -5,17 +5,14 @@ use super::azure_devops::AzureDevOps;
 use super::bitbucket::Bitbucket;
 use super::bitbucket_server::BitbucketServer;
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::ForgeResult;
 use super::gitea::Gitea;
 use super::github::GitHub;
 use super::gitlab::GitLab;
 use crate::forge_kind::ForgeKind;
 
 /// The repository at its forge. Fails here, before anything is pushed, if the credentials cannot be used.
-pub(crate) fn connect(
-    kind: ForgeKind,
-    connection: &ForgeConnection<'_>,
-) -> Result<Box<dyn Forge>, ForgeError> {
+pub(crate) fn connect(kind: ForgeKind, connection: &ForgeConnection<'_>) -> ForgeResult<Box<dyn Forge>> {
     Ok(match kind {
         ForgeKind::GitHub => Box::new(GitHub::new(connection)?),
         ForgeKind::GitLab => Box::new(GitLab::new(connection)?),

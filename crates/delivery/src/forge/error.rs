@@ -7,6 +7,9 @@ use jiff::Timestamp;
 use crate::address::AddressError;
 use crate::retry::Retry;
 
+/// The result of a call to a forge.
+pub(crate) type ForgeResult<T> = Result<T, ForgeError>;
+
 /// Why a call to a forge failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]

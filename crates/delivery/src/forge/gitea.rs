@@ -11,7 +11,7 @@ use super::change_request::{
 use super::check_pattern::CheckPattern;
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS};
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::github_pulls::GitHubPulls;
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
@@ -38,7 +38,7 @@ const FEW: usize = 10;
 pub(super) struct Gitea(GitHubPulls);
 
 impl Gitea {
-    pub(super) fn new(kind: ForgeKind, connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+    pub(super) fn new(kind: ForgeKind, connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let (prefix, owner, name) = address.repository()?;
         let base = format!("{}/{prefix}", address.origin());
@@ -50,7 +50,7 @@ impl Gitea {
 
     /// A page of a list, with the newest first. A server may return smaller pages than requested, so only an empty page is
     /// the last one.
-    async fn page(&self, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+    async fn page(&self, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
         let page = (at + 1).to_string();
         let (entries, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
         Ok(Page { next: (listed > 0).then_some(at + 1), entries })
@@ -62,7 +62,7 @@ impl Gitea {
         path: &[&str],
         key: &str,
         reduce: impl Fn(&Value) -> T,
-    ) -> Result<Vec<T>, ForgeError> {
+    ) -> ForgeResult<Vec<T>> {
         let (reduce, http) = (&reduce, &self.0.http);
         pager::all(http, 1, |page| async move {
             let url = self.0.url(path, &[("limit", "50"), ("page", &page.to_string())]);
@@ -82,7 +82,7 @@ impl Gitea {
 
     /// The ids of labels. Missing labels are made, as GitHub and GitLab do automatically. Gitea accepts names instead of
     /// ids only since 1.22.
-    async fn label_ids(&self, names: &[String]) -> Result<Vec<u64>, ForgeError> {
+    async fn label_ids(&self, names: &[String]) -> ForgeResult<Vec<u64>> {
         let label = |l: &Value| Some((text(&l["name"])?, l["id"].as_u64()?));
         let labels = self.entries(&["labels"], "", label).await?;
         let known: Vec<(String, u64)> = labels.into_iter().flatten().collect();
@@ -102,7 +102,7 @@ impl Gitea {
     }
 
     /// The people who can be assigned. Gitea answers 500 to a change with anybody else (`EditIssue` of 1.25).
-    async fn assignable(&self) -> Result<Vec<String>, ForgeError> {
+    async fn assignable(&self) -> ForgeResult<Vec<String>> {
         let all = self.0.http.get(self.0.url(&["assignees"], &[])).await?;
         Ok(names(&all, "login"))
     }
@@ -110,7 +110,7 @@ impl Gitea {
     /// The head of a merged pull request. Gitea keeps it as a ref of its own, which follows the branch with a delay until
     /// the merge, so it may be too old or too new if a commit was pushed in that moment
     /// (`AddTestPullRequestTask` of 1.25).
-    async fn kept_head(&self, number: u64) -> Result<Option<MergedHead>, ForgeError> {
+    async fn kept_head(&self, number: u64) -> ForgeResult<Option<MergedHead>> {
         let name = format!("refs/pull/{number}/head");
         let path = ["git", "refs", "pull", &number.to_string(), "head"];
         // Gitea returns all refs whose names begin like this.
@@ -129,12 +129,7 @@ impl_forge!(
 );
 
 impl Gitea {
-    async fn list(
-        &self,
-        head: &str,
-        base: &str,
-        filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<Vec<ForgeChangeRequest>> {
         if filter == ListFilter::Open
             && let Some(open) = self.open_between(base, head).await?
         {
@@ -147,7 +142,7 @@ impl Gitea {
 
     /// The open pull request between two branches, if the lookup returns it. It returns any pull request between them, and
     /// there is only one if the branch was used once.
-    async fn open_between(&self, base: &str, head: &str) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn open_between(&self, base: &str, head: &str) -> ForgeResult<Option<ForgeChangeRequest>> {
         let found = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
         let found = found.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
         let is_open = |found: &ForgeChangeRequest| {
@@ -156,11 +151,11 @@ impl Gitea {
         Ok(found.filter(is_open))
     }
 
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         self.0.open(proposal, &title(proposal), Value::Null).await
     }
 
-    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         self.0.update(number, proposal, &title(proposal)).await
     }
 
@@ -169,7 +164,7 @@ impl Gitea {
         found: &ForgeChangeRequest,
         kind: MetadataKind,
         names: &[String],
-    ) -> Result<Vec<String>, ForgeError> {
+    ) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
         Ok(match kind {
             MetadataKind::Label => {
@@ -196,19 +191,15 @@ impl Gitea {
         })
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         self.0.close(number).await
     }
 
-    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.0.get(number).await
     }
 
-    async fn readiness(
-        &self,
-        found: &ForgeChangeRequest,
-        _merge: MergeMode,
-    ) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
         let branch = http.get(self.0.url(&["branches", &found.base], &[])).await?;
@@ -235,7 +226,7 @@ impl Gitea {
     }
 
     // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 if the head is another commit.
-    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         if call.mode == MergeMode::Queue {
             return Err(self.0.http.lacks("merge queue"));
         }
@@ -253,18 +244,18 @@ impl Gitea {
         }
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         self.0.comment(number, text).await
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let found = self.0.commit(id).await?;
         Ok(found.map(|c| ForgeCommit::parse(&c["commit"]["message"], &c["parents"], "sha")))
     }
 
     // `repoCreateStatus` of /api/swagger; context and description are of any length (`CommitStatus` in
     // models/git/commit_status.go of go-gitea/gitea).
-    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         self.0.report(commit, status, MAX_DESCRIPTION_CHARS).await
     }
 }

@@ -11,7 +11,7 @@ use super::change_request::{
 };
 use super::commit_status::CommitStatus;
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::github_pulls::GitHubPulls;
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{self, names, text};
@@ -34,7 +34,7 @@ const FIELDS: &str = "assignees base baseRef body commit commits conclusion cont
 pub(super) struct GitHub(GitHubPulls);
 
 impl GitHub {
-    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let (prefix, owner, name) = address.repository()?;
         if !prefix.is_empty() {
@@ -44,7 +44,7 @@ impl GitHub {
         Ok(GitHub(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
         let (filter, page) = (format!("{}:{head}", self.0.owner), (at + 1).to_string());
         let query = [
             ("state", state),
@@ -61,12 +61,12 @@ impl GitHub {
 
 impl GitHub {
     /// Calls the GraphQL API, which alone has required checks and the merge queue.
-    async fn graphql(&self, query: &str, variables: Value) -> Result<Value, ForgeError> {
+    async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<Value> {
         self.ask(query, variables).await.map(|(data, _)| data)
     }
 
     /// The same, and whether checks are hidden: fine-grained tokens may not read them.
-    async fn ask(&self, query: &str, variables: Value) -> Result<(Value, bool), ForgeError> {
+    async fn ask(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
         // At GitHub Enterprise Server it is /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
@@ -226,7 +226,7 @@ fn check(value: &Value) -> Check {
 }
 
 /// Calls of GitHub's API at this address.
-pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> Result<ForgeHttp, ForgeError> {
+pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> ForgeResult<ForgeHttp> {
     let http = ForgeHttp::new(ForgeKind::GitHub, base, AuthScheme::Bearer, connection)?;
     Ok(http
         .with_fields(FIELDS)
@@ -244,7 +244,7 @@ pub(super) fn api(address: &Address) -> String {
 }
 
 impl GitHub {
-    async fn merge_by(&self, call: &MergeCall<'_>, method: &str) -> Result<(), ForgeError> {
+    async fn merge_by(&self, call: &MergeCall<'_>, method: &str) -> ForgeResult<()> {
         let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
         let mut body = json!({"sha": call.readiness.head, "merge_method": method});
         match method {
@@ -265,12 +265,12 @@ impl GitHub {
         head: &str,
         _base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
         let state = if filter == ListFilter::Open { "open" } else { "all" };
         pager::change_requests(&self.0.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         if !proposal.is_draft {
             return self.0.open(proposal, &proposal.title, Value::Null).await;
         }
@@ -283,7 +283,7 @@ impl GitHub {
         }
     }
 
-    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         self.0.update(number, proposal, &proposal.title).await
     }
 
@@ -293,7 +293,7 @@ impl GitHub {
         found: &ForgeChangeRequest,
         kind: MetadataKind,
         names: &[String],
-    ) -> Result<Vec<String>, ForgeError> {
+    ) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
         Ok(match kind {
             MetadataKind::Label => {
@@ -311,16 +311,16 @@ impl GitHub {
         })
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         self.0.close(number).await
     }
 
-    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.0.get(number).await
     }
 
     // docs.github.com/graphql/reference/objects: PullRequest, CheckRun, StatusContext, RefUpdateRule.
-    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> ForgeResult<Readiness> {
         // Servers before 3.12 have no merge queue.
         let queue = if merge == MergeMode::Queue { "mergeQueueEntry { state }" } else { "" };
         let (mut cursor, mut contexts) = (Cursor::from(0), Vec::new());
@@ -366,7 +366,7 @@ impl GitHub {
     }
 
     // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 if the head is not `sha`.
-    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         if call.mode == MergeMode::Queue {
             // Fails if the head is not the expected one.
             let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
@@ -389,18 +389,18 @@ impl GitHub {
         Err(self.0.http.unreadable("the ways to merge"))
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         self.0.comment(number, text).await
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let found = self.0.commit(id).await?;
         Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")))
     }
 
     // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140
     // characters)".
-    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         self.0.report(commit, status, MAX_DESCRIPTION_CHARS).await
     }
 }

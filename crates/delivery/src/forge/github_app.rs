@@ -3,7 +3,7 @@
 //! docs.github.com, "Generating a JSON Web Token (JWT) for a GitHub App" and "Generating an installation
 //! access token for a GitHub App".
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::github;
 use super::json::text;
 use super::shared::ForgeShared;
@@ -24,6 +24,7 @@ use crate::address::Address;
 use crate::clock;
 use crate::credentials::{App, Credentials};
 use crate::fencing::FencingToken;
+use crate::lock::lock;
 use crate::lru::Lru;
 use crate::order::Order;
 
@@ -73,7 +74,7 @@ impl AppTokens {
         order: &Order,
         address: &Address,
         shared: &Arc<ForgeShared>,
-    ) -> Result<Credentials, ForgeError> {
+    ) -> ForgeResult<Credentials> {
         let cell = self.tokens().or_default(key(app, address));
         // A second delivery waits for the token that the first one requests.
         let mut kept = cell.lock().await;
@@ -99,7 +100,7 @@ impl AppTokens {
     }
 
     fn tokens(&self) -> MutexGuard<'_, Lru<TokenCell>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -112,7 +113,7 @@ async fn request_token(
     order: &Order,
     address: &Address,
     shared: &Arc<ForgeShared>,
-) -> Result<Token, ForgeError> {
+) -> ForgeResult<Token> {
     let (_, owner, name) = address.repository()?;
     let base = match &app.base {
         Some(base) => shared.hosts.api(base)?,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::change_request::{ForgeChangeRequest, Proposal};
 use super::commit_status::{CommitStatus, MAX_NAME_CHARS};
-use super::error::ForgeError;
+use super::error::ForgeResult;
 use super::http::ForgeHttp;
 
 /// The pull requests of one repository.
@@ -27,10 +27,7 @@ impl GitHubPulls {
     }
 
     /// One page of a list: the entries that can be read, and the number of all entries.
-    pub(super) async fn page(
-        &self,
-        query: &[(&str, &str)],
-    ) -> Result<(Vec<ForgeChangeRequest>, usize), ForgeError> {
+    pub(super) async fn page(&self, query: &[(&str, &str)]) -> ForgeResult<(Vec<ForgeChangeRequest>, usize)> {
         let reduce = |answer: Value| {
             let list = answer.as_array()?;
             Some((list.iter().filter_map(self.parse).collect(), list.len()))
@@ -44,7 +41,7 @@ impl GitHubPulls {
         proposal: &Proposal,
         title: &str,
         more: Value,
-    ) -> Result<ForgeChangeRequest, ForgeError> {
+    ) -> ForgeResult<ForgeChangeRequest> {
         let mut body =
             json!({"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base});
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
@@ -59,13 +56,13 @@ impl GitHubPulls {
         number: u64,
         proposal: &Proposal,
         title: &str,
-    ) -> Result<ForgeChangeRequest, ForgeError> {
+    ) -> ForgeResult<ForgeChangeRequest> {
         let body = json!({"title": title, "body": proposal.body, "base": proposal.base});
         self.http.change(Method::PATCH, self.pull(number), &body, self.parse).await
     }
 
     /// Requests a review by people, and by teams as `organization/team`.
-    pub(super) async fn ask_for_review(&self, number: u64, names: &[String]) -> Result<Value, ForgeError> {
+    pub(super) async fn ask_for_review(&self, number: u64, names: &[String]) -> ForgeResult<Value> {
         let (teams, people): (Vec<&String>, Vec<&String>) = names.iter().partition(|n| n.contains('/'));
         let teams: Vec<&str> = teams.iter().filter_map(|team| team.split('/').next_back()).collect();
         let url = self.url(&["pulls", &number.to_string(), "requested_reviewers"], &[]);
@@ -78,15 +75,15 @@ impl GitHubPulls {
         self.url(&[&["issues", &number.to_string()], path].concat(), &[])
     }
 
-    pub(super) async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    pub(super) async fn close(&self, number: u64) -> ForgeResult<()> {
         self.http.patch(self.pull(number), &json!({"state": "closed"})).await.map(drop)
     }
 
-    pub(super) async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    pub(super) async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.pull(number), self.url(&[], &[]), self.parse).await
     }
 
-    pub(super) async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    pub(super) async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let url = self.issue(number, &["comments"]);
         self.http.post(url, &json!({"body": text})).await.map(drop)
     }
@@ -97,7 +94,7 @@ impl GitHubPulls {
         commit: &str,
         status: &CommitStatus<'_>,
         most: usize,
-    ) -> Result<(), ForgeError> {
+    ) -> ForgeResult<()> {
         let body = json!({
             "state": status.progress.word("pending", "success", "failure"), "context": status.name(MAX_NAME_CHARS),
             "description": status.description(most), "target_url": status.url,
@@ -106,7 +103,7 @@ impl GitHubPulls {
     }
 
     /// A commit.
-    pub(super) async fn commit(&self, id: &str) -> Result<Option<Value>, ForgeError> {
+    pub(super) async fn commit(&self, id: &str) -> ForgeResult<Option<Value>> {
         self.http.read(self.url(&["git", "commits", id], &[])).await
     }
 }

@@ -11,7 +11,7 @@ use super::change_request::{
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PromotionProgress};
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
 use super::pager::{self, Page, Reach};
@@ -43,7 +43,7 @@ pub(super) struct GitLab {
 }
 
 impl GitLab {
-    pub(super) fn new(connection: &ForgeConnection<'_>) -> Result<Self, ForgeError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
         let project = project(address)?;
         // One host for SSH behind a firewall (docs.gitlab.com/user/gitlab_com).
@@ -66,7 +66,7 @@ impl GitLab {
         self.url(&["merge_requests", &number.to_string()], &[])
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page<ForgeChangeRequest>, ForgeError> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
         let (page, size) = ((at + 1).to_string(), PAGE.to_string());
         let query = [
             ("source_branch", head),
@@ -85,7 +85,7 @@ impl GitLab {
     }
 
     /// The number of a user (docs.gitlab.com/api/users).
-    async fn user(&self, name: &str) -> Result<u64, ForgeError> {
+    async fn user(&self, name: &str) -> ForgeResult<u64> {
         let found = self.http.get(self.http.url(&["users"], &[("username", name)])).await?;
         found[0]["id"].as_u64().ok_or_else(|| {
             let says = format!("there is no user {name}");
@@ -175,12 +175,12 @@ impl GitLab {
         head: &str,
         _base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
         let state = if filter == ListFilter::Open { "opened" } else { "all" };
         pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
-    async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let body = json!({
             "source_branch": proposal.head, "target_branch": proposal.base,
             "title": title(proposal), "description": proposal.body,
@@ -188,7 +188,7 @@ impl GitLab {
         self.http.change(Method::POST, self.url(&["merge_requests"], &[]), &body, parse).await
     }
 
-    async fn update(&self, number: u64, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let body =
             json!({"target_branch": proposal.base, "title": title(proposal), "description": proposal.body});
         self.http.change(Method::PUT, self.one(number), &body, parse).await
@@ -199,7 +199,7 @@ impl GitLab {
         found: &ForgeChangeRequest,
         kind: MetadataKind,
         names: &[String],
-    ) -> Result<Vec<String>, ForgeError> {
+    ) -> ForgeResult<Vec<String>> {
         let url = self.one(found.request.number);
         let (key, field) = match kind {
             MetadataKind::Label => {
@@ -221,16 +221,16 @@ impl GitLab {
         Ok(json::names(&now[key], "username"))
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         let body = json!({"state_event": "close"});
         self.http.put(self.one(number), &body).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.one(number), self.url(&[], &[]), parse).await
     }
 
-    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number.to_string();
         let now = self.http.get(self.one(found.request.number)).await?;
         let mut readiness = Readiness { head: text(&now["sha"]).unwrap_or_default(), ..Readiness::default() };
@@ -264,7 +264,7 @@ impl GitLab {
     }
 
     // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 if the head is another commit.
-    async fn merge(&self, call: &MergeCall<'_>) -> Result<(), ForgeError> {
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
         let number = call.found.request.number.to_string();
         let done = if call.mode == MergeMode::Queue {
             let url = self.url(&["merge_trains", "merge_requests", &number], &[]);
@@ -285,17 +285,17 @@ impl GitLab {
         }
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let url = self.url(&["merge_requests", &number.to_string(), "notes"], &[]);
         self.http.post(url, &json!({"body": text})).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let found = self.http.read(self.url(&["repository", "commits", id], &[])).await?;
         Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id")))
     }
 
-    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let pipeline = match status.progress {
             PromotionProgress::Pending => None,
             PromotionProgress::Success | PromotionProgress::Failure => {
@@ -318,11 +318,7 @@ impl GitLab {
     /// The pipeline with the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
     /// newest pipeline of the commit: a final status would then leave the pending one as it is in an older pipeline
     /// (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
-    async fn pipeline_of_pending(
-        &self,
-        commit: &str,
-        status: &CommitStatus<'_>,
-    ) -> Result<Option<u64>, ForgeError> {
+    async fn pipeline_of_pending(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<Option<u64>> {
         let name = status.name(MAX_NAME_CHARS);
         let query = [("ref", status.base), ("name", name.as_str())];
         let url = self.url(&["repository", "commits", commit, "statuses"], &query);
@@ -339,7 +335,7 @@ impl GitLab {
         commit: &str,
         status: &CommitStatus<'_>,
         pipeline: Option<u64>,
-    ) -> Result<(), ForgeError> {
+    ) -> ForgeResult<()> {
         let body = status_body(status, pipeline);
         match self.http.post(self.url(&["statuses", commit], &[]), &body).await {
             Err(ForgeError::Refused { status: 400, says, .. })

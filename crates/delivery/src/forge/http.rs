@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::authorization::AuthScheme;
 use super::change_request::ForgeChangeRequest;
 use super::connection::ForgeConnection;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::rate_limit::{CredentialBudget, Purpose};
 use super::rate_limit_headers;
 use super::response::{self, ResponseBody, ResponseSize, Unread};
-use super::shared::{ForgeShared, lock};
+use super::shared::ForgeShared;
 use crate::clock;
 use crate::credentials::{App, Credentials};
 use crate::fair_queue::Slot;
@@ -23,9 +23,12 @@ use crate::fencing::FencingToken;
 use crate::fingerprint::fingerprint;
 use crate::foreign_text;
 use crate::forge_kind::ForgeKind;
-use crate::hex::sha256_hex;
-use crate::tls;
+use crate::http_client::last_cause;
+use crate::lock::lock;
 
+/// How long a new connection may take, and how long an unused one is kept.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a cached answer about conflicts is valid.
 const CONFLICT_ANSWER_VALID: Duration = Duration::from_secs(300);
 /// The most bytes of a change request that is cached for conditional calls.
@@ -103,7 +106,7 @@ impl ForgeHttp {
         base: &str,
         scheme: AuthScheme,
         connection: &ForgeConnection<'_>,
-    ) -> Result<Self, ForgeError> {
+    ) -> ForgeResult<Self> {
         let ForgeConnection { address, credentials, token, pipeline, shared } = connection;
         let name = address.host.clone();
         let none = || ForgeError::NoToken { forge: name.clone() };
@@ -116,7 +119,12 @@ impl ForgeHttp {
         // No delivery begins that must wait long for its first call.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
         budget.check(Purpose::Step).map_err(limited)?;
-        let client = client(&name, credentials, shared)?;
+        let connect_timeout = shared.timeout.min(CONNECT_TIMEOUT);
+        let (ca_file, protocols) = (credentials.ca_file.as_deref(), ["h2", "http/1.1"]);
+        let client = shared.clients.get(ca_file, "", &protocols, shared.timeout, |builder| {
+            builder.connect_timeout(connect_timeout).pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        });
+        let client = client.map_err(|says| ForgeError::BadCaFile { forge: name.clone(), says })?;
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
         let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
@@ -176,7 +184,7 @@ impl ForgeHttp {
     }
 
     /// The entries of a page in the form of both Bitbuckets.
-    pub(super) fn values(&self, page: &mut Value) -> Result<Vec<Value>, ForgeError> {
+    pub(super) fn values(&self, page: &mut Value) -> ForgeResult<Vec<Value>> {
         match page.get_mut("values").map(Value::take) {
             Some(Value::Array(values)) => Ok(values),
             _ => Err(self.unreadable("a list")),
@@ -184,32 +192,32 @@ impl ForgeHttp {
     }
 
     /// Reads, and returns the content of a successful answer.
-    pub(super) async fn get(&self, url: Url) -> Result<Value, ForgeError> {
+    pub(super) async fn get(&self, url: Url) -> ForgeResult<Value> {
         self.success(self.send(ApiCall::new(Method::GET, url)).await?)
     }
 
     /// Sends a body, and returns the content of a successful answer.
-    pub(super) async fn post(&self, url: Url, body: &Value) -> Result<Value, ForgeError> {
+    pub(super) async fn post(&self, url: Url, body: &Value) -> ForgeResult<Value> {
         self.call(ApiCall::new(Method::POST, url).with_body(body)).await
     }
 
     /// Sends a body, and returns the content of a successful answer.
-    pub(super) async fn put(&self, url: Url, body: &Value) -> Result<Value, ForgeError> {
+    pub(super) async fn put(&self, url: Url, body: &Value) -> ForgeResult<Value> {
         self.call(ApiCall::new(Method::PUT, url).with_body(body)).await
     }
 
     /// Sends a body, and returns the content of a successful answer.
-    pub(super) async fn patch(&self, url: Url, body: &Value) -> Result<Value, ForgeError> {
+    pub(super) async fn patch(&self, url: Url, body: &Value) -> ForgeResult<Value> {
         self.call(ApiCall::new(Method::PATCH, url).with_body(body)).await
     }
 
     /// Makes a call, and returns the content of a successful answer.
-    pub(super) async fn call(&self, call: ApiCall<'_>) -> Result<Value, ForgeError> {
+    pub(super) async fn call(&self, call: ApiCall<'_>) -> ForgeResult<Value> {
         self.success(self.send(call).await?)
     }
 
     /// Returns the content of a successful answer.
-    pub(super) fn success(&self, reply: Reply) -> Result<Value, ForgeError> {
+    pub(super) fn success(&self, reply: Reply) -> ForgeResult<Value> {
         match (reply.status, reply.json) {
             // Half of an answer, or a page of another server: a missing entry in it proves nothing.
             (200..300, None | Some(Value::String(_))) => Err(self.unreadable("JSON")),
@@ -219,11 +227,7 @@ impl ForgeHttp {
     }
 
     /// Reads a page of change requests, and reduces it before the next call.
-    pub(super) async fn page<T>(
-        &self,
-        url: Url,
-        reduce: impl FnOnce(Value) -> Option<T>,
-    ) -> Result<T, ForgeError> {
+    pub(super) async fn page<T>(&self, url: Url, reduce: impl FnOnce(Value) -> Option<T>) -> ForgeResult<T> {
         let mut reply =
             self.send(ApiCall { size: ResponseSize::Page, ..ApiCall::new(Method::GET, url) }).await?;
         let _slot = reply.slot.take();
@@ -242,7 +246,7 @@ impl ForgeHttp {
     }
 
     /// Reads one object; `None` if it does not exist.
-    pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
+    pub(super) async fn read(&self, url: Url) -> ForgeResult<Option<Value>> {
         let reply = self.send(ApiCall::new(Method::GET, url)).await?;
         match reply.status {
             404 | 410 | 422 => Ok(None),
@@ -265,7 +269,7 @@ impl ForgeHttp {
 
     /// Reads an object that may be at another address; `None` if the forge does not return it. Redirects are followed only
     /// to the same server, because the call has the credentials.
-    async fn read_elsewhere(&self, url: Url) -> Result<Option<Value>, ForgeError> {
+    async fn read_elsewhere(&self, url: Url) -> ForgeResult<Option<Value>> {
         let mut reply = self.send(ApiCall::look(url.clone())).await?;
         let elsewhere = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&reply.status));
         let elsewhere = elsewhere.and_then(|to| url.join(to.to_str().ok()?).ok());
@@ -282,7 +286,7 @@ impl ForgeHttp {
         url: Url,
         body: &Value,
         parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
-    ) -> Result<ForgeChangeRequest, ForgeError> {
+    ) -> ForgeResult<ForgeChangeRequest> {
         let answer = self.call(ApiCall::new(method, url).with_body(body)).await?;
         parse(&answer)
             .and_then(ForgeChangeRequest::checked)
@@ -295,7 +299,7 @@ impl ForgeHttp {
         url: Url,
         repository: Url,
         parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
-    ) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Option<ForgeChangeRequest>> {
         let found = self.read_changed(url, parse).await?;
         if found.is_none() {
             self.get(repository).await?;
@@ -325,7 +329,7 @@ impl ForgeHttp {
         &self,
         url: Url,
         parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
-    ) -> Result<Option<ForgeChangeRequest>, ForgeError> {
+    ) -> ForgeResult<Option<ForgeChangeRequest>> {
         let key = format!("{} {url}", self.fingerprint);
         let known = lock(&self.shared.change_requests).get(&key).cloned();
         let header = known.as_ref().map(|(etag, _)| (IF_NONE_MATCH, etag.clone()));
@@ -364,7 +368,7 @@ impl ForgeHttp {
     }
 
     /// Makes a call, and returns the answer, whatever its status.
-    pub(super) async fn send(&self, call: ApiCall<'_>) -> Result<Reply, ForgeError> {
+    pub(super) async fn send(&self, call: ApiCall<'_>) -> ForgeResult<Reply> {
         let ApiCall { method, url, body, header, purpose, size } = call;
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
         let _slot = self.budget.reserve(purpose, &self.pipeline).await.map_err(limited)?;
@@ -414,7 +418,7 @@ impl ForgeHttp {
     }
 
     /// Records the rate limit in an answer. Fails if the call was rejected for it.
-    fn record_rate_limit(&self, reply: &Reply) -> Result<(), ForgeError> {
+    fn record_rate_limit(&self, reply: &Reply) -> ForgeResult<()> {
         let mut report = rate_limit_headers::budget(&reply.headers, clock::now());
         let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
         report.refused = matches!(reply.status, 403 | 429 | 503)
@@ -498,29 +502,12 @@ impl ForgeHttp {
         if error.is_timeout() {
             return ForgeError::Timeout { forge, after: self.shared.timeout };
         }
-        // The last cause of the chain is the most precise one.
-        let error = error.without_url();
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(next) = cause.source() {
-            cause = next;
-        }
-        let says = foreign_text::clean(&self.credentials.redact(&cause.to_string()), MAX_SHOWN_CHARS);
+        let says = foreign_text::clean(&self.credentials.redact(&last_cause(error)), MAX_SHOWN_CHARS);
         if says.contains("certificate") {
             return ForgeError::Certificate { forge, says };
         }
         ForgeError::Unreachable { forge, says }
     }
-}
-
-fn client(name: &str, credentials: &Credentials, shared: &ForgeShared) -> Result<Client, ForgeError> {
-    let key = credentials.ca_file.as_deref().map(sha256_hex).unwrap_or_default();
-    if let Some(client) = lock(&shared.clients).get(&key) {
-        return Ok(client.clone());
-    }
-    let made = tls::client(credentials.ca_file.as_deref(), shared.timeout)
-        .map_err(|says| ForgeError::BadCaFile { forge: name.into(), says })?;
-    lock(&shared.clients).insert(key, made.clone(), 1);
-    Ok(made)
 }
 
 fn label(method: &Method) -> &'static str {

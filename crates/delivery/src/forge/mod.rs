@@ -35,6 +35,7 @@ pub use commit_status::PromotionProgress;
 pub(crate) use connect::connect;
 pub(crate) use connection::ForgeConnection;
 pub use error::ForgeError;
+pub(crate) use error::ForgeResult;
 pub(crate) use github_app::AppTokens;
 pub(crate) use readiness::Readiness;
 pub(crate) use shared::ForgeShared;

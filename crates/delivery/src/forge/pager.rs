@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::api::ListFilter;
 use super::change_request::ForgeChangeRequest;
-use super::error::ForgeError;
+use super::error::{ForgeError, ForgeResult};
 use super::http::ForgeHttp;
 
 /// The most pages of a list that are read.
@@ -68,7 +68,7 @@ impl Cursor {
     ///
     /// # Errors
     /// When the list is too long, or has taken too long.
-    pub(super) fn at(&self, http: &ForgeHttp, entries: usize) -> Result<Option<u64>, ForgeError> {
+    pub(super) fn at(&self, http: &ForgeHttp, entries: usize) -> ForgeResult<Option<u64>> {
         let after = http.list_timeout();
         if self.at.is_none() {
             return Ok(None);
@@ -92,13 +92,9 @@ impl Cursor {
 }
 
 /// Reads a list to its end. The first page begins at `first`.
-pub(super) async fn all<T, F>(
-    http: &ForgeHttp,
-    first: u64,
-    page: impl Fn(u64) -> F,
-) -> Result<Vec<T>, ForgeError>
+pub(super) async fn all<T, F>(http: &ForgeHttp, first: u64, page: impl Fn(u64) -> F) -> ForgeResult<Vec<T>>
 where
-    F: Future<Output = Result<Page<T>, ForgeError>>,
+    F: Future<Output = ForgeResult<Page<T>>>,
 {
     let (mut cursor, mut all) = (Cursor::from(first), Vec::new());
     while let Some(at) = cursor.at(http, all.len())? {
@@ -116,9 +112,9 @@ pub(super) async fn change_requests<F>(
     head: &str,
     reach: Reach,
     page: impl Fn(u64) -> F,
-) -> Result<Vec<ForgeChangeRequest>, ForgeError>
+) -> ForgeResult<Vec<ForgeChangeRequest>>
 where
-    F: Future<Output = Result<Page<ForgeChangeRequest>, ForgeError>>,
+    F: Future<Output = ForgeResult<Page<ForgeChangeRequest>>>,
 {
     let (mut cursor, mut found, mut bytes) = (Cursor::from(0), Vec::new(), 0);
     while let Some(at) = cursor.at(http, 0)? {

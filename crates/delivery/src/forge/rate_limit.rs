@@ -3,13 +3,14 @@
 //! clock of this process, so a change of the wall clock does not affect it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::clock;
 use crate::fair_queue::{FairQueue, Slot};
+use crate::lock::lock;
 use crate::lru::Lru;
 use crate::stats::RateBudget;
 
@@ -48,14 +49,14 @@ impl Default for RateBudgets {
 impl RateBudgets {
     /// The budget of a credential, known by its fingerprint, at a host.
     pub(super) fn of(&self, host: &str, credential: &str) -> Arc<CredentialBudget> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.or_default(format!("{host} {credential}"))
     }
 
     /// What is left of each budget. Drops those that were not used for long.
     pub(crate) fn snapshot(&self) -> Vec<RateBudget> {
         let now = Instant::now();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         // Some tokens are valid for an hour, and not used again.
         all.retain(|budget| Arc::strong_count(budget) > 1 || !budget.known().is_old(now));
         let rate_budget = |(name, budget): (&String, &Arc<CredentialBudget>)| {
@@ -213,12 +214,12 @@ impl CredentialBudget {
 
     /// Records the rate limit of an answer. Returns the end of the pause if the call was rejected.
     pub(super) fn record(&self, report: RateLimitReport) -> Option<Timestamp> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         known.record(report, Moment::now()).map(|until| until.wall)
     }
 
     fn known(&self) -> RateLimitState {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.known)
     }
 }
 

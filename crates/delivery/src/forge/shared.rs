@@ -1,22 +1,20 @@
 //! What all calls to forges share: HTTP clients, rate budgets, and caches of answers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use reqwest::Client;
 use reqwest::header::HeaderValue;
 
 use super::change_request::ForgeChangeRequest;
 use super::rate_limit::RateBudgets;
 use super::response::LargeResponses;
 use crate::address::AllowedHosts;
+use crate::http_client::HttpClients;
 use crate::lru::Lru;
 use crate::stats::Counters;
 
 /// How long a call may take, unless a run of git may take less.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most HTTP clients that are kept: each has the roots of an authority of its own.
-const MAX_CLIENTS: usize = 64;
 /// The most bytes of change requests that are cached for conditional calls.
 const MAX_CACHED_BYTES: usize = 16 << 20;
 /// The most ids of commits that are cached.
@@ -29,7 +27,7 @@ const MAX_CONFLICT_ANSWERS: usize = 4_096;
 pub(crate) struct ForgeShared {
     pub(crate) counters: Arc<Counters>,
     pub(super) timeout: Duration,
-    pub(super) clients: Mutex<Lru<Client>>,
+    pub(super) clients: HttpClients,
     pub(crate) budgets: RateBudgets,
     /// Change requests with their `ETag`, for conditional calls.
     pub(super) change_requests: Mutex<Lru<(HeaderValue, ForgeChangeRequest)>>,
@@ -47,7 +45,7 @@ impl ForgeShared {
         ForgeShared {
             counters,
             timeout: timeout.min(CALL_TIMEOUT),
-            clients: Mutex::new(Lru::new(MAX_CLIENTS)),
+            clients: HttpClients::default(),
             budgets: RateBudgets::default(),
             change_requests: Mutex::new(Lru::new(MAX_CACHED_BYTES)),
             commit_ids: Mutex::new(Lru::new(MAX_COMMIT_IDS)),
@@ -56,10 +54,6 @@ impl ForgeShared {
             hosts,
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

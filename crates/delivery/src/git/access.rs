@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use super::ssh_identity;
 use crate::address::Address;
 use crate::credentials::Credentials;
@@ -41,7 +41,7 @@ impl Access {
         credentials: &Credentials,
         pipeline: &str,
         folder: &Path,
-    ) -> Result<Self, GitError> {
+    ) -> GitResult<Self> {
         let write = |bytes: &[u8]| {
             private_file(folder, bytes)
                 .map_err(|e| GitError::Cache { repository: address.text.clone(), says: e.to_string() })

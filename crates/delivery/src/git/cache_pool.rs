@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use super::repository::Repository;
+
+use crate::lock::lock;
 
 /// The most repositories. Each takes some KiB of memory, and a few MiB if it has hundreds of thousands of files.
 const MAX_REPOSITORIES: usize = 500;
@@ -48,13 +50,13 @@ impl CachePool {
             caches.add(key, repository);
         }
         let pool = CachePool { folder, quota, caches: Mutex::new(caches), removed: AtomicU64::new(0) };
-        pool.prune(&mut pool.caches.lock().unwrap_or_else(PoisonError::into_inner));
+        pool.prune(&mut lock(&pool.caches));
         pool
     }
 
     /// A repository with its cache. Other caches that are not in use may be removed for it.
     pub(crate) fn repository(&self, key: &str) -> Arc<Repository> {
-        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caches = lock(&self.caches);
         caches.uses += 1;
         let used = caches.uses;
         let repository = match caches.by_key.get_mut(key) {

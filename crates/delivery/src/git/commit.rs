@@ -1,6 +1,6 @@
 //! A commit as git stores it.
 
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use crate::trailers;
 
 /// The largest commit that is read, in bytes. The tips of branches are kept in memory.
@@ -28,7 +28,7 @@ impl Commit {
     }
 
     /// Parses a commit object. An object that was too large to read is empty here.
-    pub(super) fn parse(repository: &str, id: &str, raw: &[u8]) -> Result<Self, GitError> {
+    pub(super) fn parse(repository: &str, id: &str, raw: &[u8]) -> GitResult<Self> {
         if raw.is_empty() || raw.len() > MAX_COMMIT_BYTES {
             let (repository, doing) = (repository.to_string(), "cat-file".to_string());
             let says = format!("the commit {id} has more than {} KiB", MAX_COMMIT_BYTES >> 10);

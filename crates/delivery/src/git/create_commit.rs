@@ -7,7 +7,7 @@ use std::io::Write;
 use jiff::Timestamp;
 
 use super::access::Access;
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
 use super::sign;
 
@@ -35,7 +35,7 @@ impl LockedRepository<'_> {
         base: &str,
         files: &[ChangedFile],
         text: &CommitText,
-    ) -> Result<String, GitError> {
+    ) -> GitResult<String> {
         let id = self.commit_unsigned(base, files, text).await?;
         if self.access.signs() { self.sign(&id).await } else { Ok(id) }
     }
@@ -46,7 +46,7 @@ impl LockedRepository<'_> {
         base: &str,
         files: &[ChangedFile],
         text: &CommitText,
-    ) -> Result<String, GitError> {
+    ) -> GitResult<String> {
         let stream = stream(base, files, text)
             .map_err(|e| GitError::Cache { repository: self.access.name().into(), says: e.to_string() })?;
         let args = ["fast-import", "--quiet", "--force", "--done", "--date-format=raw"];
@@ -56,14 +56,14 @@ impl LockedRepository<'_> {
     }
 
     /// The same commit with a signature.
-    async fn sign(&self, id: &str) -> Result<String, GitError> {
+    async fn sign(&self, id: &str) -> GitResult<String> {
         let unsigned = self.git.run(self.local(["cat-file", "commit", id])).await?;
         let signature = sign::sign(self.git, &self.access, &unsigned).await?;
         self.write_commit(sign::put_in(&unsigned, sign::header(id), &signature)).await
     }
 
     /// Stores the text of a commit and returns its id.
-    pub(super) async fn write_commit(&self, raw: Vec<u8>) -> Result<String, GitError> {
+    pub(super) async fn write_commit(&self, raw: Vec<u8>) -> GitResult<String> {
         let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
         let out = self.git.run(self.local(args).with_input(raw)).await?;
         let id = String::from_utf8_lossy(&out).trim().to_string();
@@ -71,7 +71,7 @@ impl LockedRepository<'_> {
     }
 }
 
-fn check_id(access: &Access, doing: &str, id: &str) -> Result<(), GitError> {
+fn check_id(access: &Access, doing: &str, id: &str) -> GitResult<()> {
     if id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(());
     }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::retry::Retry;
 
+/// The result of a run of git.
+pub(crate) type GitResult<T> = Result<T, GitError>;
+
 /// Why git failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
@@ -132,78 +135,66 @@ impl GitError {
     }
 }
 
-/// Phrases of git, curl and ssh, and their meaning. The first match counts.
-const PHRASES: &[(&str, Kind)] = &[
-    // Signals 24 and 25: the limits for processor time and for the size of a file.
-    ("out of memory", Kind::TooLarge),
-    ("cannot allocate memory", Kind::TooLarge),
-    ("died of signal 24", Kind::TooLarge),
-    ("died of signal 25", Kind::TooLarge),
-    ("file too large", Kind::TooLarge),
-    // A tree in a tree in a tree: git has no more stack.
-    ("died of signal 11", Kind::TooLarge),
-    ("cannot run ssh", Kind::NoSsh),
-    ("ssh: not found", Kind::NoSsh),
-    ("no user exists for uid", Kind::NoSsh),
-    ("host key verification failed", Kind::HostKey),
-    ("remote host identification has changed", Kind::HostKey),
-    ("load key \"", Kind::Identity),
-    ("permission denied (", Kind::Authentication),
-    ("too many authentication failures", Kind::Authentication),
-    ("ssl certificate problem", Kind::Certificate),
-    ("server certificate verification failed", Kind::Certificate),
-    ("certificate subject name", Kind::Certificate),
-    ("no alternative certificate subject name", Kind::Certificate),
-    ("error setting certificate", Kind::Certificate),
-    ("unable to update url base from redirection", Kind::Redirected),
-    ("returned error: 301", Kind::Redirected),
-    ("returned error: 302", Kind::Redirected),
-    ("returned error: 307", Kind::Redirected),
-    ("returned error: 308", Kind::Redirected),
-    ("returned error: 429", Kind::TooManyCalls),
-    ("returned error: 401", Kind::Authentication),
-    ("returned error: 403", Kind::Authentication),
-    ("authentication failed", Kind::Authentication),
-    ("could not read username", Kind::Authentication),
-    ("could not read password", Kind::Authentication),
-    ("returned error: 404", Kind::NoRepository),
-    ("returned error: 5", Kind::Unreachable),
-    ("repository not found", Kind::NoRepository),
-    ("does not appear to be a git repository", Kind::NoRepository),
-    ("could not be found", Kind::NoRepository),
-    ("could not resolve host", Kind::Unreachable),
-    ("failed to connect", Kind::Unreachable),
-    ("couldn't connect", Kind::Unreachable),
-    ("connection refused", Kind::Unreachable),
-    ("connection timed out", Kind::Unreachable),
-    ("connection reset", Kind::Unreachable),
-    ("connection closed", Kind::Unreachable),
-    ("operation too slow", Kind::Unreachable),
-    ("operation timed out", Kind::Unreachable),
-    ("empty reply from server", Kind::Unreachable),
-    ("recv failure", Kind::Unreachable),
-    ("unable to access", Kind::Unreachable),
-    ("hung up unexpectedly", Kind::Unreachable),
-    ("unexpected disconnect", Kind::Unreachable),
-    ("early eof", Kind::Unreachable),
-    ("could not read from remote repository", Kind::Unreachable),
-];
+/// A run of git that failed.
+struct Failure {
+    repository: String,
+    doing: String,
+    says: String,
+}
 
 const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Secret that ssh-keygen wrote";
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Authentication,
-    NoRepository,
-    Unreachable,
-    Certificate,
-    HostKey,
-    Identity,
-    NoSsh,
-    Redirected,
-    TooManyCalls,
-    TooLarge,
-}
+/// Phrases of git, curl and ssh in lower case, separated by `|`, and their meaning. The first match counts. Signals 24 and
+/// 25 are the limits for processor time and for the size of a file. Signal 11 is the end of git's stack, by a tree in a tree
+/// in a tree.
+const PHRASES: &[(&str, fn(Failure) -> GitError)] = &[
+    (
+        "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
+         |died of signal 11",
+        |f| GitError::TooLarge { repository: f.repository, doing: f.doing, says: f.says },
+    ),
+    ("cannot run ssh|ssh: not found|no user exists for uid", |f| GitError::NoSsh {
+        repository: f.repository,
+        says: f.says,
+    }),
+    ("host key verification failed|remote host identification has changed", |f| GitError::HostKey {
+        repository: f.repository,
+        says: f.says,
+    }),
+    ("load key \"", |f| GitError::Identity { repository: f.repository, is: BROKEN_KEY }),
+    ("permission denied (|too many authentication failures", |f| GitError::Authentication {
+        repository: f.repository,
+        says: f.says,
+    }),
+    (
+        "ssl certificate problem|server certificate verification failed|certificate subject name\
+         |no alternative certificate subject name|error setting certificate",
+        |f| GitError::Certificate { repository: f.repository, says: f.says },
+    ),
+    (
+        "unable to update url base from redirection|returned error: 301|returned error: 302\
+         |returned error: 307|returned error: 308",
+        |f| GitError::Redirected { repository: f.repository, says: f.says },
+    ),
+    ("returned error: 429", |f| GitError::TooManyCalls { repository: f.repository, says: f.says }),
+    (
+        "returned error: 401|returned error: 403|authentication failed|could not read username\
+         |could not read password",
+        |f| GitError::Authentication { repository: f.repository, says: f.says },
+    ),
+    ("returned error: 404", |f| GitError::NoRepository { repository: f.repository, says: f.says }),
+    ("returned error: 5", |f| GitError::Unreachable { repository: f.repository, says: f.says }),
+    ("repository not found|does not appear to be a git repository|could not be found", |f| {
+        GitError::NoRepository { repository: f.repository, says: f.says }
+    }),
+    (
+        "could not resolve host|failed to connect|couldn't connect|connection refused\
+         |connection timed out|connection reset|connection closed|operation too slow\
+         |operation timed out|empty reply from server|recv failure|unable to access\
+         |hung up unexpectedly|unexpected disconnect|early eof|could not read from remote repository",
+        |f| GitError::Unreachable { repository: f.repository, says: f.says },
+    ),
+];
 
 /// The error output of a program.
 pub(super) struct Stderr {
@@ -240,21 +231,17 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
         let branch = rest.lines().next().unwrap_or_default().trim();
         return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
     }
-    let kind = PHRASES.iter().find(|(phrase, _)| lower.contains(phrase)).map(|(_, kind)| *kind);
-    let no_repository = lower.contains("repository '") && lower.contains("' not found");
-    match kind {
-        _ if no_repository => GitError::NoRepository { repository, says },
-        Some(Kind::Authentication) => GitError::Authentication { repository, says },
-        Some(Kind::NoRepository) => GitError::NoRepository { repository, says },
-        Some(Kind::Unreachable) => GitError::Unreachable { repository, says },
-        Some(Kind::Certificate) => GitError::Certificate { repository, says },
-        Some(Kind::HostKey) => GitError::HostKey { repository, says },
-        Some(Kind::Identity) => GitError::Identity { repository, is: BROKEN_KEY },
-        Some(Kind::NoSsh) => GitError::NoSsh { repository, says },
-        Some(Kind::Redirected) => GitError::Redirected { repository, says },
-        Some(Kind::TooManyCalls) => GitError::TooManyCalls { repository, says },
-        Some(Kind::TooLarge) => GitError::TooLarge { repository, doing: doing.into(), says },
-        None => GitError::Failed { repository, doing: doing.into(), says },
+    let failure = Failure { repository, doing: doing.into(), says };
+    if lower.contains("repository '") && lower.contains("' not found") {
+        return GitError::NoRepository { repository: failure.repository, says: failure.says };
+    }
+    let has_phrase = |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase));
+    match PHRASES.iter().find(|(phrases, _)| has_phrase(phrases)) {
+        Some((_, error)) => error(failure),
+        None => {
+            let Failure { repository, doing, says } = failure;
+            GitError::Failed { repository, doing, says }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::process::ChildStdout;
 
 use super::cache::AFTER_FOREIGN_PUSH;
 use super::commit::Commit;
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use super::files::MAX_FILE_BYTES;
 use super::known_branch::{BranchFetch, KnownBranch};
 use super::repository::{LockedRepository, WantedHead};
@@ -35,7 +35,7 @@ impl LockedRepository<'_> {
     /// The newest commits of a branch and of the wanted head branch, as the server returned them to these credentials
     /// since then. One fetch serves many deliveries that wait for one branch: all changes between the fetch and the
     /// turn of each are their own, and a push that meets any other change is rejected.
-    pub(crate) async fn tips(&mut self, branch: &str, since: Instant) -> Result<Tips, GitError> {
+    pub(crate) async fn tips(&mut self, branch: &str, since: Instant) -> GitResult<Tips> {
         if let Some(tips) = self.known_tips(branch, since) {
             (self.is_clean, self.is_new) = (false, false);
             return Ok(tips);
@@ -59,7 +59,7 @@ impl LockedRepository<'_> {
 
     /// Fetches the newest commits of a branch and of those head branches that exist. The first head branch is that of
     /// the caller.
-    async fn fetch(&mut self, base: &str, heads: &[String]) -> Result<Tips, GitError> {
+    async fn fetch(&mut self, base: &str, heads: &[String]) -> GitResult<Tips> {
         self.check_branch(base)?;
         let fingerprint = self.access.fingerprint().to_string();
         if let Some(known) = &mut self.branch {
@@ -95,7 +95,7 @@ impl LockedRepository<'_> {
         base_ref: &str,
         heads: &[String],
         base: &str,
-    ) -> Result<(Commit, Vec<Result<Option<Commit>, GitError>>), GitError> {
+    ) -> GitResult<(Commit, Vec<GitResult<Option<Commit>>>)> {
         let fetched = std::fs::read_to_string(self.dir.join("FETCH_HEAD")).unwrap_or_default();
         // A ref that never exists, if the server has no such branch.
         let id = |head: &String| fetched_id(&fetched, head).unwrap_or("refs/sluice/none");
@@ -114,7 +114,7 @@ impl LockedRepository<'_> {
     }
 
     /// Checks the name of a branch, which people write: in refspecs, some characters have a meaning.
-    fn check_branch(&self, branch: &str) -> Result<(), GitError> {
+    fn check_branch(&self, branch: &str) -> GitResult<()> {
         let special = |c: char| c.is_control() || c.is_whitespace() || ":*?[\\^~".contains(c);
         let bad =
             branch.is_empty() || branch.starts_with('-') || branch.contains("..") || branch.contains(special);
@@ -127,7 +127,7 @@ impl LockedRepository<'_> {
 
     /// Fetches a commit without its ancestors. Every server that speaks protocol 2 returns a commit that is in a
     /// branch (git-scm.com/docs/protocol-v2, "fetch": `want <oid>`).
-    pub(crate) async fn fetch_commit(&mut self, id: &str) -> Result<(), GitError> {
+    pub(crate) async fn fetch_commit(&mut self, id: &str) -> GitResult<()> {
         self.open().await?;
         let refspec = format!("+{id}:refs/sluice/one");
         self.counters.fetches.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl LockedRepository<'_> {
     }
 
     /// Reads a commit that is in the cache.
-    pub(crate) async fn read_commit(&self, id: &str) -> Result<Commit, GitError> {
+    pub(crate) async fn read_commit(&self, id: &str) -> GitResult<Commit> {
         let raw = self.git.run(self.local(["cat-file", "commit", id])).await?;
         Commit::parse(self.access.name(), id, &raw)
     }
@@ -173,7 +173,7 @@ pub(super) async fn read_objects(
     git: &Git,
     run: GitRun<'_>,
     mut each: impl FnMut(Option<(&str, &[u8])>),
-) -> Result<(), GitError> {
+) -> GitResult<()> {
     let read = |stdout: ChildStdout| async move {
         let mut reader = BufReader::with_capacity(128 * 1024, stdout);
         let (mut header, mut content) = (String::new(), Vec::new());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::branch_history::BranchHistory;
 use super::commit::Commit;
-use super::error::GitError;
+use super::error::GitResult;
 use super::repository::LockedRepository;
 use super::run::GitRun;
 use crate::trailers::{PROMOTION, promotions};
@@ -26,7 +26,7 @@ impl LockedRepository<'_> {
         &mut self,
         (branch, tip): (&str, &Commit),
         known_by: &str,
-    ) -> Result<Vec<String>, GitError> {
+    ) -> GitResult<Vec<String>> {
         let history = match self.history.take().and_then(|history| history.advanced_to(tip)) {
             Some(history) => history,
             None => BranchHistory::from_log(tip, &self.log_of_promotions(branch).await?),
@@ -43,7 +43,7 @@ impl LockedRepository<'_> {
         branch: &str,
         (commit, known_by): (&str, &str),
         since: Timestamp,
-    ) -> Result<bool, GitError> {
+    ) -> GitResult<bool> {
         let log = self.with_history(branch, &["log", "--format=%H %ct %P%n%B%x00", NEWEST]).await?;
         let log = String::from_utf8_lossy(&log);
         let mut parents = HashMap::new();
@@ -66,19 +66,19 @@ impl LockedRepository<'_> {
     }
 
     /// Whether a commit is among the newest commits of a branch. An older commit counts as absent.
-    pub(crate) async fn is_in_branch(&self, branch: &str, commit: &str) -> Result<bool, GitError> {
+    pub(crate) async fn is_in_branch(&self, branch: &str, commit: &str) -> GitResult<bool> {
         let newest = self.with_history(branch, &["rev-list", NEWEST]).await?;
         Ok(newest.split(|byte| *byte == b'\n').any(|id| id == commit.as_bytes()))
     }
 
-    async fn log_of_promotions(&self, branch: &str) -> Result<String, GitError> {
+    async fn log_of_promotions(&self, branch: &str) -> GitResult<String> {
         let grep = format!("--grep={PROMOTION}: ");
         let args = ["log", "--fixed-strings", &grep, "--format=%H%n%B%x00", NEWEST];
         Ok(String::from_utf8_lossy(&self.with_history(branch, &args).await?).into_owned())
     }
 
     /// Runs git on the newest commits of a branch, which are fetched to [`NEWEST`] for this run.
-    async fn with_history(&self, branch: &str, args: &[&str]) -> Result<Vec<u8>, GitError> {
+    async fn with_history(&self, branch: &str, args: &[&str]) -> GitResult<Vec<u8>> {
         let mut dir = self.dir.as_os_str().to_owned();
         dir.push("-history");
         let dir = PathBuf::from(dir);

@@ -4,12 +4,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::fair_queue::{FairQueue, Slot, namespace};
+use crate::lock::lock;
 
 /// The memory of all runs together, in KiB: deploy/deployment.yaml gives 512 MiB to Sluice and git.
 const BUDGET: u64 = 384 * 1024;
@@ -131,7 +132,7 @@ impl MemoryBudget {
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.runs)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::commit::Commit;
 use super::create_commit::{ChangedFile, CommitText};
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
 use super::sign;
 use crate::fingerprint::fingerprint;
@@ -32,7 +32,7 @@ impl LockedRepository<'_> {
         &self,
         commit: &Commit,
         (parent, files, text): (&str, &[ChangedFile], &CommitText),
-    ) -> Result<bool, GitError> {
+    ) -> GitResult<bool> {
         let id = self.commit_unsigned(parent, files, text).await?;
         if !self.access.signs() {
             return Ok(commit.id == id);
@@ -52,7 +52,7 @@ impl LockedRepository<'_> {
         &self,
         (tip, commit): (&str, &Commit),
         (files, text): (&[ChangedFile], &CommitText),
-    ) -> Result<bool, GitError> {
+    ) -> GitResult<bool> {
         let [parent] = &commit.parents[..] else { return Ok(false) };
         let wanted = self.commit_unsigned(tip, files, text).await?;
         let [base, ours, theirs, wanted] = self.trees_of([parent, tip, &commit.id, &wanted]).await?;
@@ -66,7 +66,7 @@ impl LockedRepository<'_> {
     }
 
     /// The ids of the trees of commits, in the same order.
-    async fn trees_of<const N: usize>(&self, commits: [&str; N]) -> Result<[String; N], GitError> {
+    async fn trees_of<const N: usize>(&self, commits: [&str; N]) -> GitResult<[String; N]> {
         let trees = commits.map(|commit| format!("{commit}^{{tree}}"));
         let out = self.git.run(self.local(["rev-parse".to_string()].into_iter().chain(trees))).await?;
         let ids: Vec<String> = String::from_utf8_lossy(&out).lines().map(String::from).collect();
@@ -79,7 +79,7 @@ impl LockedRepository<'_> {
 
     /// Makes a commit of a tree that no branch gets: the cache has no history that a merge could start from, and
     /// `merge-tree` of git 2.39 takes commits only.
-    async fn commit_of_tree(&self, tree: &str, parent: Option<&str>) -> Result<String, GitError> {
+    async fn commit_of_tree(&self, tree: &str, parent: Option<&str>) -> GitResult<String> {
         let parent = parent.map(|id| format!("parent {id}\n")).unwrap_or_default();
         let who = "Sluice <> 0 +0000";
         let raw = format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n");

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::error::{self, GitError};
+use super::error::{self, GitError, GitResult};
 use super::repository::LockedRepository;
 use super::run::Output;
 
@@ -29,7 +29,7 @@ pub(crate) enum Pushed {
 
 impl LockedRepository<'_> {
     /// Deletes a branch, if it is at this commit.
-    pub(crate) async fn delete(&mut self, branch: &str, at: &str) -> Result<Pushed, GitError> {
+    pub(crate) async fn delete(&mut self, branch: &str, at: &str) -> GitResult<Pushed> {
         self.open().await?;
         let deleted = self.push("", branch, PushMode::Replace(Some(at))).await?;
         self.mark_clean();
@@ -37,12 +37,7 @@ impl LockedRepository<'_> {
     }
 
     /// Moves a branch to a commit. With an empty id, deletes the branch.
-    pub(crate) async fn push(
-        &self,
-        commit: &str,
-        branch: &str,
-        mode: PushMode<'_>,
-    ) -> Result<Pushed, GitError> {
+    pub(crate) async fn push(&self, commit: &str, branch: &str, mode: PushMode<'_>) -> GitResult<Pushed> {
         let mut args: Vec<String> =
             ["push", "--porcelain", "--no-verify", "--no-signed"].map(String::from).into();
         if let PushMode::Replace(seen) = mode {
@@ -57,7 +52,7 @@ impl LockedRepository<'_> {
 }
 
 /// Reads the result from the line about the branch: `flag, tab, from:to, tab, summary`.
-fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, GitError> {
+fn outcome(repository: &str, branch: &str, output: &Output) -> GitResult<Pushed> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     if output.success {
         let there = stdout.lines().any(|line| line.starts_with("=\t"));
@@ -114,7 +109,7 @@ mod tests {
     use super::*;
     use crate::git::error::Stderr;
 
-    fn read(line: &str, stderr: &str) -> Result<Pushed, GitError> {
+    fn read(line: &str, stderr: &str) -> GitResult<Pushed> {
         let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
         outcome(
             "http://h/a/b",

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use super::access::Access;
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use super::fetch::read_objects;
 use super::files::{
     FoundFiles, KnownFile, MAX_FILE_BYTES, ReadFile, UnreadFile, UnreadReason, readable_path,
@@ -71,7 +71,7 @@ const MAX_KNOWN_FILES: usize = 500_000;
 
 impl LockedRepository<'_> {
     /// Lists the YAML files of a commit: plain files only, no links and no submodules.
-    pub(crate) async fn list_files(&self, commit: &str) -> Result<Listing, GitError> {
+    pub(crate) async fn list_files(&self, commit: &str) -> GitResult<Listing> {
         // With -t, trees are listed, too: trees without files count for the limit.
         let call = self.local(["ls-tree", "-r", "-t", "-z", "--full-tree", commit]);
         let read = |stdout| async move {
@@ -93,7 +93,7 @@ impl LockedRepository<'_> {
     }
 
     /// Reads the content of these files.
-    pub(crate) async fn read_files(&self, Listing(entries): Listing) -> Result<FoundFiles, GitError> {
+    pub(crate) async fn read_files(&self, Listing(entries): Listing) -> GitResult<FoundFiles> {
         self.fetch_missing(entries.iter().map(|entry| entry.id.as_str()).collect()).await?;
         let sizes = self.sizes(entries.iter()).await?;
         let size = |entry: &Entry| sizes.get(&entry.key()).copied().unwrap_or_default();
@@ -112,11 +112,7 @@ impl LockedRepository<'_> {
     }
 
     /// Reads the files of a commit that have any marker and the text `needle`.
-    pub(crate) async fn read_marked_files(
-        &mut self,
-        commit: &str,
-        needle: &str,
-    ) -> Result<FoundFiles, GitError> {
+    pub(crate) async fn read_marked_files(&mut self, commit: &str, needle: &str) -> GitResult<FoundFiles> {
         let Listing(entries) = self.list_files(commit).await?;
         let new = |entry: &&Entry| !self.files.contains_key(&entry.key());
         let new: HashSet<String> = entries.iter().filter(new).map(|entry| entry.id.clone()).collect();
@@ -158,7 +154,7 @@ impl LockedRepository<'_> {
     }
 
     /// Fetches the files that are missing in the cache.
-    async fn fetch_missing(&self, wanted: HashSet<&str>) -> Result<(), GitError> {
+    async fn fetch_missing(&self, wanted: HashSet<&str>) -> GitResult<()> {
         // A question for a missing object would fetch it alone, so list the objects in the cache.
         let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
         let call = self.local(args);
@@ -196,7 +192,7 @@ impl LockedRepository<'_> {
     }
 
     /// The sizes of these files, all of which are in the cache, in bytes. Their content is not read.
-    async fn sizes(&self, wanted: impl Iterator<Item = &Entry>) -> Result<HashMap<u128, u64>, GitError> {
+    async fn sizes(&self, wanted: impl Iterator<Item = &Entry>) -> GitResult<HashMap<u128, u64>> {
         let input: String = wanted.flat_map(|entry| [entry.id.as_str(), "\n"]).collect();
         let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
         let call = self.local(args).with_input(input.into_bytes());
@@ -221,7 +217,7 @@ impl LockedRepository<'_> {
         wanted: Vec<Entry>,
         mut names: HashMap<u128, Vec<Entry>>,
         needle: &str,
-    ) -> Result<FoundFiles, GitError> {
+    ) -> GitResult<FoundFiles> {
         let (mut found, mut pointers) = (Vec::new(), Vec::new());
         let (mut left, mut over) = (MAX_KEPT_BYTES, None);
         let mut scanned = std::mem::take(&mut self.files);
@@ -259,11 +255,7 @@ impl LockedRepository<'_> {
     }
 
     /// Reads files, all of which are in the cache and not too large, with one run of git.
-    async fn read_entries(
-        &self,
-        wanted: Vec<Entry>,
-        mut each: impl FnMut(Entry, &[u8]),
-    ) -> Result<(), GitError> {
+    async fn read_entries(&self, wanted: Vec<Entry>, mut each: impl FnMut(Entry, &[u8])) -> GitResult<()> {
         if wanted.is_empty() {
             return Ok(());
         }

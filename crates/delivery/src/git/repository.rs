@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::access::Access;
 use super::cache::{Cache, bytes_on_disk};
-use super::error::GitError;
+use super::error::{GitError, GitResult};
 use super::run::{Git, GitRun};
 use super::stale_locks::remove_stale_locks;
 use crate::fair_queue::{FairQueue, Slot};
+use crate::lock::lock;
 use crate::stats::Counters;
 
 /// How many head branches one fetch asks for.
@@ -92,7 +93,7 @@ impl Repository {
     }
 
     fn wanted(&self) -> std::sync::MutexGuard<'_, BTreeSet<HeadBranch>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wanted)
     }
 }
 
@@ -176,7 +177,7 @@ impl LockedRepository<'_> {
     }
 
     /// Makes the cache if there is none, and removes the locks that a killed git left behind.
-    pub(super) async fn open(&mut self) -> Result<(), GitError> {
+    pub(super) async fn open(&mut self) -> GitResult<()> {
         self.is_new = false;
         if self.is_too_large() {
             self.wipe();

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 
 use super::access::Access;
-use super::error::{self, GitError, Stderr};
+use super::error::{self, GitError, GitResult, Stderr};
 use super::limits::{self, Limits, MAX_OUTPUT_BYTES};
 use super::memory_budget::{MemoryBudget, RunSize};
 use super::process_group::ProcessGroup;
@@ -75,7 +75,7 @@ pub(crate) struct Git {
     /// The queue of each host with current runs.
     hosts: FairQueues,
     processes: usize,
-    deadline: Duration,
+    timeout: Duration,
     limits: Limits,
     memory: Arc<MemoryBudget>,
     home: PathBuf,
@@ -174,7 +174,7 @@ struct Ended<T> {
 
 impl<T> Ended<T> {
     /// Whether it succeeded, its result and its error output.
-    fn checked(self, call: &GitRun<'_>) -> Result<(bool, T, Stderr), GitError> {
+    fn checked(self, call: &GitRun<'_>) -> GitResult<(bool, T, Stderr)> {
         match self.value {
             Ok(value) => Ok((self.success, value, self.words)),
             Err(_) if self.lacks_memory => Err(error::read(call.access.name(), &call.doing(), &self.words)),
@@ -188,7 +188,7 @@ impl<T> Ended<T> {
 }
 
 /// The result of a successful run.
-fn successful<T>(call: &GitRun<'_>, ended: Ended<T>) -> Result<T, GitError> {
+fn successful<T>(call: &GitRun<'_>, ended: Ended<T>) -> GitResult<T> {
     let (success, value, words) = ended.checked(call)?;
     if success { Ok(value) } else { Err(error::read(call.access.name(), &call.doing(), &words)) }
 }
@@ -205,63 +205,54 @@ impl Git {
     pub(crate) fn new(
         home: PathBuf,
         processes: usize,
-        deadline: Duration,
-        largest_file: u64,
+        timeout: Duration,
+        max_file_bytes: u64,
         allow_file: bool,
     ) -> Self {
-        let (local, limits) = (FairQueue::new(processes), Limits::new(largest_file, deadline));
+        let (local, limits) = (FairQueue::new(processes), Limits::new(max_file_bytes, timeout));
         let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
-        Git { local, hosts, processes, deadline, limits, memory, home, allow_file }
+        Git { local, hosts, processes, timeout, limits, memory, home, allow_file }
     }
 
     /// Runs to a successful end and returns the output.
-    pub(super) async fn run(&self, call: GitRun<'_>) -> Result<Vec<u8>, GitError> {
+    pub(super) async fn run(&self, call: GitRun<'_>) -> GitResult<Vec<u8>> {
         self.read(call, collect).await
     }
 
     /// Runs to a successful end and returns the result of `read`, which gets the output while it comes. A run that needs
     /// more memory starts again, and so does `read`.
-    pub(super) async fn read<T, F>(
+    pub(super) async fn read<T, F: Future<Output = std::io::Result<T>>>(
         &self,
         call: GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
-    ) -> Result<T, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<T> {
         let ended = self.run_to_end(&call, read).await?;
         successful(&call, ended)
     }
 
     /// The same for a run that never needs much memory, so that the output is read once.
-    pub(super) async fn read_once<T, F>(
+    pub(super) async fn read_once<T, F: Future<Output = std::io::Result<T>>>(
         &self,
         call: GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-    ) -> Result<T, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<T> {
         let ended = self.run_small(&call, read).await?;
         successful(&call, ended)
     }
 
     /// Runs to an end, with or without success.
-    pub(super) async fn try_run(&self, call: GitRun<'_>) -> Result<Output, GitError> {
+    pub(super) async fn try_run(&self, call: GitRun<'_>) -> GitResult<Output> {
         let (success, stdout, stderr) = self.run_to_end(&call, collect).await?.checked(&call)?;
         Ok(Output { success, stdout, stderr })
     }
 
     /// Runs, and once more as the large run if it needs more memory. The effects of the first run are harmless: a push that
     /// has arrived is up to date the second time.
-    async fn run_to_end<T, F>(
+    async fn run_to_end<T, F: Future<Output = std::io::Result<T>>>(
         &self,
         call: &GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
-    ) -> Result<Ended<T>, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<Ended<T>> {
         let small = self.run_small(call, &read).await?;
         if !small.lacks_memory {
             return Ok(small);
@@ -274,14 +265,11 @@ impl Git {
         self.run_once(call, read, RunSize::Large).await
     }
 
-    async fn run_small<T, F>(
+    async fn run_small<T, F: Future<Output = std::io::Result<T>>>(
         &self,
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-    ) -> Result<Ended<T>, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<Ended<T>> {
         let queue =
             if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
         let _slot = queue.acquire(call.access.pipeline()).await;
@@ -289,26 +277,23 @@ impl Git {
     }
 
     /// Runs, and passes the output to a reader while it comes.
-    async fn run_once<T, F>(
+    async fn run_once<T, F: Future<Output = std::io::Result<T>>>(
         &self,
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
         size: RunSize,
-    ) -> Result<Ended<T>, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<Ended<T>> {
         let not_run = |source| call.not_run(source);
         let child = self.command(call, size).spawn().map_err(not_run)?;
         let mut group = ProcessGroup::new(child);
         let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.pipeline(), size));
-        let deadline = if call.remote { self.deadline } else { self.deadline.min(LOCAL_TIMEOUT) };
+        let timeout = if call.remote { self.timeout } else { self.timeout.min(LOCAL_TIMEOUT) };
         let talk = converse(&mut group, &call.input, read);
-        let Ok(ended) = tokio::time::timeout(deadline, talk).await else {
+        let Ok(ended) = tokio::time::timeout(timeout, talk).await else {
             // First by SIGTERM: git then removes its locks and half-written packs.
             group.end().await;
             let repository = call.access.name().to_string();
-            return Err(GitError::Timeout { repository, doing: call.doing(), after: deadline });
+            return Err(GitError::Timeout { repository, doing: call.doing(), after: timeout });
         };
         let (status, value, stderr) = ended.map_err(not_run)?;
         group.record_end(status.success());

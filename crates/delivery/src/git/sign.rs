@@ -13,7 +13,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use tempfile::TempDir;
 
 use super::access::{Access, SigningKey, private_file};
-use super::error::{GitError, essence};
+use super::error::{GitError, GitResult, essence};
 use super::run::{Git, GitRun, Output};
 use super::ssh_identity::{self, names_a_cipher};
 
@@ -38,7 +38,7 @@ const HARDWARE: &str = "is of a kind that needs a device at hand: make another w
 const MAX_ROUNDS: u32 = 1_000;
 
 /// The signature of these bytes, as armored text.
-pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> Result<String, GitError> {
+pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> GitResult<String> {
     let Some(key) = access.signing_key() else { return Err(bad(access, NO_KEY)) };
     let text = String::from_utf8_lossy(key.key);
     if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
@@ -66,12 +66,7 @@ pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
 }
 
 /// Whether this is a signature of these bytes by the key in the Secret.
-pub(super) async fn is_signed(
-    git: &Git,
-    access: &Access,
-    bytes: &[u8],
-    signature: &str,
-) -> Result<bool, GitError> {
+pub(super) async fn is_signed(git: &Git, access: &Access, bytes: &[u8], signature: &str) -> GitResult<bool> {
     let Some(key) = access.signing_key() else { return Ok(false) };
     let signature = format!("{}\n", signature.trim_end());
     let file = private_file(access.folder(), signature.as_bytes()).map_err(|e| unwritten(access, &e))?;
@@ -138,12 +133,7 @@ fn rounds(key: &[u8]) -> Option<u32> {
     options.first_chunk().map(|rounds| u32::from_be_bytes(*rounds))
 }
 
-async fn with_ssh(
-    git: &Git,
-    access: &Access,
-    key: &SigningKey<'_>,
-    bytes: &[u8],
-) -> Result<String, GitError> {
+async fn with_ssh(git: &Git, access: &Access, key: &SigningKey<'_>, bytes: &[u8]) -> GitResult<String> {
     // ssh-keygen rejects a key without a final line end, or with those of Windows. Secrets often have both.
     let mut text: Vec<u8> = key.key.iter().copied().filter(|b| *b != b'\r').collect();
     text.push(b'\n');
@@ -209,7 +199,7 @@ async fn verify_ssh(
     key: &str,
     bytes: &[u8],
     signature: &Path,
-) -> Result<bool, GitError> {
+) -> GitResult<bool> {
     let Some(public) = public_half(key) else { return Err(bad(access, NO_KEY)) };
     let signers = format!("{SIGNER} namespaces=\"git\" {public}\n");
     let signers = private_file(access.folder(), signers.as_bytes()).map_err(|e| unwritten(access, &e))?;
@@ -233,12 +223,7 @@ fn unwritten(access: &Access, error: &std::io::Error) -> GitError {
     GitError::Cache { repository: access.name().into(), says: error.to_string() }
 }
 
-async fn with_gpg(
-    git: &Git,
-    access: &Access,
-    key: &SigningKey<'_>,
-    bytes: &[u8],
-) -> Result<String, GitError> {
+async fn with_gpg(git: &Git, access: &Access, key: &SigningKey<'_>, bytes: &[u8]) -> GitResult<String> {
     let args = ["--armor", "--detach-sign"].map(OsString::from);
     let signed = in_keyring(git, access, key, args, bytes).await?;
     if signed.success {
@@ -254,7 +239,7 @@ async fn verify_gpg(
     key: &SigningKey<'_>,
     bytes: &[u8],
     signature: &Path,
-) -> Result<bool, GitError> {
+) -> GitResult<bool> {
     let args = ["--status-fd", "1", "--verify", "--"].map(OsString::from);
     let args = args.into_iter().chain([signature.into(), "-".into()]);
     let verified = in_keyring(git, access, key, args, bytes).await?;
@@ -271,7 +256,7 @@ async fn in_keyring(
     key: &SigningKey<'_>,
     args: impl IntoIterator<Item = OsString>,
     input: &[u8],
-) -> Result<Output, GitError> {
+) -> GitResult<Output> {
     let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(access.folder());
     let keyring = keyring.map_err(|e| unwritten(access, &e))?;
     let passphrase = private_file(access.folder(), key.passphrase.unwrap_or_default().as_bytes());

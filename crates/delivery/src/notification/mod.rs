@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use crate::clock;
-use crate::error::DeliveryError;
+use crate::error::DeliveryResult;
 use crate::fault;
 use crate::order::{Announcement, Order};
 use crate::outcome::Delivered;
@@ -37,11 +37,7 @@ impl EventSender {
     }
 
     /// Sends the event of an order, if there is an address.
-    pub(crate) async fn deliver(
-        &self,
-        order: &Order,
-        about: &Announcement,
-    ) -> Result<Delivered, DeliveryError> {
+    pub(crate) async fn deliver(&self, order: &Order, about: &Announcement) -> DeliveryResult<Delivered> {
         let Some(address) = &self.address else { return Ok(Delivered::Notified { to: None }) };
         let body = event::bytes(order, about, clock::now()).map_err(|e| bad_address(e.to_string()))?;
         order.permit.check()?;

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::clock;
 use crate::credentials::Credentials;
-use crate::error::DeliveryError;
+use crate::error::DeliveryResult;
 use crate::fault;
 use crate::order::{Announcement, Order};
 use crate::outcome::Delivered;
@@ -42,7 +42,7 @@ impl WebhookSender {
         order: &Order,
         url: &str,
         about: &Announcement,
-    ) -> Result<Delivered, DeliveryError> {
+    ) -> DeliveryResult<Delivered> {
         let credentials = &order.credentials;
         if credentials.proxy {
             let what = "it has the key proxy, which this version does not support: remove the key".into();
