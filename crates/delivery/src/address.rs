@@ -56,7 +56,7 @@ impl AddressError {
 
 /// The address of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct RepositoryAddress {
     /// The text for git, without user and password.
     pub(crate) text: String,
     /// `https`, `http`, `ssh` or `file`.
@@ -71,7 +71,7 @@ pub(crate) struct Address {
     path: String,
 }
 
-impl Address {
+impl RepositoryAddress {
     /// Parses an address. `file` is for tests.
     pub(crate) fn parse(text: &str, allow_file: bool) -> Result<Self, AddressError> {
         let invalid = || AddressError::Invalid(text.chars().filter(|c| !c.is_control()).take(200).collect());
@@ -105,12 +105,12 @@ impl Address {
         }
         // The short form is kept: its path begins at the home of the user, that of ssh:// at the root.
         let text = if short { text.to_string() } else { plain.to_string() };
-        Ok(Address { text, scheme: url.scheme().into(), host, api: None, port, path })
+        Ok(RepositoryAddress { text, scheme: url.scheme().into(), host, api: None, port, path })
     }
 
     /// The same, with the address of an API.
     pub(crate) fn with_api(self, api: Option<String>) -> Self {
-        Address { api, ..self }
+        RepositoryAddress { api, ..self }
     }
 
     /// The path before the owner, the owner, and the name.
@@ -262,8 +262,8 @@ impl AllowedHosts {
     /// Parses the address of a repository in a Pipeline, and checks its host. `file` is for tests.
     ///
     /// The API of a forge that follows from an allowed address is allowed as well.
-    pub(crate) fn repository(&self, text: &str, allow_file: bool) -> Result<Address, AddressError> {
-        let address = Address::parse(text, allow_file)?;
+    pub(crate) fn repository(&self, text: &str, allow_file: bool) -> Result<RepositoryAddress, AddressError> {
+        let address = RepositoryAddress::parse(text, allow_file)?;
         self.check(address.host_name(), address.port, &address.scheme)?;
         Ok(address)
     }
@@ -310,18 +310,18 @@ mod tests {
 
     #[test]
     fn the_usual_forms_are_understood() {
-        let a = Address::parse("https://github.com/acme/fleet", false).unwrap();
+        let a = RepositoryAddress::parse("https://github.com/acme/fleet", false).unwrap();
         assert_eq!(a.repository().unwrap(), ("", "acme", "fleet"));
-        let a = Address::parse("http://user@127.0.0.1:3000/git/acme/fleet.git", false).unwrap();
+        let a = RepositoryAddress::parse("http://user@127.0.0.1:3000/git/acme/fleet.git", false).unwrap();
         assert_eq!(
             (a.text.as_str(), a.host.as_str()),
             ("http://127.0.0.1:3000/git/acme/fleet.git", "127.0.0.1:3000")
         );
         assert_eq!(a.repository().unwrap(), ("git", "acme", "fleet"));
-        let a = Address::parse("git@example.com:acme/fleet.git", false).unwrap();
+        let a = RepositoryAddress::parse("git@example.com:acme/fleet.git", false).unwrap();
         assert_eq!(a.text, "git@example.com:acme/fleet.git");
         assert_eq!(a.origin(), "https://example.com");
-        let a = Address::parse("ssh://git@example.com:2222/acme/fleet.git", false).unwrap();
+        let a = RepositoryAddress::parse("ssh://git@example.com:2222/acme/fleet.git", false).unwrap();
         assert_eq!(a.origin(), "https://example.com");
     }
 
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_host_of_an_ipv6_address_is_whole() {
-        let address = Address::parse("ssh://git@[::1]:2222/a/b", false).unwrap();
+        let address = RepositoryAddress::parse("ssh://git@[::1]:2222/a/b", false).unwrap();
         assert_eq!((address.host_name(), address.origin().as_str()), ("[::1]", "https://[::1]"));
     }
 
@@ -430,9 +430,9 @@ mod tests {
             "a:b",
             "fd::17/foo",
         ] {
-            assert!(Address::parse(text, false).is_err(), "{text}");
+            assert!(RepositoryAddress::parse(text, false).is_err(), "{text}");
         }
-        let error = Address::parse("https://me:hunter2@host/a/b", false).unwrap_err();
+        let error = RepositoryAddress::parse("https://me:hunter2@host/a/b", false).unwrap_err();
         assert!(!error.to_string().contains("hunter2"));
     }
 }

@@ -39,12 +39,12 @@ pub struct Credentials {
     /// For webhooks: whether the Secret names a proxy, which this version does not support.
     pub proxy: bool,
     /// A GitHub App, which issues tokens.
-    pub app: Option<App>,
+    pub app: Option<GitHubApp>,
 }
 
 /// A GitHub App, by the keys of Flux in the Secret of a GitRepository with `provider: github`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct App {
+pub struct GitHubApp {
     /// The id of the App, or its client id.
     pub(crate) id: String,
     /// The id of the installation; `None` for the installation of the repository.
@@ -55,7 +55,7 @@ pub struct App {
     pub(crate) base: Option<String>,
 }
 
-impl App {
+impl GitHubApp {
     /// A fingerprint of the App and its key. One App has one rate budget, whatever its token: GitHub counts by
     /// installation. The key is part of it, because ids are not secret.
     pub(crate) fn fingerprint(&self) -> String {
@@ -143,7 +143,7 @@ impl Credentials {
         }
         let bytes = |key: &str| data.get(key).filter(|v| !v.is_empty()).cloned();
         let text = |key: &str| lines.get(key).filter(|text| !text.is_empty()).cloned();
-        let app = text("githubAppID").zip(bytes("githubAppPrivateKey")).map(|(id, key)| App {
+        let app = text("githubAppID").zip(bytes("githubAppPrivateKey")).map(|(id, key)| GitHubApp {
             id,
             installation: text("githubAppInstallationID"),
             key,
@@ -170,7 +170,7 @@ impl Credentials {
     /// A fingerprint of what a server sees: answers to one set of credentials are valid for every set with the same
     /// fingerprint. An App has the same fingerprint with all its tokens.
     pub(crate) fn fingerprint(&self) -> String {
-        let app = self.app.as_ref().map(App::fingerprint).unwrap_or_default();
+        let app = self.app.as_ref().map(GitHubApp::fingerprint).unwrap_or_default();
         let token = self.token.as_deref().filter(|_| app.is_empty());
         let texts = [Some(app.as_str()), token, self.username.as_deref(), self.password.as_deref()];
         let files = [&self.identity, &self.known_hosts, &self.ca_file].map(Option::as_deref);

@@ -7,8 +7,8 @@ use crate::change_request::{ChangeRequestTarget, merge, propose, report_status};
 use crate::error::DeliveryError;
 use crate::forge::PromotionProgress;
 use crate::notification::{News, NotificationError};
-use crate::options::Options;
-use crate::order::{Order, Strategy};
+use crate::options::DeliveryOptions;
+use crate::order::{DeliveryStrategy, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, Delivered};
 use crate::resources::Resources;
 use crate::stats::Stats;
@@ -23,7 +23,7 @@ impl Delivery {
     ///
     /// # Errors
     /// When that folder, or the folder for credentials, cannot be made.
-    pub fn new(options: Options) -> Result<Self, DeliveryError> {
+    pub fn new(options: DeliveryOptions) -> Result<Self, DeliveryError> {
         Ok(Delivery(Arc::new(Resources::new(options)?)))
     }
 
@@ -34,21 +34,21 @@ impl Delivery {
     pub async fn deliver(&self, order: &Order) -> Result<Delivered, DeliveryError> {
         let (resources, began) = (&*self.0, Instant::now());
         match &order.strategy {
-            Strategy::PullRequest { forge, url, base, settings } => {
+            DeliveryStrategy::PullRequest { forge, url, base, settings } => {
                 let _turn = resources.lock_branch(order, url, &order.branch()).await;
                 let authorized = resources.with_app_token(order).await?;
                 let target = ChangeRequestTarget { kind: *forge, url, base, settings };
                 let delivered = propose::deliver(resources, &authorized, target, began).await;
                 resources.drop_rejected_token(order, delivered)
             }
-            Strategy::Commit { url, branch } => {
+            DeliveryStrategy::Commit { url, branch } => {
                 let _turn = resources.lock_branch(order, url, branch).await;
                 let authorized = resources.with_app_token(order).await?;
                 let delivered = direct_commit::deliver(resources, &authorized, url, branch, began).await;
                 resources.drop_rejected_token(order, delivered)
             }
-            Strategy::Notification(about) => resources.events.deliver(order, about).await,
-            Strategy::Webhook { url, about } => resources.webhooks.deliver(order, url, about).await,
+            DeliveryStrategy::Notification(about) => resources.events.deliver(order, about).await,
+            DeliveryStrategy::Webhook { url, about } => resources.webhooks.deliver(order, url, about).await,
         }
     }
 
@@ -132,7 +132,7 @@ impl Delivery {
         progress: PromotionProgress,
         description: &str,
     ) -> Result<(), DeliveryError> {
-        let Strategy::PullRequest { url, .. } = &order.strategy else { return Ok(()) };
+        let DeliveryStrategy::PullRequest { url, .. } = &order.strategy else { return Ok(()) };
         // No branch has a space in its name, so deliveries do not wait here.
         let _turn = self.0.lock_branch(order, url, &format!("{} status", order.subject())).await;
         let authorized = self.0.with_app_token(order).await?;

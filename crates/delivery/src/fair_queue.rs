@@ -12,7 +12,7 @@ use crate::lock::lock;
 
 /// A limited number of slots, and the callers that wait for one.
 #[derive(Debug)]
-pub struct FairQueue(Mutex<State>);
+pub struct FairQueue(Mutex<QueueState>);
 
 /// One slot of this number is reserved for namespaces that hold none. A queue with fewer slots reserves none. If all
 /// pipelines are in one namespace, three quarters of the slots are in use.
@@ -20,7 +20,7 @@ const SLOTS_PER_RESERVED: usize = 4;
 
 /// No caller waits that may have a free slot.
 #[derive(Debug)]
-struct State {
+struct QueueState {
     free: usize,
     /// The number of reserved slots.
     reserved: usize,
@@ -91,11 +91,11 @@ impl FairQueues {
 
 /// A slot of a queue. Dropping it releases the slot.
 #[derive(Debug)]
-pub struct Slot(Option<Held>);
+pub struct Slot(Option<HeldSlot>);
 
 /// The slot of a namespace.
 #[derive(Debug)]
-struct Held {
+struct HeldSlot {
     queue: Arc<FairQueue>,
     namespace: String,
 }
@@ -104,7 +104,7 @@ impl FairQueue {
     /// A queue for this number of slots.
     pub fn new(slots: usize) -> Arc<Self> {
         let (held, waiting) = Default::default();
-        Arc::new(FairQueue(Mutex::new(State {
+        Arc::new(FairQueue(Mutex::new(QueueState {
             free: slots,
             reserved: slots / SLOTS_PER_RESERVED,
             held,
@@ -147,10 +147,10 @@ impl FairQueue {
     }
 
     fn held_by(self: &Arc<Self>, namespace: &str) -> Slot {
-        Slot(Some(Held { queue: self.clone(), namespace: namespace.into() }))
+        Slot(Some(HeldSlot { queue: self.clone(), namespace: namespace.into() }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         lock(&self.0)
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn namespace(pipeline: &str) -> &str {
     pipeline.split_once('/').map_or(pipeline, |(namespace, _)| namespace)
 }
 
-impl State {
+impl QueueState {
     /// Whether a namespace may have one of the slots that are free.
     fn may_have(&self, namespace: &str) -> bool {
         self.free > self.reserved || (self.free > 0 && !self.held.contains_key(namespace))
@@ -207,7 +207,7 @@ impl State {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(Held { queue, namespace }) = self.0.take() {
+        if let Some(HeldSlot { queue, namespace }) = self.0.take() {
             queue.release(&namespace);
         }
     }

@@ -52,8 +52,8 @@ pub use forge::{ForgeError, PromotionProgress};
 pub use forge_kind::ForgeKind;
 pub use git::GitError;
 pub use notification::NotificationError;
-pub use options::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, Options};
-pub use order::{Announcement, MergeMode, Order, Settings, Strategy, Target, Values};
+pub use options::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, DeliveryOptions};
+pub use order::{Announcement, DeliveryStrategy, DeliveryTarget, MergeMode, Order, Settings, Values};
 pub use outcome::{ChangeRequest, ChangeRequestStatus, Delivered, OutdatedReason};
 pub use retry::Retry;
 pub use stats::{RateBudget, Stats};
@@ -64,7 +64,10 @@ pub use webhook::{AllowedWebhooks, WebhookError};
 pub use fair_queue::{FairQueue as Line, Slot as Place};
 pub use fencing::{FencingToken as Permit, LeaseTerm as Term};
 pub use forge::PromotionProgress as Progress;
-pub use order::{Announcement as About, MergeMode as Merge};
+pub use options::DeliveryOptions as Options;
+pub use order::{
+    Announcement as About, DeliveryStrategy as Strategy, DeliveryTarget as Target, MergeMode as Merge,
+};
 pub use outcome::{ChangeRequestStatus as Followed, OutdatedReason as Stale};
 pub use stats::RateBudget as Purse;
 pub use webhook::AllowedWebhooks as Allowed;

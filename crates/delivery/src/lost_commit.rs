@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::edit::edit;
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::LockedRepository;
-use crate::order::{Order, Strategy};
+use crate::order::{DeliveryStrategy, Order};
 use crate::resources::{Resources, is_final};
 
 /// Whether the branch of an order has lost `commit`, by which the order was delivered.
@@ -16,9 +16,9 @@ use crate::resources::{Resources, is_final};
 /// the promotion. A commit that another one reverts stays in the history.
 pub(crate) async fn is_lost(resources: &Resources, order: &Order, commit: &str) -> DeliveryResult<bool> {
     let (url, branch) = match &order.strategy {
-        Strategy::Commit { url, branch } => (url, branch),
-        Strategy::PullRequest { url, base, .. } => (url, base),
-        Strategy::Notification(_) | Strategy::Webhook { .. } => return Ok(false),
+        DeliveryStrategy::Commit { url, branch } => (url, branch),
+        DeliveryStrategy::PullRequest { url, base, .. } => (url, base),
+        DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => return Ok(false),
     };
     let mut repository = resources.lock(order, url, None).await?;
     loop {

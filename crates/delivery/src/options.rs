@@ -14,7 +14,7 @@ pub const DEFAULT_CACHE_BYTES: u64 = 1 << 30;
 
 /// How deliveries work.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DeliveryOptions {
     /// Where repositories are cached. The folder can be removed at any time.
     pub cache_dir: PathBuf,
     /// How long one run of git may take. Calls to forges may take 30 seconds, or this if it is less.
@@ -37,10 +37,10 @@ pub struct Options {
     pub events_addr: Option<String>,
 }
 
-impl Options {
+impl DeliveryOptions {
     /// The defaults, with this folder for caches.
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
-        Options {
+        DeliveryOptions {
             cache_dir: cache_dir.into(),
             deadline: Duration::from_secs(120),
             author: DEFAULT_AUTHOR.into(),

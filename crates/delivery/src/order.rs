@@ -46,7 +46,7 @@ pub struct Order {
     /// The permission to deliver, checked before each side effect that others can see.
     pub permit: FencingToken,
     /// How to deliver it.
-    pub strategy: Strategy,
+    pub strategy: DeliveryStrategy,
     /// Which values a delivery to git sets.
     pub values: Values,
     /// The credentials of the Secret.
@@ -70,7 +70,7 @@ pub enum Values {
 
 /// How a promotion is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Strategy {
+pub enum DeliveryStrategy {
     /// By a change request that people merge.
     PullRequest {
         /// The forge that holds the repository.
@@ -163,7 +163,7 @@ pub struct Announcement {
     /// The resource version of the Pipeline.
     pub pipeline_version: String,
     /// The targets of the environment.
-    pub targets: Vec<Target>,
+    pub targets: Vec<DeliveryTarget>,
     /// Where the revision was verified: environment, target and time.
     pub evidence: Vec<(String, String, String)>,
 }
@@ -180,7 +180,7 @@ impl Announcement {
 
 /// One target of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct DeliveryTarget {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -197,7 +197,7 @@ impl Order {
             last = format!("{last}@{}", component(target));
         }
         let branch = match &self.strategy {
-            Strategy::PullRequest { settings, .. } => settings.branch.as_deref(),
+            DeliveryStrategy::PullRequest { settings, .. } => settings.branch.as_deref(),
             _ => None,
         };
         if branch == Some(template::OF_PREDECESSOR) {
@@ -219,15 +219,15 @@ impl Order {
     /// The repository; empty for a notification or webhook.
     pub(crate) fn repository(&self) -> &str {
         match &self.strategy {
-            Strategy::PullRequest { url, .. } | Strategy::Commit { url, .. } => url,
-            Strategy::Notification(_) | Strategy::Webhook { .. } => "",
+            DeliveryStrategy::PullRequest { url, .. } | DeliveryStrategy::Commit { url, .. } => url,
+            DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => "",
         }
     }
 
     /// The addresses of APIs in the pipeline and in its Secret.
     pub(crate) fn api_urls(&self) -> [Option<&str>; 2] {
         let of_strategy = match &self.strategy {
-            Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
+            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
             _ => None,
         };
         [of_strategy, self.credentials.app.as_ref().and_then(|app| app.base.as_deref())]

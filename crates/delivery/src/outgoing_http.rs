@@ -33,7 +33,7 @@ pub(crate) struct OutgoingHttp {
 }
 
 /// A reply: its status, when to call again if it says so, and its body if it is no success.
-pub(crate) struct Reply {
+pub(crate) struct PostReply {
     pub(crate) status: u16,
     pub(crate) until: Option<Timestamp>,
     body: String,
@@ -78,7 +78,7 @@ pub(crate) async fn post(
     url: Url,
     headers: HeaderMap,
     body: Vec<u8>,
-) -> Result<Reply, NoReply> {
+) -> Result<PostReply, NoReply> {
     let response = match client.post(url).headers(headers).body(body).send().await {
         Ok(response) => response,
         Err(error) => return Err(no_reply(error)),
@@ -87,10 +87,10 @@ pub(crate) async fn post(
     let until = retry_time(response.headers());
     // The body of a success is not needed.
     let body = if (200..300).contains(&status) { String::new() } else { read_refusal(response).await };
-    Ok(Reply { status, until, body })
+    Ok(PostReply { status, until, body })
 }
 
-impl Reply {
+impl PostReply {
     /// The message fields of the body, after `without` has removed secrets. Nothing else of the body is shown: otherwise
     /// an author of a Pipeline could read pages that only the controller can reach.
     pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::address::Address;
-use crate::credentials::{App, Credentials};
+use crate::address::RepositoryAddress;
+use crate::credentials::{Credentials, GitHubApp};
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::fair_queue::{FairQueues, Slot};
 use crate::forge::{AppTokens, Forge, ForgeConnection, ForgeShared, connect};
 use crate::forge_kind::ForgeKind;
-use crate::git::{Access, CachePool, CommitText, Git, GitError, LockedRepository};
+use crate::git::{CachePool, CommitText, Git, GitError, LockedRepository, RepositoryAccess};
 use crate::hex::sha256_hex;
 use crate::notification::EventSender;
-use crate::options::Options;
-use crate::order::{Order, Strategy};
+use crate::options::DeliveryOptions;
+use crate::order::{DeliveryStrategy, Order};
 use crate::plain_http;
 use crate::private_folder::PrivateFolder;
 use crate::stats::{Counters, RateBudget};
@@ -26,7 +26,7 @@ pub(crate) type BoxedDelivery<'a, T> = Pin<Box<dyn Future<Output = DeliveryResul
 /// What all deliveries share.
 #[derive(Debug)]
 pub(crate) struct Resources {
-    options: Options,
+    options: DeliveryOptions,
     git: Git,
     pub(crate) counters: Arc<Counters>,
     forges: Arc<ForgeShared>,
@@ -41,7 +41,7 @@ pub(crate) struct Resources {
 
 impl Resources {
     /// Makes the folder for caches if it does not exist.
-    pub(crate) fn new(mut options: Options) -> DeliveryResult<Self> {
+    pub(crate) fn new(mut options: DeliveryOptions) -> DeliveryResult<Self> {
         let path = options.cache_dir.display().to_string();
         let failed = |source| DeliveryError::CacheFolder { path: path.clone(), source };
         std::fs::create_dir_all(&options.cache_dir).map_err(failed)?;
@@ -73,7 +73,7 @@ impl Resources {
 
     /// Checks an address that people write: neither git nor a forge gets an address in any other way, or one to which
     /// the credentials of the order must not be sent.
-    fn address(&self, order: &Order, url: &str) -> DeliveryResult<Address> {
+    fn address(&self, order: &Order, url: &str) -> DeliveryResult<RepositoryAddress> {
         let address = self.options.allowed_hosts.repository(url, self.options.allow_file)?;
         plain_http::check(self.options.insecure_http, &address.scheme, &address.text, &order.credentials)?;
         Ok(address)
@@ -83,7 +83,7 @@ impl Resources {
     pub(crate) fn forge(&self, order: &Order, kind: ForgeKind, url: &str) -> DeliveryResult<Box<dyn Forge>> {
         let address = self.address(order, url)?;
         let api = match &order.strategy {
-            Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
+            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
             _ => None,
         };
         self.check_api(api, &order.credentials)?;
@@ -120,9 +120,10 @@ impl Resources {
     }
 
     /// The GitHub App of an order, and the address of its repository.
-    fn app<'a>(&self, order: &'a Order) -> DeliveryResult<Option<(&'a App, Address)>> {
+    fn app<'a>(&self, order: &'a Order) -> DeliveryResult<Option<(&'a GitHubApp, RepositoryAddress)>> {
         let url = match &order.strategy {
-            Strategy::PullRequest { forge: ForgeKind::GitHub, url, .. } | Strategy::Commit { url, .. } => url,
+            DeliveryStrategy::PullRequest { forge: ForgeKind::GitHub, url, .. }
+            | DeliveryStrategy::Commit { url, .. } => url,
             _ => return Ok(None),
         };
         let Some(app) = &order.credentials.app else { return Ok(None) };
@@ -142,10 +143,10 @@ impl Resources {
         self.private.restore().map_err(failed)?;
         let repository = self.caches.repository(&sha256_hex(address.text.as_bytes())[..32]);
         let forge = match &order.strategy {
-            Strategy::PullRequest { forge, .. } => Some(*forge),
+            DeliveryStrategy::PullRequest { forge, .. } => Some(*forge),
             _ => forge_of_host(&address),
         };
-        let access = Access::new(address, forge, &order.credentials, &order.owner(), private)?;
+        let access = RepositoryAccess::new(address, forge, &order.credentials, &order.owner(), private)?;
         Ok(repository.lock((&self.git, &self.counters), access, head).await)
     }
 
@@ -182,7 +183,7 @@ pub(crate) fn is_final<T>(
 }
 
 /// The forge of an address, if only one forge has such addresses.
-fn forge_of_host(address: &Address) -> Option<ForgeKind> {
+fn forge_of_host(address: &RepositoryAddress) -> Option<ForgeKind> {
     let parts = address.parts();
     match address.host_name() {
         "bitbucket.org" => Some(ForgeKind::Bitbucket),

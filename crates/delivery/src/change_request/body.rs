@@ -199,7 +199,10 @@ mod tests {
             anew: None,
             settled: true,
             permit: crate::fencing::FencingToken::default(),
-            strategy: crate::order::Strategy::Commit { url: "https://h/a/b".into(), branch: "main".into() },
+            strategy: crate::order::DeliveryStrategy::Commit {
+                url: "https://h/a/b".into(),
+                branch: "main".into(),
+            },
             values: crate::order::Values::Marked,
             credentials: crate::Credentials::default(),
         }

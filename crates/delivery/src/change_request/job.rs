@@ -4,7 +4,7 @@ use crate::error::DeliveryResult;
 use crate::forge::Forge;
 use crate::forge_kind::ForgeKind;
 use crate::git::LockedRepository;
-use crate::order::{Order, Settings, Strategy};
+use crate::order::{DeliveryStrategy, Order, Settings};
 use crate::resources::Resources;
 
 /// Where a change request goes, and what it should look like.
@@ -38,7 +38,9 @@ impl<'a> ChangeRequestJob<'a> {
 
     /// The job of an order; `None` if the order is not delivered by change request.
     pub(crate) fn of(resources: &'a Resources, order: &'a Order) -> DeliveryResult<Option<Self>> {
-        let Strategy::PullRequest { forge, url, base, settings } = &order.strategy else { return Ok(None) };
+        let DeliveryStrategy::PullRequest { forge, url, base, settings } = &order.strategy else {
+            return Ok(None);
+        };
         let target = ChangeRequestTarget { kind: *forge, url, base, settings };
         Self::new(resources, order, target).map(Some)
     }

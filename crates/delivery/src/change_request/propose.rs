@@ -26,7 +26,7 @@ const MAX_SEARCHES: u32 = 4;
 const SEARCH_PAUSE: Duration = Duration::from_millis(700);
 
 /// What the head branch holds.
-enum Head {
+enum HeadState {
     /// The promotion's commit. If the branch existed before this push, another process may be about to open the
     /// change request.
     Ready { commit: String, existed: bool, found: bool, proposal: Proposal },
@@ -61,7 +61,7 @@ impl ChangeRequestJob<'_> {
             return Ok(done);
         }
         match self.push_head(began).await? {
-            Head::Ready { commit, existed, found, proposal } => {
+            HeadState::Ready { commit, existed, found, proposal } => {
                 let searches = match (found, existed || self.order.retried) {
                     (true, _) => MAX_SEARCHES,
                     // No open change request comes from a branch that did not exist.
@@ -69,7 +69,7 @@ impl ChangeRequestJob<'_> {
                 };
                 self.open_or_update(commit, &proposal, searches).await
             }
-            Head::NotNeeded { base: commit, existed } => {
+            HeadState::NotNeeded { base: commit, existed } => {
                 if existed && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await? {
                     self.order.permit.check()?;
                     let reason = "The base branch has these values already.";
@@ -169,7 +169,7 @@ impl ChangeRequestJob<'_> {
     }
 
     /// Pushes the promotion's commit to the head branch, if it is not there.
-    async fn push_head(&self, began: Instant) -> DeliveryResult<Head> {
+    async fn push_head(&self, began: Instant) -> DeliveryResult<HeadState> {
         let mut repository = self.lock_with_head().await?;
         loop {
             let head = self.push_head_once(&mut repository, began).await;
@@ -183,7 +183,7 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         began: Instant,
-    ) -> DeliveryResult<Head> {
+    ) -> DeliveryResult<HeadState> {
         let (order, base) = (self.order, self.target.base);
         let mut since = began;
         for _ in 0..MAX_PUSHES {
@@ -191,7 +191,7 @@ impl ChangeRequestJob<'_> {
             let (tip, existed) = (&tips.base.id, tips.head.is_some());
             let edit = edit(order, repository, (base, tip)).await?;
             if edit.files.is_empty() {
-                return Ok(Head::NotNeeded { base: tips.base.id, existed });
+                return Ok(HeadState::NotNeeded { base: tips.base.id, existed });
             }
             let message = commit_message::message(order, &edit.values, &edit.onto);
             let text = self.resources.commit_text(order, message);
@@ -204,7 +204,7 @@ impl ChangeRequestJob<'_> {
                     && head.message.trim() == text.message.trim()
                     && self.is_own(repository, tip, head).await?
                 {
-                    return Ok(Head::Ready { commit: head.id.clone(), existed, found: true, proposal });
+                    return Ok(HeadState::Ready { commit: head.id.clone(), existed, found: true, proposal });
                 }
             }
             let commit = repository.commit(tip, &edit.files, &text).await?;
@@ -216,7 +216,7 @@ impl ChangeRequestJob<'_> {
             fault::point("after-push");
             if pushed != Pushed::Moved {
                 let found = pushed == Pushed::AlreadyThere;
-                return Ok(Head::Ready { commit, existed, found, proposal });
+                return Ok(HeadState::Ready { commit, existed, found, proposal });
             }
             since = Instant::now();
         }

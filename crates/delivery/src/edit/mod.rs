@@ -13,7 +13,7 @@ pub use error::EditError;
 
 /// The changes of a delivery.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Edit {
+pub(crate) struct FileEdits {
     /// The files that change. Empty if every value is set already.
     pub(crate) files: Vec<ChangedFile>,
     /// The values that change, with the path of their file.
@@ -42,7 +42,7 @@ pub(crate) async fn edit(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, commit): (&str, &str),
-) -> DeliveryResult<Edit> {
+) -> DeliveryResult<FileEdits> {
     let url = repository.access.address.text.clone();
     let not_read = |wanted: String, unread: &[UnreadFile]| {
         let (repository, branch) = (url.clone(), branch.to_string());
@@ -78,7 +78,7 @@ pub(crate) async fn edit(
         let (repository, branch) = (url.clone(), branch.to_string());
         return Err(EditError::NoMarker { repository, branch, marker: order.marker() }.into());
     }
-    Ok(Edit::of(done))
+    Ok(FileEdits::of(done))
 }
 
 /// Computes on a blocking thread: 16 MiB of YAML take seconds, and would stop other tasks for that time.
@@ -134,9 +134,9 @@ fn set_listed(
     Ok(found.into_iter().zip(edited).filter_map(|(file, edited)| Some((file, edited?))).collect())
 }
 
-impl Edit {
-    fn of(done: Vec<(ReadFile, Edited)>) -> Edit {
-        let mut edit = Edit::default();
+impl FileEdits {
+    fn of(done: Vec<(ReadFile, Edited)>) -> FileEdits {
+        let mut edit = FileEdits::default();
         let mut before = Vec::new();
         for (file, edited) in done.into_iter().filter(|(file, edited)| edited.text.as_bytes() != file.bytes) {
             let path = file.path_text();

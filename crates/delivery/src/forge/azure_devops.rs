@@ -16,9 +16,9 @@ use super::connection::ForgeConnection;
 use super::error::ForgeResult;
 use super::http::ForgeHttp;
 use super::json::{names, text};
-use super::pager::{self, Page, Reach};
+use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
-use crate::address::{Address, AddressError};
+use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
@@ -97,7 +97,7 @@ impl AzureDevOps {
         status: &str,
         since: &str,
         at: u64,
-    ) -> ForgeResult<Page<ForgeChangeRequest>> {
+    ) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (branch, size, skip) = (format!("{BRANCH}{head}"), PAGE.to_string(), at.to_string());
         let mut query = vec![
             ("searchCriteria.sourceRefName", branch.as_str()),
@@ -112,7 +112,7 @@ impl AzureDevOps {
         let reduce = |answer: Value| {
             let list = answer["value"].as_array()?;
             let next = (list.len() as u64 >= PAGE).then_some(at + PAGE);
-            Some(Page { entries: list.iter().filter_map(|value| self.parse(value)).collect(), next })
+            Some(ListPage { entries: list.iter().filter_map(|value| self.parse(value)).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
@@ -217,7 +217,7 @@ impl AzureDevOps {
 }
 
 /// The repository of any of its addresses.
-fn place(address: &Address) -> Result<RepositoryPlace, AddressError> {
+fn place(address: &RepositoryAddress) -> Result<RepositoryPlace, AddressError> {
     let not = || AddressError::NotOf {
         address: address.text.clone(),
         forge: "Azure DevOps",
@@ -497,7 +497,7 @@ mod tests {
             ("https://tfs.example.com/platform/_git/fleet", usual),
         ];
         for (text, expected) in cases {
-            match (place(&Address::parse(text, false).unwrap()), expected) {
+            match (place(&RepositoryAddress::parse(text, false).unwrap()), expected) {
                 (Ok(RepositoryPlace { collection, project, repository }), Ok(expected)) => {
                     assert_eq!(format!("{collection} {project} {repository}"), expected);
                 }

@@ -18,9 +18,9 @@ use super::connection::ForgeConnection;
 use super::error::ForgeResult;
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{names, text};
-use super::pager::{self, Page, Reach};
+use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness};
-use crate::address::{Address, AddressError};
+use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
@@ -67,7 +67,7 @@ impl Bitbucket {
     /// A page of the pull requests in these states, with 50 entries at most. The states are in the filter, because
     /// Bitbucket ignores the parameter `state` if there is a filter (github.com/elastic/kibana/pull/288824,
     /// github.com/MunifTanjim/node-bitbucket/issues/16).
-    async fn page(&self, head: &str, states: &[&str], at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
+    async fn page(&self, head: &str, states: &[&str], at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let states: Vec<String> = states.iter().map(|state| format!("state=\"{state}\"")).collect();
         let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
         let page = (at + 1).to_string();
@@ -75,7 +75,7 @@ impl Bitbucket {
         let reduce = |answer: Value| {
             let list = answer["values"].as_array()?;
             let next = answer["next"].is_string().then_some(at + 1);
-            Some(Page { entries: list.iter().filter_map(parse).collect(), next })
+            Some(ListPage { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
@@ -131,7 +131,7 @@ impl Bitbucket {
 }
 
 /// Where the API is, the workspace and the repository.
-fn place(address: &Address) -> Result<(String, String, String), AddressError> {
+fn place(address: &RepositoryAddress) -> Result<(String, String, String), AddressError> {
     let not = |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Cloud", write };
     let parts = address.parts();
     if parts.iter().any(|part| part == "scm") {
@@ -260,7 +260,7 @@ impl Bitbucket {
             let url = self.url(&["commit", commit, "statuses"], &[("pagelen", "100"), ("page", &page_text)]);
             let mut answer = self.http.get(url).await?;
             let next = answer["next"].is_string().then_some(page + 1);
-            Ok(Page { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+            Ok(ListPage { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
         })
         .await?;
         let mut waits = Vec::new();
@@ -421,7 +421,7 @@ mod tests {
             ("https://bitbucket.example.com/scm/ACME/fleet.git", Err("write type bitbucket-server")),
         ];
         for (text, expected) in cases {
-            match (place(&Address::parse(text, false).unwrap()), expected) {
+            match (place(&RepositoryAddress::parse(text, false).unwrap()), expected) {
                 (Ok((base, workspace, slug)), Ok(expected)) => {
                     assert_eq!(format!("{base} {workspace} {slug}"), expected);
                 }

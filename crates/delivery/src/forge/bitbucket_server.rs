@@ -16,9 +16,9 @@ use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
 use super::http::ForgeHttp;
 use super::json::text;
-use super::pager::{self, Page, Reach};
+use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
-use crate::address::{Address, AddressError};
+use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
@@ -62,7 +62,7 @@ impl BitbucketServer {
         self.url(&[&["pull-requests", &number.to_string()], path].concat(), query)
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (branch, start) = (format!("{BRANCH}{head}"), at.to_string());
         let query = [
             ("at", branch.as_str()),
@@ -74,7 +74,7 @@ impl BitbucketServer {
         ];
         let reduce = |answer: Value| {
             let list = answer["values"].as_array()?;
-            Some(Page { entries: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
+            Some(ListPage { entries: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
         };
         self.http.page(self.url(&["pull-requests"], &query), reduce).await
     }
@@ -125,7 +125,7 @@ enum PullRequestChange<'a> {
 }
 
 /// The address of the server, the project's key and the repository's name.
-fn place(address: &Address) -> Result<(String, String, String), AddressError> {
+fn place(address: &RepositoryAddress) -> Result<(String, String, String), AddressError> {
     let not =
         |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Data Center", write };
     if address.host_name() == "bitbucket.org" {
@@ -218,7 +218,7 @@ impl BitbucketServer {
             let url = self.http.beside(2, &path, &[("limit", "100"), ("start", &start)]);
             let mut answer = self.http.get(url).await?;
             let next = next_page(&answer);
-            Ok(Page { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+            Ok(ListPage { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
         })
         .await?;
         Ok(Readiness {
@@ -386,7 +386,7 @@ mod tests {
             ("https://bitbucket.org/acme/fleet.git", Err("write type bitbucket,")),
         ];
         for (text, expected) in cases {
-            match (place(&Address::parse(text, false).unwrap()), expected) {
+            match (place(&RepositoryAddress::parse(text, false).unwrap()), expected) {
                 (Ok((server, project, slug)), Ok(expected)) => {
                     assert_eq!(format!("{server} {project} {slug}"), expected);
                 }

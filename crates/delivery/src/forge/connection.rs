@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::shared::ForgeShared;
-use crate::address::Address;
+use crate::address::RepositoryAddress;
 use crate::credentials::Credentials;
 use crate::fencing::FencingToken;
 use crate::order::Order;
 
 /// A repository at a forge, with the credentials of an order.
 pub(crate) struct ForgeConnection<'a> {
-    pub(super) address: Address,
+    pub(super) address: RepositoryAddress,
     pub(super) credentials: &'a Credentials,
     /// Every call that changes something checks this token.
     pub(super) token: FencingToken,
@@ -20,7 +20,7 @@ pub(crate) struct ForgeConnection<'a> {
 }
 
 impl<'a> ForgeConnection<'a> {
-    pub(crate) fn new(order: &'a Order, address: Address, shared: &'a Arc<ForgeShared>) -> Self {
+    pub(crate) fn new(order: &'a Order, address: RepositoryAddress, shared: &'a Arc<ForgeShared>) -> Self {
         let (credentials, token, pipeline) = (&order.credentials, order.permit.clone(), order.owner());
         ForgeConnection { address, credentials, token, pipeline, shared }
     }

@@ -15,7 +15,7 @@ use super::error::{ForgeError, ForgeResult};
 use super::github_pulls::GitHubPulls;
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
-use super::pager::{self, Page, Reach};
+use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
 use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
@@ -50,10 +50,10 @@ impl Gitea {
 
     /// A page of a list, with the newest first. A server may return smaller pages than requested, so only an empty page is
     /// the last one.
-    async fn page(&self, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
+    async fn page(&self, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let page = (at + 1).to_string();
         let (entries, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
-        Ok(Page { next: (listed > 0).then_some(at + 1), entries })
+        Ok(ListPage { next: (listed > 0).then_some(at + 1), entries })
     }
 
     /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key.
@@ -75,7 +75,7 @@ impl Gitea {
                 _ => return Err(http.unreadable("a list")),
             };
             let next = (list.len() >= FEW).then_some(page + 1);
-            Ok(Page { entries: list.iter().map(reduce).collect(), next })
+            Ok(ListPage { entries: list.iter().map(reduce).collect(), next })
         })
         .await
     }

@@ -15,9 +15,9 @@ use super::error::{ForgeError, ForgeResult};
 use super::github_pulls::GitHubPulls;
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{self, names, text};
-use super::pager::{self, Cursor, Page, Reach};
+use super::pager::{self, Cursor, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
-use crate::address::{Address, AddressError};
+use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
@@ -44,7 +44,7 @@ impl GitHub {
         Ok(GitHub(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (filter, page) = (format!("{}:{head}", self.0.owner), (at + 1).to_string());
         let query = [
             ("state", state),
@@ -55,7 +55,7 @@ impl GitHub {
             ("page", &page),
         ];
         let (entries, listed) = self.0.page(&query).await?;
-        Ok(Page { next: (listed >= 100).then_some(at + 1), entries })
+        Ok(ListPage { next: (listed >= 100).then_some(at + 1), entries })
     }
 }
 
@@ -235,7 +235,7 @@ pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> ForgeResult<
 }
 
 /// Where the API is.
-pub(super) fn api(address: &Address) -> String {
+pub(super) fn api(address: &RepositoryAddress) -> String {
     match address.host_name() {
         "github.com" | "www.github.com" | "ssh.github.com" => "https://api.github.com".into(),
         host if host.ends_with(".ghe.com") => format!("https://api.{host}"),

@@ -20,9 +20,9 @@ use super::error::{ForgeError, ForgeResult};
 use super::github;
 use super::json::text;
 use super::shared::ForgeShared;
-use crate::address::Address;
+use crate::address::RepositoryAddress;
 use crate::clock;
-use crate::credentials::{App, Credentials};
+use crate::credentials::{Credentials, GitHubApp};
 use crate::fencing::FencingToken;
 use crate::lock::lock;
 use crate::lru::Lru;
@@ -46,7 +46,7 @@ const MAX_TOKEN_BYTES: usize = 4_096;
 pub(crate) struct AppTokens(Mutex<Lru<TokenCell>>);
 
 /// One token, or the lock of the delivery that requests it.
-type TokenCell = Arc<tokio::sync::Mutex<Option<Token>>>;
+type TokenCell = Arc<tokio::sync::Mutex<Option<AppToken>>>;
 
 impl Default for AppTokens {
     fn default() -> Self {
@@ -54,13 +54,13 @@ impl Default for AppTokens {
     }
 }
 
-struct Token {
+struct AppToken {
     text: String,
     installation: String,
     until: Instant,
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AppToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Token").finish_non_exhaustive()
     }
@@ -70,9 +70,9 @@ impl AppTokens {
     /// The credentials of an order with a token of its App.
     pub(crate) async fn get(
         &self,
-        app: &App,
+        app: &GitHubApp,
         order: &Order,
-        address: &Address,
+        address: &RepositoryAddress,
         shared: &Arc<ForgeShared>,
     ) -> ForgeResult<Credentials> {
         let cell = self.tokens().or_default(key(app, address));
@@ -87,7 +87,7 @@ impl AppTokens {
             token: Some(token.text.clone()),
             username: None,
             password: None,
-            app: Some(App { installation: Some(token.installation.clone()), ..app.clone() }),
+            app: Some(GitHubApp { installation: Some(token.installation.clone()), ..app.clone() }),
             ..order.credentials.clone()
         };
         *kept = Some(token);
@@ -95,7 +95,7 @@ impl AppTokens {
     }
 
     /// Forgets a token that GitHub rejected: an App may be removed and installed again.
-    pub(crate) fn forget(&self, app: &App, address: &Address) {
+    pub(crate) fn forget(&self, app: &GitHubApp, address: &RepositoryAddress) {
         self.tokens().remove(&key(app, address));
     }
 
@@ -104,16 +104,16 @@ impl AppTokens {
     }
 }
 
-fn key(app: &App, address: &Address) -> String {
+fn key(app: &GitHubApp, address: &RepositoryAddress) -> String {
     format!("{} {}", app.fingerprint(), address.text)
 }
 
 async fn request_token(
-    app: &App,
+    app: &GitHubApp,
     order: &Order,
-    address: &Address,
+    address: &RepositoryAddress,
     shared: &Arc<ForgeShared>,
-) -> ForgeResult<Token> {
+) -> ForgeResult<AppToken> {
     let (_, owner, name) = address.repository()?;
     let base = match &app.base {
         Some(base) => shared.hosts.api(base)?,
@@ -123,7 +123,7 @@ async fn request_token(
     let bad = |says: String| ForgeError::AppKey { forge: forge.clone(), says };
     let credentials = Credentials {
         token: Some(signed_jwt(app, clock::now()).map_err(bad)?),
-        app: Some(App { installation: None, ..app.clone() }),
+        app: Some(GitHubApp { installation: None, ..app.clone() }),
         ca_file: order.credentials.ca_file.clone(),
         ..Credentials::default()
     };
@@ -159,13 +159,13 @@ async fn request_token(
     let ends: Option<Timestamp> = answer["expires_at"].as_str().and_then(|at| at.parse().ok());
     let life = ends.and_then(|ends| Duration::try_from(ends.duration_since(clock::now())).ok());
     let until = asked + life.unwrap_or(MAX_LIFETIME).min(MAX_LIFETIME).saturating_sub(MIN_REMAINING);
-    Ok(Token { text: token, installation, until })
+    Ok(AppToken { text: token, installation, until })
 }
 
 /// The same error, about the App instead of a token: there is no token yet. GitHub answers 401 if id and key do
 /// not belong together or the clocks differ, and 403 if the installation is suspended
 /// (docs.github.com/apps/maintaining-github-apps/suspending-a-github-app-installation).
-fn about_app(error: ForgeError, app: &App) -> ForgeError {
+fn about_app(error: ForgeError, app: &GitHubApp) -> ForgeError {
     let app = app.id.clone();
     match error {
         ForgeError::Authentication { forge, says } => ForgeError::AppNotAccepted { forge, app, says },
@@ -175,7 +175,7 @@ fn about_app(error: ForgeError, app: &App) -> ForgeError {
 }
 
 /// A JSON Web Token that identifies the App, signed by its key.
-fn signed_jwt(app: &App, now: Timestamp) -> Result<String, String> {
+fn signed_jwt(app: &GitHubApp, now: Timestamp) -> Result<String, String> {
     let key =
         PrivateKeyDer::from_pem_slice(&app.key).map_err(|_| "it is not a private key in PEM".to_string())?;
     let pair = match &key {

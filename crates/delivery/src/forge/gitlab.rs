@@ -14,9 +14,9 @@ use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
-use super::pager::{self, Page, Reach};
+use super::pager::{self, ListPage, Reach};
 use super::readiness::{Check, CheckState, Readiness, approvals};
-use crate::address::{Address, AddressError};
+use crate::address::{AddressError, RepositoryAddress};
 use crate::forge_kind::ForgeKind;
 use crate::order::MergeMode;
 use crate::outcome::ChangeRequest;
@@ -66,7 +66,7 @@ impl GitLab {
         self.url(&["merge_requests", &number.to_string()], &[])
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<Page<ForgeChangeRequest>> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (page, size) = ((at + 1).to_string(), PAGE.to_string());
         let query = [
             ("source_branch", head),
@@ -79,7 +79,7 @@ impl GitLab {
         let reduce = |answer: Value| {
             let list = answer.as_array()?;
             let next = (list.len() >= PAGE).then_some(at + 1);
-            Some(Page { entries: list.iter().filter_map(parse).collect(), next })
+            Some(ListPage { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["merge_requests"], &query), reduce).await
     }
@@ -155,7 +155,7 @@ fn title(proposal: &Proposal) -> String {
 }
 
 /// The path of the project. A single dash separates it from the pages about it.
-fn project(address: &Address) -> Result<String, AddressError> {
+fn project(address: &RepositoryAddress) -> Result<String, AddressError> {
     let parts = address.parts();
     if parts.len() < 2 || parts.iter().any(|part| part == "-") {
         return Err(AddressError::NotOf {
@@ -427,7 +427,7 @@ mod tests {
             ("https://gitlab.com/acme/fleet/-/tree/main", None),
         ];
         for (text, expected) in cases {
-            match project(&Address::parse(text, false).unwrap()) {
+            match project(&RepositoryAddress::parse(text, false).unwrap()) {
                 Ok(found) => assert_eq!(Some(found.as_str()), expected, "{text}"),
                 Err(error) => {
                     assert_eq!(expected, None, "{text}");

@@ -12,12 +12,12 @@ use super::authorization::AuthScheme;
 use super::change_request::ForgeChangeRequest;
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
-use super::rate_limit::{CredentialBudget, Purpose};
+use super::rate_limit::{CallPurpose, CredentialBudget};
 use super::rate_limit_headers;
 use super::response::{self, ResponseBody, ResponseSize, Unread};
 use super::shared::ForgeShared;
 use crate::clock;
-use crate::credentials::{App, Credentials};
+use crate::credentials::{Credentials, GitHubApp};
 use crate::fair_queue::Slot;
 use crate::fencing::FencingToken;
 use crate::fingerprint::fingerprint;
@@ -64,20 +64,20 @@ pub(super) struct ApiCall<'a> {
     url: Url,
     body: Option<&'a Value>,
     header: Option<(HeaderName, HeaderValue)>,
-    purpose: Purpose,
+    purpose: CallPurpose,
     size: ResponseSize,
 }
 
 impl<'a> ApiCall<'a> {
     /// A call that a delivery needs.
     pub(super) fn new(method: Method, url: Url) -> Self {
-        let (body, header, purpose, size) = (None, None, Purpose::Step, ResponseSize::Object);
+        let (body, header, purpose, size) = (None, None, CallPurpose::Step, ResponseSize::Object);
         ApiCall { method, url, body, header, purpose, size }
     }
 
     /// A read that can be made later as well.
     fn look(url: Url) -> Self {
-        ApiCall { purpose: Purpose::Look, ..ApiCall::new(Method::GET, url) }
+        ApiCall { purpose: CallPurpose::Look, ..ApiCall::new(Method::GET, url) }
     }
 
     pub(super) fn with_body(self, body: &'a Value) -> Self {
@@ -90,7 +90,7 @@ impl<'a> ApiCall<'a> {
 }
 
 /// An answer.
-pub(super) struct Reply {
+pub(super) struct ApiReply {
     pub(super) status: u16,
     /// `None` if it is not JSON.
     json: Option<Value>,
@@ -113,12 +113,12 @@ impl ForgeHttp {
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let payer = credentials.app.as_ref().map_or(authorization, App::fingerprint);
+        let payer = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
         let fingerprint = fingerprint([payer.as_bytes()]);
         let budget = shared.budgets.of(&name, &fingerprint);
         // No delivery begins that must wait long for its first call.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
-        budget.check(Purpose::Step).map_err(limited)?;
+        budget.check(CallPurpose::Step).map_err(limited)?;
         let connect_timeout = shared.timeout.min(CONNECT_TIMEOUT);
         let (ca_file, protocols) = (credentials.ca_file.as_deref(), ["h2", "http/1.1"]);
         let client = shared.clients.get(ca_file, "", &protocols, shared.timeout, |builder| {
@@ -217,12 +217,12 @@ impl ForgeHttp {
     }
 
     /// Returns the content of a successful answer.
-    pub(super) fn success(&self, reply: Reply) -> ForgeResult<Value> {
+    pub(super) fn success(&self, reply: ApiReply) -> ForgeResult<Value> {
         match (reply.status, reply.json) {
             // Half of an answer, or a page of another server: a missing entry in it proves nothing.
             (200..300, None | Some(Value::String(_))) => Err(self.unreadable("JSON")),
             (200..300, Some(json)) => Ok(json),
-            (_, json) => Err(self.refusal(&Reply { json, ..reply })),
+            (_, json) => Err(self.refusal(&ApiReply { json, ..reply })),
         }
     }
 
@@ -368,7 +368,7 @@ impl ForgeHttp {
     }
 
     /// Makes a call, and returns the answer, whatever its status.
-    pub(super) async fn send(&self, call: ApiCall<'_>) -> ForgeResult<Reply> {
+    pub(super) async fn send(&self, call: ApiCall<'_>) -> ForgeResult<ApiReply> {
         let ApiCall { method, url, body, header, purpose, size } = call;
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
         let _slot = self.budget.reserve(purpose, &self.pipeline).await.map_err(limited)?;
@@ -395,7 +395,11 @@ impl ForgeHttp {
         }
     }
 
-    async fn exchange(&self, request: reqwest::RequestBuilder, size: ResponseSize) -> Result<Reply, Unread> {
+    async fn exchange(
+        &self,
+        request: reqwest::RequestBuilder,
+        size: ResponseSize,
+    ) -> Result<ApiReply, Unread> {
         let response = request.send().await.map_err(Unread::Http)?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         // Azure DevOps returns its sign-in page instead of rejecting a token: with 203, or by a redirect.
@@ -403,7 +407,7 @@ impl ForgeHttp {
         let signs_in = status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin"));
         if signs_in && self.kind == ForgeKind::AzureDevOps {
             let json = Some(json!({"message": "it shows the sign-in page"}));
-            return Ok(Reply { status: 401, json, headers, slot: None });
+            return Ok(ApiReply { status: 401, json, headers, slot: None });
         }
         let ResponseBody { bytes, slot } = self.shared.large.read(response, &self.pipeline).await?;
         let json = match bytes.is_empty() {
@@ -414,11 +418,11 @@ impl ForgeHttp {
                 parsed => parsed?,
             },
         };
-        Ok(Reply { status, json, headers, slot })
+        Ok(ApiReply { status, json, headers, slot })
     }
 
     /// Records the rate limit in an answer. Fails if the call was rejected for it.
-    fn record_rate_limit(&self, reply: &Reply) -> ForgeResult<()> {
+    fn record_rate_limit(&self, reply: &ApiReply) -> ForgeResult<()> {
         let mut report = rate_limit_headers::budget(&reply.headers, clock::now());
         let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
         report.refused = matches!(reply.status, 403 | 429 | 503)
@@ -437,7 +441,7 @@ impl ForgeHttp {
     }
 
     /// The error for an answer that is no success.
-    pub(super) fn refusal(&self, reply: &Reply) -> ForgeError {
+    pub(super) fn refusal(&self, reply: &ApiReply) -> ForgeError {
         let (forge, says) = (self.name.clone(), self.says(reply));
         match self.meaning(reply) {
             300..=399 => ForgeError::Redirected { forge, location: self.location(reply) },
@@ -453,7 +457,7 @@ impl ForgeHttp {
     /// user with too few rights ("insufficient permissions":
     /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps answers 403 if a policy
     /// of the branch rejects a call, for every user.
-    fn meaning(&self, reply: &Reply) -> u16 {
+    fn meaning(&self, reply: &ApiReply) -> u16 {
         let json = reply.json.as_ref().unwrap_or(&Value::Null);
         let errors = || json["errors"].as_array().into_iter().flatten();
         let is_about_rights =
@@ -470,7 +474,7 @@ impl ForgeHttp {
     }
 
     /// The target of a redirect, without parts that may be secret.
-    fn location(&self, reply: &Reply) -> String {
+    fn location(&self, reply: &ApiReply) -> String {
         let to = reply.headers.get(LOCATION).and_then(|to| self.base.join(to.to_str().ok()?).ok());
         let shown = to.map(|mut to| {
             to.set_query(None);
@@ -482,7 +486,7 @@ impl ForgeHttp {
     }
 
     /// The message of an answer, in one line.
-    fn says(&self, reply: &Reply) -> String {
+    fn says(&self, reply: &ApiReply) -> String {
         let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
         if says.is_empty() { "it gives no reason".into() } else { says }
     }

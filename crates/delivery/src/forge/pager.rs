@@ -20,7 +20,7 @@ const MAX_ENTRIES: usize = 4_000;
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
 
 /// One page of a list.
-pub(super) struct Page<T> {
+pub(super) struct ListPage<T> {
     /// The entries that could be read.
     pub(super) entries: Vec<T>,
     /// Where the next page begins, if there is one: the number of a page or of an entry, as the forge counts.
@@ -94,7 +94,7 @@ impl Cursor {
 /// Reads a list to its end. The first page begins at `first`.
 pub(super) async fn all<T, F>(http: &ForgeHttp, first: u64, page: impl Fn(u64) -> F) -> ForgeResult<Vec<T>>
 where
-    F: Future<Output = ForgeResult<Page<T>>>,
+    F: Future<Output = ForgeResult<ListPage<T>>>,
 {
     let (mut cursor, mut all) = (Cursor::from(first), Vec::new());
     while let Some(at) = cursor.at(http, all.len())? {
@@ -114,11 +114,11 @@ pub(super) async fn change_requests<F>(
     page: impl Fn(u64) -> F,
 ) -> ForgeResult<Vec<ForgeChangeRequest>>
 where
-    F: Future<Output = ForgeResult<Page<ForgeChangeRequest>>>,
+    F: Future<Output = ForgeResult<ListPage<ForgeChangeRequest>>>,
 {
     let (mut cursor, mut found, mut bytes) = (Cursor::from(0), Vec::new(), 0);
     while let Some(at) = cursor.at(http, 0)? {
-        let Page { entries, next } = page(at).await?;
+        let ListPage { entries, next } = page(at).await?;
         let oldest = entries.last().map(|last| last.created);
         let from_head = entries.into_iter().filter(|entry| entry.request.branch == head);
         for entry in from_head.filter_map(ForgeChangeRequest::checked) {

@@ -26,7 +26,7 @@ const RESERVED_SHARE: u64 = 20;
 
 /// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum CallPurpose {
     /// A read that can be made later as well.
     Look,
     /// A step of a delivery.
@@ -63,7 +63,7 @@ impl RateBudgets {
             // A fingerprint has no spaces.
             let (host, credential) = name.rsplit_once(' ').unwrap_or((name, ""));
             let known = budget.known();
-            let until = known.paused_until(Purpose::Step, now);
+            let until = known.paused_until(CallPurpose::Step, now);
             RateBudget {
                 host: host.into(),
                 credential: credential.into(),
@@ -98,32 +98,32 @@ impl Default for CredentialBudget {
 #[derive(Clone, Copy, Debug, Default)]
 struct RateLimitState {
     /// No call is made before then.
-    paused: Option<Moment>,
+    paused: Option<PauseEnd>,
     /// The calls that are left of the limit, until the reset.
     left: Option<u64>,
     limit: Option<u64>,
-    reset: Option<Moment>,
+    reset: Option<PauseEnd>,
     /// When the forge reported that.
     reported: Option<Instant>,
 }
 
 /// A future time, by the clock of this process and by the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Moment {
+struct PauseEnd {
     at: Instant,
     wall: Timestamp,
 }
 
-impl Moment {
+impl PauseEnd {
     /// This long from now, but not longer than [`MAX_PAUSE`].
-    fn after(wait: Duration, now: Moment) -> Self {
+    fn after(wait: Duration, now: PauseEnd) -> Self {
         let wait = wait.min(MAX_PAUSE);
         let wall = SignedDuration::try_from(wait).ok().and_then(|wait| now.wall.checked_add(wait).ok());
-        Moment { at: now.at + wait, wall: wall.unwrap_or(now.wall) }
+        PauseEnd { at: now.at + wait, wall: wall.unwrap_or(now.wall) }
     }
 
     fn now() -> Self {
-        Moment { at: Instant::now(), wall: clock::now() }
+        PauseEnd { at: Instant::now(), wall: clock::now() }
     }
 
     fn is_after(self, now: Instant) -> bool {
@@ -148,9 +148,9 @@ pub(super) struct RateLimitReport {
 
 impl RateLimitState {
     /// The time until which a call for this purpose must wait.
-    fn paused_until(&self, purpose: Purpose, now: Instant) -> Option<Moment> {
+    fn paused_until(&self, purpose: CallPurpose, now: Instant) -> Option<PauseEnd> {
         let few = self.left.is_some_and(|left| left <= self.limit.unwrap_or(0) / RESERVED_SHARE);
-        let saved = self.reset.filter(|_| few && purpose == Purpose::Look);
+        let saved = self.reset.filter(|_| few && purpose == CallPurpose::Look);
         self.paused.max(saved).filter(|until| until.is_after(now))
     }
 
@@ -160,22 +160,22 @@ impl RateLimitState {
     }
 
     /// Records a report. Returns the end of the pause if the call was rejected.
-    fn record(&mut self, report: RateLimitReport, now: Moment) -> Option<Moment> {
+    fn record(&mut self, report: RateLimitReport, now: PauseEnd) -> Option<PauseEnd> {
         self.reported = Some(now.at);
         let ahead = |at: Timestamp| {
             let wait = Duration::try_from(at.duration_since(now.wall)).unwrap_or_default();
-            Moment::after(wait, now)
+            PauseEnd::after(wait, now)
         };
         (self.left, self.limit) = (report.left.or(self.left), report.limit.or(self.limit));
         self.reset = report.reset.map(ahead).or(self.reset);
         let spent = report.reset.filter(|_| report.left == Some(0)).map(ahead);
         let until = match (report.refused, report.after.map(ahead)) {
             (true, after) => {
-                let until = after.or(spent).unwrap_or(Moment::after(Duration::from_secs(60), now));
-                until.max(Moment::after(Duration::from_secs(1), now))
+                let until = after.or(spent).unwrap_or(PauseEnd::after(Duration::from_secs(60), now));
+                until.max(PauseEnd::after(Duration::from_secs(1), now))
             }
             // The forge asks for a pause, but has answered.
-            (false, Some(after)) => after.min(Moment::after(MAX_WAIT_IN_CALL, now)),
+            (false, Some(after)) => after.min(PauseEnd::after(MAX_WAIT_IN_CALL, now)),
             (false, None) => spent?,
         };
         self.paused = self.paused.max(Some(until));
@@ -189,7 +189,7 @@ impl CredentialBudget {
     ///
     /// # Errors
     /// When the pause is long: its end.
-    pub(super) async fn reserve(&self, purpose: Purpose, pipeline: &str) -> Result<Slot, Timestamp> {
+    pub(super) async fn reserve(&self, purpose: CallPurpose, pipeline: &str) -> Result<Slot, Timestamp> {
         self.check(purpose)?;
         let _counted = Counted::one(&self.waiting);
         let slot = self.queue.acquire(pipeline).await;
@@ -204,7 +204,7 @@ impl CredentialBudget {
     ///
     /// # Errors
     /// When there is a long pause: its end.
-    pub(super) fn check(&self, purpose: Purpose) -> Result<(), Timestamp> {
+    pub(super) fn check(&self, purpose: CallPurpose) -> Result<(), Timestamp> {
         let now = Instant::now();
         match self.known().paused_until(purpose, now) {
             Some(until) if until.is_after(now + MAX_WAIT_IN_CALL) => Err(until.wall),
@@ -215,7 +215,7 @@ impl CredentialBudget {
     /// Records the rate limit of an answer. Returns the end of the pause if the call was rejected.
     pub(super) fn record(&self, report: RateLimitReport) -> Option<Timestamp> {
         let mut known = lock(&self.known);
-        known.record(report, Moment::now()).map(|until| until.wall)
+        known.record(report, PauseEnd::now()).map(|until| until.wall)
     }
 
     fn known(&self) -> RateLimitState {
@@ -296,35 +296,36 @@ mod tests {
             ),
         ];
         for (name, report, step, look) in cases {
-            let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), wall: CLOCK });
+            let (mut known, now) = (RateLimitState::default(), PauseEnd { at: Instant::now(), wall: CLOCK });
             let stopped = known.record(report, now);
             assert_eq!(stopped.is_some(), report.refused, "{name}");
             let wait = |purpose| {
                 known.paused_until(purpose, now.at).map_or(0, |until| (until.at - now.at).as_secs())
             };
-            assert_eq!((wait(Purpose::Step), wait(Purpose::Look)), (step, look), "{name}");
+            assert_eq!((wait(CallPurpose::Step), wait(CallPurpose::Look)), (step, look), "{name}");
             // The pause ends for all purposes.
             let then = now.at + Duration::from_secs(step.max(look));
-            let closed = [Purpose::Step, Purpose::Look].map(|purpose| known.paused_until(purpose, then));
+            let closed =
+                [CallPurpose::Step, CallPurpose::Look].map(|purpose| known.paused_until(purpose, then));
             assert_eq!(closed, [None, None], "{name}");
         }
     }
 
     #[test]
     fn a_shorter_pause_does_not_end_a_longer_one() {
-        let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), wall: CLOCK });
+        let (mut known, now) = (RateLimitState::default(), PauseEnd { at: Instant::now(), wall: CLOCK });
         known.record(
             RateLimitReport { after: in_seconds(90), refused: true, ..RateLimitReport::default() },
             now,
         );
         known.record(RateLimitReport { after: in_seconds(2), ..RateLimitReport::default() }, now);
-        let later = known.paused_until(Purpose::Step, now.at + Duration::from_secs(30));
+        let later = known.paused_until(CallPurpose::Step, now.at + Duration::from_secs(30));
         assert_eq!(later.map(|until| until.wall), in_seconds(90));
     }
 
     #[test]
     fn a_budget_that_is_not_used_is_dropped() {
-        let (mut known, now) = (RateLimitState::default(), Moment { at: Instant::now(), wall: CLOCK });
+        let (mut known, now) = (RateLimitState::default(), PauseEnd { at: Instant::now(), wall: CLOCK });
         known.record(
             RateLimitReport { after: in_seconds(86_400), refused: true, ..RateLimitReport::default() },
             now,
@@ -362,16 +363,16 @@ mod tests {
         let (one, other) = (budgets.of("forge", "a"), budgets.of("forge", "b"));
         let mut slots = Vec::new();
         for n in 0..MAX_CALLS_AT_ONCE {
-            slots.push(one.reserve(Purpose::Step, &format!("namespace-{n}/app")).await.unwrap());
+            slots.push(one.reserve(CallPurpose::Step, &format!("namespace-{n}/app")).await.unwrap());
         }
         let order = Mutex::new(Vec::new());
         let wait = async |pipeline: &'static str| {
-            let slot = one.reserve(Purpose::Step, pipeline).await.unwrap();
+            let slot = one.reserve(CallPurpose::Step, pipeline).await.unwrap();
             order.lock().unwrap().push(pipeline);
             drop(slot);
         };
         let release = async {
-            drop(other.reserve(Purpose::Step, "other").await.unwrap());
+            drop(other.reserve(CallPurpose::Step, "other").await.unwrap());
             let line = budgets
                 .snapshot()
                 .iter()

@@ -115,7 +115,7 @@ pub(super) fn parse(bytes: &[u8], fields: &'static str, size: ResponseSize) -> R
         ResponseSize::Object => MAX_OBJECT_MEMORY,
         ResponseSize::Page => MAX_PAGE_MEMORY,
     };
-    let limits = Limits { left: Cell::new(memory), deep: Cell::new(false), fields };
+    let limits = ParseLimits { left: Cell::new(memory), deep: Cell::new(false), fields };
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let parsed = Node { limits: &limits, depth: 0, all: false }.deserialize(&mut json);
     match parsed.and_then(|value| json.end().map(|()| value)) {
@@ -127,13 +127,13 @@ pub(super) fn parse(bytes: &[u8], fields: &'static str, size: ResponseSize) -> R
 }
 
 /// What is left of the limits of one answer.
-struct Limits {
+struct ParseLimits {
     left: Cell<usize>,
     deep: Cell<bool>,
     fields: &'static str,
 }
 
-impl Limits {
+impl ParseLimits {
     fn has_field(&self, key: &str) -> bool {
         self.fields.split_ascii_whitespace().any(|field| field == key)
     }
@@ -155,7 +155,7 @@ impl Limits {
 /// One value of an answer.
 #[derive(Clone, Copy)]
 struct Node<'a> {
-    limits: &'a Limits,
+    limits: &'a ParseLimits,
     depth: usize,
     /// Whether every field is kept: below a message, any field names are possible.
     all: bool,

@@ -9,13 +9,13 @@ use tempfile::NamedTempFile;
 
 use super::error::{GitError, GitResult};
 use super::ssh_identity;
-use crate::address::Address;
+use crate::address::RepositoryAddress;
 use crate::credentials::Credentials;
 use crate::forge_kind::ForgeKind;
 
 /// Access to one repository, for the time of one delivery.
-pub(crate) struct Access {
-    pub(crate) address: Address,
+pub(crate) struct RepositoryAccess {
+    pub(crate) address: RepositoryAddress,
     credentials: Credentials,
     fingerprint: String,
     /// The pipeline, as `namespace/name`, in whose queue the delivery waits.
@@ -33,10 +33,10 @@ pub(super) struct SigningKey<'a> {
     pub(super) passphrase: Option<&'a str>,
 }
 
-impl Access {
+impl RepositoryAccess {
     /// Writes the credentials for git into private files below `folder`. They are removed with this value.
     pub(crate) fn new(
-        address: Address,
+        address: RepositoryAddress,
         forge: Option<ForgeKind>,
         credentials: &Credentials,
         pipeline: &str,
@@ -59,7 +59,16 @@ impl Access {
         };
         let (credentials, fingerprint) = (credentials.clone(), credentials.fingerprint());
         let pipeline = pipeline.to_string();
-        Ok(Access { credentials, fingerprint, pipeline, forge, ca_file, ssh, address, folder: folder.into() })
+        Ok(RepositoryAccess {
+            credentials,
+            fingerprint,
+            pipeline,
+            forge,
+            ca_file,
+            ssh,
+            address,
+            folder: folder.into(),
+        })
     }
 
     pub(super) fn pipeline(&self) -> &str {
@@ -152,16 +161,17 @@ mod tests {
     #[test]
     fn ssh_is_pinned_and_its_files_are_private() {
         let folder = tempfile::tempdir().unwrap();
-        let address = Address::parse("git@example.com:a/b.git", false).unwrap();
+        let address = RepositoryAddress::parse("git@example.com:a/b.git", false).unwrap();
         let bare = Credentials::default();
-        let refused = Access::new(address.clone(), None, &bare, "apps/podinfo", folder.path()).err().unwrap();
+        let refused =
+            RepositoryAccess::new(address.clone(), None, &bare, "apps/podinfo", folder.path()).err().unwrap();
         assert_eq!(refused.reason(), "MissingCredential");
         let full = Credentials {
             identity: Some(b"-----BEGIN PRIVATE KEY-----\n".to_vec()),
             known_hosts: Some(b"example.com ssh-ed25519 AAAA".to_vec()),
             ..Credentials::default()
         };
-        let access = Access::new(address, None, &full, "apps/podinfo", folder.path()).unwrap();
+        let access = RepositoryAccess::new(address, None, &full, "apps/podinfo", folder.path()).unwrap();
         let command = access.ssh_command().unwrap().into_string().unwrap();
         assert!(command.contains("StrictHostKeyChecking=yes"));
         for file in std::fs::read_dir(folder.path()).unwrap() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use super::repository::Repository;
+use super::repository::CachedRepository;
 
 use crate::lock::lock;
 
@@ -36,7 +36,7 @@ struct Caches {
 
 #[derive(Debug)]
 struct Kept {
-    repository: Arc<Repository>,
+    repository: Arc<CachedRepository>,
     used: u64,
 }
 
@@ -45,7 +45,7 @@ impl CachePool {
     pub(crate) fn new(folder: PathBuf, quota: u64) -> Self {
         let mut caches = Caches::default();
         for key in left_behind(&folder) {
-            let repository = Repository::new(folder.join(&key), quota / 2);
+            let repository = CachedRepository::new(folder.join(&key), quota / 2);
             repository.measure();
             caches.add(key, repository);
         }
@@ -55,7 +55,7 @@ impl CachePool {
     }
 
     /// A repository with its cache. Other caches that are not in use may be removed for it.
-    pub(crate) fn repository(&self, key: &str) -> Arc<Repository> {
+    pub(crate) fn repository(&self, key: &str) -> Arc<CachedRepository> {
         let mut caches = lock(&self.caches);
         caches.uses += 1;
         let used = caches.uses;
@@ -64,7 +64,7 @@ impl CachePool {
                 kept.used = used;
                 kept.repository.clone()
             }
-            None => caches.add(key.into(), Repository::new(self.folder.join(key), self.quota / 2)),
+            None => caches.add(key.into(), CachedRepository::new(self.folder.join(key), self.quota / 2)),
         };
         self.prune(&mut caches);
         repository
@@ -72,9 +72,10 @@ impl CachePool {
 
     /// Removes caches until the rest is within the limits.
     fn prune(&self, caches: &mut Caches) {
-        let sum =
-            |of: fn(&Repository) -> u64| caches.by_key.values().map(|kept| of(&kept.repository)).sum::<u64>();
-        let (mut bytes, mut files) = (sum(Repository::bytes), sum(Repository::files));
+        let sum = |of: fn(&CachedRepository) -> u64| {
+            caches.by_key.values().map(|kept| of(&kept.repository)).sum::<u64>()
+        };
+        let (mut bytes, mut files) = (sum(CachedRepository::bytes), sum(CachedRepository::files));
         while caches.by_key.len() > MAX_REPOSITORIES || bytes > self.quota || files > MAX_KNOWN_FILES as u64 {
             let idle = caches.by_key.iter().filter(|(_, kept)| Arc::strong_count(&kept.repository) == 1);
             let Some(key) = idle.min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone()) else {
@@ -99,7 +100,7 @@ impl CachePool {
 }
 
 impl Caches {
-    fn add(&mut self, key: String, repository: Repository) -> Arc<Repository> {
+    fn add(&mut self, key: String, repository: CachedRepository) -> Arc<CachedRepository> {
         self.uses += 1;
         let repository = Arc::new(repository);
         self.by_key.insert(key, Kept { repository: repository.clone(), used: self.uses });
@@ -147,7 +148,7 @@ mod tests {
         let refs = folder.path().join(key(0)).join("refs/sluice");
         std::fs::create_dir_all(&refs).unwrap();
         (0..50).for_each(|n| std::fs::write(refs.join(n.to_string()), "0").unwrap());
-        let repository = Repository::new(folder.path().join(key(0)), u64::MAX);
+        let repository = CachedRepository::new(folder.path().join(key(0)), u64::MAX);
         repository.measure();
         assert_eq!(repository.bytes(), 53 * BLOCK);
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use jiff::Timestamp;
 
-use super::access::Access;
+use super::access::RepositoryAccess;
 use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
 use super::sign;
@@ -71,7 +71,7 @@ impl LockedRepository<'_> {
     }
 }
 
-fn check_id(access: &Access, doing: &str, id: &str) -> GitResult<()> {
+fn check_id(access: &RepositoryAccess, doing: &str, id: &str) -> GitResult<()> {
     if id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(());
     }

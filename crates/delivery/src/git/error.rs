@@ -136,7 +136,7 @@ impl GitError {
 }
 
 /// A run of git that failed.
-struct Failure {
+struct FailedRun {
     repository: String,
     doing: String,
     says: String,
@@ -147,7 +147,7 @@ const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Sec
 /// Phrases of git, curl and ssh in lower case, separated by `|`, and their meaning. The first match counts. Signals 24 and
 /// 25 are the limits for processor time and for the size of a file. Signal 11 is the end of git's stack, by a tree in a tree
 /// in a tree.
-const PHRASES: &[(&str, fn(Failure) -> GitError)] = &[
+const PHRASES: &[(&str, fn(FailedRun) -> GitError)] = &[
     (
         "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
          |died of signal 11",
@@ -231,7 +231,7 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
         let branch = rest.lines().next().unwrap_or_default().trim();
         return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
     }
-    let failure = Failure { repository, doing: doing.into(), says };
+    let failure = FailedRun { repository, doing: doing.into(), says };
     if lower.contains("repository '") && lower.contains("' not found") {
         return GitError::NoRepository { repository: failure.repository, says: failure.says };
     }
@@ -239,7 +239,7 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     match PHRASES.iter().find(|(phrases, _)| has_phrase(phrases)) {
         Some((_, error)) => error(failure),
         None => {
-            let Failure { repository, doing, says } = failure;
+            let FailedRun { repository, doing, says } = failure;
             GitError::Failed { repository, doing, says }
         }
     }

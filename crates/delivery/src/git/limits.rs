@@ -25,16 +25,16 @@ ulimit -t "$4" 2>/dev/null; ulimit -c 0 2>/dev/null; shift 4; exec "$@""#;
 
 /// The limits of every process.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct ProcessLimits {
     /// In blocks of 512 bytes.
     file_blocks: u64,
     cpu_seconds: u64,
 }
 
-impl Limits {
+impl ProcessLimits {
     /// The kernel ends a process that works for longer than the timeout.
     pub(super) fn new(max_file_bytes: u64, timeout: Duration) -> Self {
-        Limits { file_blocks: (max_file_bytes / 512).max(1), cpu_seconds: timeout.as_secs() + 10 }
+        ProcessLimits { file_blocks: (max_file_bytes / 512).max(1), cpu_seconds: timeout.as_secs() + 10 }
     }
 
     /// A command for a program under these limits.
@@ -86,7 +86,7 @@ mod tests {
     /// Reads the limits in a program that the started program starts, by `ulimit` of POSIX.
     #[tokio::test]
     async fn every_started_program_has_the_limits() {
-        let mut command = Limits::new(5 << 20, Duration::from_secs(20)).command("sh", RunSize::Small);
+        let mut command = ProcessLimits::new(5 << 20, Duration::from_secs(20)).command("sh", RunSize::Small);
         command.args(["-c", "sh -c 'ulimit -d; ulimit -v; ulimit -f; ulimit -t'"]);
         let output = command.output().await.unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     #[tokio::test]
     async fn the_writer_of_a_too_large_file_is_ended() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut command = Limits::new(1 << 20, Duration::from_secs(20)).command("dd", RunSize::Small);
+        let mut command = ProcessLimits::new(1 << 20, Duration::from_secs(20)).command("dd", RunSize::Small);
         command.args(["if=/dev/zero", "bs=65536", "count=64"]).stderr(std::process::Stdio::null());
         command.arg(format!("of={}", file.path().display()));
         assert!(!command.status().await.unwrap().success());

@@ -24,7 +24,7 @@ mod sign;
 mod ssh_identity;
 mod stale_locks;
 
-pub(crate) use access::Access;
+pub(crate) use access::RepositoryAccess;
 pub(crate) use cache_pool::CachePool;
 pub(crate) use commit::Commit;
 pub(crate) use create_commit::{ChangedFile, CommitText};

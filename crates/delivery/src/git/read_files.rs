@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-use super::access::Access;
+use super::access::RepositoryAccess;
 use super::error::{GitError, GitResult};
 use super::fetch::read_objects;
 use super::files::{
@@ -15,29 +15,29 @@ use super::repository::LockedRepository;
 
 /// A YAML file in a tree.
 #[derive(Clone)]
-struct Entry {
+struct TreeEntry {
     id: String,
     mode: &'static str,
     path: Vec<u8>,
 }
 
 /// The YAML files of a commit.
-pub(crate) struct Listing(Vec<Entry>);
+pub(crate) struct YamlFiles(Vec<TreeEntry>);
 
-impl Listing {
+impl YamlFiles {
     /// Their paths for people.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.0.iter().map(|entry| readable_path(&entry.path)).collect()
     }
 
     /// Only the files at these indices.
-    pub(crate) fn only(self, indices: &BTreeSet<usize>) -> Listing {
+    pub(crate) fn only(self, indices: &BTreeSet<usize>) -> YamlFiles {
         let entries = self.0.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
-        Listing(entries.map(|(_, entry)| entry).collect())
+        YamlFiles(entries.map(|(_, entry)| entry).collect())
     }
 }
 
-impl Entry {
+impl TreeEntry {
     /// The part of the hash that identifies the file.
     fn key(&self) -> u128 {
         key(&self.id)
@@ -71,7 +71,7 @@ const MAX_KNOWN_FILES: usize = 500_000;
 
 impl LockedRepository<'_> {
     /// Lists the YAML files of a commit: plain files only, no links and no submodules.
-    pub(crate) async fn list_files(&self, commit: &str) -> GitResult<Listing> {
+    pub(crate) async fn list_files(&self, commit: &str) -> GitResult<YamlFiles> {
         // With -t, trees are listed, too: trees without files count for the limit.
         let call = self.local(["ls-tree", "-r", "-t", "-z", "--full-tree", commit]);
         let read = |stdout| async move {
@@ -89,14 +89,14 @@ impl LockedRepository<'_> {
             };
             each_record(stdout, 0, each).await.map(|()| entries)
         };
-        self.git.read(call, read).await.map(Listing)
+        self.git.read(call, read).await.map(YamlFiles)
     }
 
     /// Reads the content of these files.
-    pub(crate) async fn read_files(&self, Listing(entries): Listing) -> GitResult<FoundFiles> {
+    pub(crate) async fn read_files(&self, YamlFiles(entries): YamlFiles) -> GitResult<FoundFiles> {
         self.fetch_missing(entries.iter().map(|entry| entry.id.as_str()).collect()).await?;
         let sizes = self.sizes(entries.iter()).await?;
-        let size = |entry: &Entry| sizes.get(&entry.key()).copied().unwrap_or_default();
+        let size = |entry: &TreeEntry| sizes.get(&entry.key()).copied().unwrap_or_default();
         let (large, wanted): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| size(e) > MAX_FILE_BYTES);
         if wanted.iter().map(size).sum::<u64>() > MAX_KEPT_BYTES {
             return Err(too_many(&self.access, &wanted[0]));
@@ -113,8 +113,8 @@ impl LockedRepository<'_> {
 
     /// Reads the files of a commit that have any marker and the text `needle`.
     pub(crate) async fn read_marked_files(&mut self, commit: &str, needle: &str) -> GitResult<FoundFiles> {
-        let Listing(entries) = self.list_files(commit).await?;
-        let new = |entry: &&Entry| !self.files.contains_key(&entry.key());
+        let YamlFiles(entries) = self.list_files(commit).await?;
+        let new = |entry: &&TreeEntry| !self.files.contains_key(&entry.key());
         let new: HashSet<String> = entries.iter().filter(new).map(|entry| entry.id.clone()).collect();
         let mut sizes = HashMap::new();
         if !new.is_empty() {
@@ -131,7 +131,7 @@ impl LockedRepository<'_> {
         self.files.extend(large.map(|(key, size)| (*key, KnownFile::Unread(UnreadReason::TooLarge(*size)))));
         let (mut wanted, mut unread, mut left) = (Vec::new(), Vec::new(), MAX_READ_BYTES);
         // A file with many names is read once.
-        let mut names: HashMap<u128, Vec<Entry>> = HashMap::new();
+        let mut names: HashMap<u128, Vec<TreeEntry>> = HashMap::new();
         for entry in entries {
             let key = entry.key();
             let size = match self.files.get(&key) {
@@ -145,7 +145,7 @@ impl LockedRepository<'_> {
             };
             if !names.contains_key(&key) {
                 left = left.checked_sub(size).ok_or_else(|| too_many(&self.access, &entry))?;
-                wanted.push(Entry { path: Vec::new(), ..entry.clone() });
+                wanted.push(TreeEntry { path: Vec::new(), ..entry.clone() });
             }
             names.entry(key).or_default().push(entry);
         }
@@ -192,7 +192,7 @@ impl LockedRepository<'_> {
     }
 
     /// The sizes of these files, all of which are in the cache, in bytes. Their content is not read.
-    async fn sizes(&self, wanted: impl Iterator<Item = &Entry>) -> GitResult<HashMap<u128, u64>> {
+    async fn sizes(&self, wanted: impl Iterator<Item = &TreeEntry>) -> GitResult<HashMap<u128, u64>> {
         let input: String = wanted.flat_map(|entry| [entry.id.as_str(), "\n"]).collect();
         let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
         let call = self.local(args).with_input(input.into_bytes());
@@ -214,8 +214,8 @@ impl LockedRepository<'_> {
     /// Reads files, remembers which have markers, and keeps those that also have `needle`, under each of their names.
     async fn read_marked(
         &mut self,
-        wanted: Vec<Entry>,
-        mut names: HashMap<u128, Vec<Entry>>,
+        wanted: Vec<TreeEntry>,
+        mut names: HashMap<u128, Vec<TreeEntry>>,
         needle: &str,
     ) -> GitResult<FoundFiles> {
         let (mut found, mut pointers) = (Vec::new(), Vec::new());
@@ -255,7 +255,11 @@ impl LockedRepository<'_> {
     }
 
     /// Reads files, all of which are in the cache and not too large, with one run of git.
-    async fn read_entries(&self, wanted: Vec<Entry>, mut each: impl FnMut(Entry, &[u8])) -> GitResult<()> {
+    async fn read_entries(
+        &self,
+        wanted: Vec<TreeEntry>,
+        mut each: impl FnMut(TreeEntry, &[u8]),
+    ) -> GitResult<()> {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -281,7 +285,7 @@ impl LockedRepository<'_> {
 }
 
 /// The error for files that are too large together.
-fn too_many(access: &Access, entry: &Entry) -> GitError {
+fn too_many(access: &RepositoryAccess, entry: &TreeEntry) -> GitError {
     let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
     let path = readable_path(&entry.path);
     let says = format!("its files with markers, such as {path}, are larger together than Sluice reads");
@@ -295,7 +299,7 @@ fn is_pointer(bytes: &[u8]) -> bool {
 }
 
 /// A line of the list, if it is a YAML file.
-fn entry(line: &[u8]) -> Option<Entry> {
+fn entry(line: &[u8]) -> Option<TreeEntry> {
     let tab = line.iter().position(|b| *b == b'\t')?;
     let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
     if !path.ends_with(b".yaml") && !path.ends_with(b".yml") {
@@ -307,7 +311,7 @@ fn entry(line: &[u8]) -> Option<Entry> {
         "100755" => "100755",
         _ => return None,
     };
-    Some(Entry { id: words.nth(1)?.to_string(), mode, path: path.to_vec() })
+    Some(TreeEntry { id: words.nth(1)?.to_string(), mode, path: path.to_vec() })
 }
 
 fn contains(text: &[u8], needle: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::access::Access;
+use super::access::RepositoryAccess;
 use super::cache::{Cache, bytes_on_disk};
 use super::error::{GitError, GitResult};
 use super::run::{Git, GitRun};
@@ -26,7 +26,7 @@ const MAX_HEADS_OF_FETCH: usize = 100;
 
 /// One repository. One delivery at a time holds its cache, the others wait.
 #[derive(Debug)]
-pub(crate) struct Repository {
+pub(crate) struct CachedRepository {
     queue: Arc<FairQueue>,
     cache: Arc<Mutex<Cache>>,
     /// The head branches of the deliveries that wait for the cache or hold it.
@@ -41,12 +41,12 @@ pub(crate) struct Repository {
 /// A head branch, by the fingerprint of the credentials, the base branch and its own name.
 type HeadBranch = (String, String, String);
 
-impl Repository {
+impl CachedRepository {
     /// A repository with its cache in a folder, which may exist. A cache of more than `max_bytes` is built again.
     pub(crate) fn new(dir: PathBuf, max_bytes: u64) -> Self {
         let bytes = Arc::<AtomicU64>::default();
         let cache = Arc::new(Mutex::new(Cache::new(dir.clone(), max_bytes, bytes.clone())));
-        Repository {
+        CachedRepository {
             queue: FairQueue::new(1),
             cache,
             wanted: Default::default(),
@@ -76,7 +76,7 @@ impl Repository {
     pub(crate) async fn lock<'a>(
         self: Arc<Self>,
         (git, counters): (&'a Git, &'a Counters),
-        access: Access,
+        access: RepositoryAccess,
         head: Option<(&str, &str)>,
     ) -> LockedRepository<'a> {
         let wanted = head.map(|(base, head)| self.want(&access, base, head));
@@ -86,7 +86,7 @@ impl Repository {
         LockedRepository { git, counters, access, cache, repository, rebuilt, _slot: slot, wanted }
     }
 
-    fn want(self: &Arc<Self>, access: &Access, base: &str, head: &str) -> WantedHead {
+    fn want(self: &Arc<Self>, access: &RepositoryAccess, base: &str, head: &str) -> WantedHead {
         let branch = (access.fingerprint().to_string(), base.to_string(), head.to_string());
         self.wanted().insert(branch.clone());
         WantedHead { repository: self.clone(), branch }
@@ -100,7 +100,7 @@ impl Repository {
 /// The head branch of a delivery, for as long as this is held. There is one delivery at a time for each.
 #[derive(Debug)]
 pub(super) struct WantedHead {
-    repository: Arc<Repository>,
+    repository: Arc<CachedRepository>,
     branch: HeadBranch,
 }
 
@@ -129,9 +129,9 @@ impl Drop for WantedHead {
 pub(crate) struct LockedRepository<'a> {
     pub(super) git: &'a Git,
     pub(super) counters: &'a Counters,
-    pub(crate) access: Access,
+    pub(crate) access: RepositoryAccess,
     cache: OwnedMutexGuard<Cache>,
-    repository: Arc<Repository>,
+    repository: Arc<CachedRepository>,
     /// Whether the cache was removed because of a failure.
     rebuilt: bool,
     _slot: Slot,

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 
-use super::access::Access;
+use super::access::RepositoryAccess;
 use super::error::{self, GitError, GitResult, Stderr};
-use super::limits::{self, Limits, MAX_OUTPUT_BYTES};
+use super::limits::{self, MAX_OUTPUT_BYTES, ProcessLimits};
 use super::memory_budget::{MemoryBudget, RunSize};
 use super::process_group::ProcessGroup;
 use super::stale_locks::remove_stale_locks;
@@ -76,7 +76,7 @@ pub(crate) struct Git {
     hosts: FairQueues,
     processes: usize,
     timeout: Duration,
-    limits: Limits,
+    limits: ProcessLimits,
     memory: Arc<MemoryBudget>,
     home: PathBuf,
     pub(crate) allow_file: bool,
@@ -85,18 +85,18 @@ pub(crate) struct Git {
 /// One run of git.
 pub(super) struct GitRun<'a> {
     pub(super) dir: &'a Path,
-    pub(super) access: &'a Access,
+    pub(super) access: &'a RepositoryAccess,
     pub(super) args: Vec<OsString>,
     pub(super) input: Vec<u8>,
     pub(super) remote: bool,
     /// Settings of this run alone.
     settings: Vec<(String, OsString)>,
     /// Another program instead of git, which does not see the repository.
-    other: Option<Other>,
+    other: Option<OtherProgram>,
 }
 
 /// Another program that runs like git.
-struct Other {
+struct OtherProgram {
     program: &'static str,
     install: &'static str,
     environment: Vec<(&'static str, OsString)>,
@@ -106,7 +106,7 @@ impl<'a> GitRun<'a> {
     /// A run that stays on this machine.
     pub(super) fn local<S: Into<OsString>>(
         dir: &'a Path,
-        access: &'a Access,
+        access: &'a RepositoryAccess,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
@@ -116,18 +116,18 @@ impl<'a> GitRun<'a> {
     /// A run of another program than git. `install` says how to install it.
     pub(super) fn of<S: Into<OsString>>(
         (program, install): (&'static str, &'static str),
-        access: &'a Access,
+        access: &'a RepositoryAccess,
         args: impl IntoIterator<Item = S>,
         environment: Vec<(&'static str, OsString)>,
     ) -> Self {
-        let other = Some(Other { program, install, environment });
+        let other = Some(OtherProgram { program, install, environment });
         GitRun { other, ..GitRun::local(access.folder(), access, args) }
     }
 
     /// A run that connects to the host of the repository.
     pub(super) fn remote<S: Into<OsString>>(
         dir: &'a Path,
-        access: &'a Access,
+        access: &'a RepositoryAccess,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         GitRun { remote: true, ..GitRun::local(dir, access, args) }
@@ -165,14 +165,14 @@ pub(super) struct Output {
 }
 
 /// A run that has ended, with or without success.
-struct Ended<T> {
+struct EndedRun<T> {
     success: bool,
     value: std::io::Result<T>,
     words: Stderr,
     lacks_memory: bool,
 }
 
-impl<T> Ended<T> {
+impl<T> EndedRun<T> {
     /// Whether it succeeded, its result and its error output.
     fn checked(self, call: &GitRun<'_>) -> GitResult<(bool, T, Stderr)> {
         match self.value {
@@ -188,7 +188,7 @@ impl<T> Ended<T> {
 }
 
 /// The result of a successful run.
-fn successful<T>(call: &GitRun<'_>, ended: Ended<T>) -> GitResult<T> {
+fn successful<T>(call: &GitRun<'_>, ended: EndedRun<T>) -> GitResult<T> {
     let (success, value, words) = ended.checked(call)?;
     if success { Ok(value) } else { Err(error::read(call.access.name(), &call.doing(), &words)) }
 }
@@ -209,7 +209,7 @@ impl Git {
         max_file_bytes: u64,
         allow_file: bool,
     ) -> Self {
-        let (local, limits) = (FairQueue::new(processes), Limits::new(max_file_bytes, timeout));
+        let (local, limits) = (FairQueue::new(processes), ProcessLimits::new(max_file_bytes, timeout));
         let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
         Git { local, hosts, processes, timeout, limits, memory, home, allow_file }
     }
@@ -252,7 +252,7 @@ impl Git {
         &self,
         call: &GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
-    ) -> GitResult<Ended<T>> {
+    ) -> GitResult<EndedRun<T>> {
         let small = self.run_small(call, &read).await?;
         if !small.lacks_memory {
             return Ok(small);
@@ -269,7 +269,7 @@ impl Git {
         &self,
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-    ) -> GitResult<Ended<T>> {
+    ) -> GitResult<EndedRun<T>> {
         let queue =
             if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
         let _slot = queue.acquire(call.access.pipeline()).await;
@@ -282,7 +282,7 @@ impl Git {
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
         size: RunSize,
-    ) -> GitResult<Ended<T>> {
+    ) -> GitResult<EndedRun<T>> {
         let not_run = |source| call.not_run(source);
         let child = self.command(call, size).spawn().map_err(not_run)?;
         let mut group = ProcessGroup::new(child);
@@ -308,7 +308,7 @@ impl Git {
         }
         let words = Stderr::new(raw, |text| call.access.redact(text));
         let lacks_memory = !status.success() && words.say_out_of_memory();
-        Ok(Ended { success: status.success(), value, words, lacks_memory })
+        Ok(EndedRun { success: status.success(), value, words, lacks_memory })
     }
 
     fn command(&self, call: &GitRun<'_>, size: RunSize) -> Command {

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use tempfile::TempDir;
 
-use super::access::{Access, SigningKey, private_file};
+use super::access::{RepositoryAccess, SigningKey, private_file};
 use super::error::{GitError, GitResult, essence};
 use super::run::{Git, GitRun, Output};
 use super::ssh_identity::{self, names_a_cipher};
@@ -38,7 +38,7 @@ const HARDWARE: &str = "is of a kind that needs a device at hand: make another w
 const MAX_ROUNDS: u32 = 1_000;
 
 /// The signature of these bytes, as armored text.
-pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> GitResult<String> {
+pub(super) async fn sign(git: &Git, access: &RepositoryAccess, bytes: &[u8]) -> GitResult<String> {
     let Some(key) = access.signing_key() else { return Err(bad(access, NO_KEY)) };
     let text = String::from_utf8_lossy(key.key);
     if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
@@ -66,7 +66,12 @@ pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
 }
 
 /// Whether this is a signature of these bytes by the key in the Secret.
-pub(super) async fn is_signed(git: &Git, access: &Access, bytes: &[u8], signature: &str) -> GitResult<bool> {
+pub(super) async fn is_signed(
+    git: &Git,
+    access: &RepositoryAccess,
+    bytes: &[u8],
+    signature: &str,
+) -> GitResult<bool> {
     let Some(key) = access.signing_key() else { return Ok(false) };
     let signature = format!("{}\n", signature.trim_end());
     let file = private_file(access.folder(), signature.as_bytes()).map_err(|e| unwritten(access, &e))?;
@@ -88,7 +93,7 @@ pub(super) fn put_in(commit: &[u8], header: &str, signature: &str) -> Vec<u8> {
     [head, format!("{header} {signature}\n").as_bytes(), rest].concat()
 }
 
-fn bad(access: &Access, is: impl Into<String>) -> GitError {
+fn bad(access: &RepositoryAccess, is: impl Into<String>) -> GitError {
     GitError::SigningKey { repository: access.name().into(), is: is.into() }
 }
 
@@ -133,7 +138,12 @@ fn rounds(key: &[u8]) -> Option<u32> {
     options.first_chunk().map(|rounds| u32::from_be_bytes(*rounds))
 }
 
-async fn with_ssh(git: &Git, access: &Access, key: &SigningKey<'_>, bytes: &[u8]) -> GitResult<String> {
+async fn with_ssh(
+    git: &Git,
+    access: &RepositoryAccess,
+    key: &SigningKey<'_>,
+    bytes: &[u8],
+) -> GitResult<String> {
     // ssh-keygen rejects a key without a final line end, or with those of Windows. Secrets often have both.
     let mut text: Vec<u8> = key.key.iter().copied().filter(|b| *b != b'\r').collect();
     text.push(b'\n');
@@ -195,7 +205,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 async fn verify_ssh(
     git: &Git,
-    access: &Access,
+    access: &RepositoryAccess,
     key: &str,
     bytes: &[u8],
     signature: &Path,
@@ -219,11 +229,16 @@ fn asking(folder: &Path) -> std::io::Result<tempfile::TempPath> {
     Ok(file.into_temp_path())
 }
 
-fn unwritten(access: &Access, error: &std::io::Error) -> GitError {
+fn unwritten(access: &RepositoryAccess, error: &std::io::Error) -> GitError {
     GitError::Cache { repository: access.name().into(), says: error.to_string() }
 }
 
-async fn with_gpg(git: &Git, access: &Access, key: &SigningKey<'_>, bytes: &[u8]) -> GitResult<String> {
+async fn with_gpg(
+    git: &Git,
+    access: &RepositoryAccess,
+    key: &SigningKey<'_>,
+    bytes: &[u8],
+) -> GitResult<String> {
     let args = ["--armor", "--detach-sign"].map(OsString::from);
     let signed = in_keyring(git, access, key, args, bytes).await?;
     if signed.success {
@@ -235,7 +250,7 @@ async fn with_gpg(git: &Git, access: &Access, key: &SigningKey<'_>, bytes: &[u8]
 /// The keyring has only the Secret's key, so that every good signature is by this key.
 async fn verify_gpg(
     git: &Git,
-    access: &Access,
+    access: &RepositoryAccess,
     key: &SigningKey<'_>,
     bytes: &[u8],
     signature: &Path,
@@ -252,7 +267,7 @@ async fn verify_gpg(
 /// Runs gpg with a keyring that holds the Secret's key alone.
 async fn in_keyring(
     git: &Git,
-    access: &Access,
+    access: &RepositoryAccess,
     key: &SigningKey<'_>,
     args: impl IntoIterator<Item = OsString>,
     input: &[u8],
@@ -287,7 +302,7 @@ fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
 
 /// Ends the agent that gpg has started, which holds the key. It would end on its own once its folder is gone. But as the
 /// first process of a container, Sluice inherits it and must wait for it.
-async fn end_agent(git: &Git, access: &Access, keyring: &TempDir) {
+async fn end_agent(git: &Git, access: &RepositoryAccess, keyring: &TempDir) {
     let args: [OsString; 6] = [
         "--homedir".into(),
         keyring.path().into(),

@@ -44,7 +44,7 @@ pub fn metadata(order: &Order, about: &Announcement) -> BTreeMap<String, String>
 /// An event as Flux's controllers send it (`event.toolkit.fluxcd.io`, v1beta1 and v1).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Event<'a> {
+struct FluxEvent<'a> {
     involved_object: Involved<'a>,
     severity: &'static str,
     timestamp: String,
@@ -74,7 +74,7 @@ pub(super) fn bytes(
     about: &Announcement,
     now: Timestamp,
 ) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(&Event {
+    serde_json::to_vec(&FluxEvent {
         involved_object: Involved {
             kind: "Pipeline",
             namespace: &order.namespace,
@@ -121,7 +121,7 @@ pub struct News {
 impl News {
     pub(super) fn bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let metadata = self.metadata.iter().filter(|(_, value)| !value.is_empty());
-        serde_json::to_vec(&Event {
+        serde_json::to_vec(&FluxEvent {
             involved_object: Involved {
                 kind: self.kind,
                 namespace: &self.namespace,

@@ -14,7 +14,7 @@ use crate::error::DeliveryResult;
 use crate::fault;
 use crate::order::{Announcement, Order};
 use crate::outcome::Delivered;
-use crate::outgoing_http::{self, NoReply, OutgoingHttp, Reply};
+use crate::outgoing_http::{self, NoReply, OutgoingHttp, PostReply};
 use crate::stats::Counters;
 pub use error::{NotificationError, UNANSWERED};
 pub use event::{News, REASON, message, metadata};
@@ -66,7 +66,7 @@ impl EventSender {
     }
 
     /// Sends one event. Returns the host that received it, and its reply.
-    async fn post(&self, address: &str, body: Vec<u8>) -> Result<(String, Reply), NotificationError> {
+    async fn post(&self, address: &str, body: Vec<u8>) -> Result<(String, PostReply), NotificationError> {
         let url = reqwest::Url::parse(address).map_err(|e| bad_address(e.to_string()))?;
         let to = url.host_str().unwrap_or_default().to_string();
         let client = self.http.client(None, false).map_err(bad_address)?;
@@ -83,7 +83,7 @@ fn bad_address(says: String) -> NotificationError {
 }
 
 /// Checks whether the receiver accepted an event.
-fn check_accepted(to: String, reply: &Reply) -> Result<(), NotificationError> {
+fn check_accepted(to: String, reply: &PostReply) -> Result<(), NotificationError> {
     let says = reply.says(str::to_string);
     Err(match reply.status {
         200..300 => return Ok(()),

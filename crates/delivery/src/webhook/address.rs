@@ -20,13 +20,17 @@ pub struct AllowedWebhooks {
 
 /// The receiver of a webhook: an address that may be called, and its name in messages.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(super) struct WebhookReceiver {
     pub(super) url: Url,
     pub(super) name: String,
 }
 
 /// Parses an address. Messages do not show an address from a Secret, since all of it is secret.
-pub(super) fn parse(text: &str, in_secret: bool, allowed: AllowedWebhooks) -> Result<Receiver, WebhookError> {
+pub(super) fn parse(
+    text: &str,
+    in_secret: bool,
+    allowed: AllowedWebhooks,
+) -> Result<WebhookReceiver, WebhookError> {
     let place = if in_secret { "the address in the webhook's Secret" } else { "the webhook's url" };
     let invalid = || WebhookError::InvalidAddress { place };
     // `Url::parse` drops line ends and tabs silently.
@@ -56,7 +60,7 @@ pub(super) fn parse(text: &str, in_secret: bool, allowed: AllowedWebhooks) -> Re
     if url.scheme() == "http" && !allowed.http {
         return Err(WebhookError::Unencrypted { to: name });
     }
-    Ok(Receiver { url, name })
+    Ok(WebhookReceiver { url, name })
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use crate::error::DeliveryResult;
 use crate::fault;
 use crate::order::{Announcement, Order};
 use crate::outcome::Delivered;
-use crate::outgoing_http::{self, NoReply, OutgoingHttp, Reply};
+use crate::outgoing_http::{self, NoReply, OutgoingHttp, PostReply};
 use crate::stats::Counters;
 pub use address::AllowedWebhooks;
-use address::Receiver;
+use address::WebhookReceiver;
 pub use error::WebhookError;
 
 /// Calls webhooks.
@@ -71,7 +71,12 @@ impl WebhookSender {
         }
     }
 
-    fn failure(&self, no_reply: NoReply, receiver: Receiver, credentials: &Credentials) -> WebhookError {
+    fn failure(
+        &self,
+        no_reply: NoReply,
+        receiver: WebhookReceiver,
+        credentials: &Credentials,
+    ) -> WebhookError {
         let to = receiver.name;
         let clean = |says: String| headers::without_secrets(&says, credentials);
         match no_reply {
@@ -86,7 +91,11 @@ impl WebhookSender {
 }
 
 /// The meaning of a reply, by its status.
-fn outcome(reply: Reply, receiver: Receiver, credentials: &Credentials) -> Result<Delivered, WebhookError> {
+fn outcome(
+    reply: PostReply,
+    receiver: WebhookReceiver,
+    credentials: &Credentials,
+) -> Result<Delivered, WebhookError> {
     let (to, status) = (receiver.name, reply.status);
     let says = reply.says(|text| headers::without_secrets(text, credentials));
     Err(match status {

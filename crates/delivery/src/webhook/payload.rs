@@ -14,16 +14,16 @@ pub(super) const VERSION: &str = "hooks.pipelines.weave.works/v1alpha1";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Message<'a> {
+struct Payload<'a> {
     api_version: &'static str,
     kind: &'static str,
     id: String,
-    promotion: Named<'a>,
-    pipeline: Named<'a>,
-    environment: Environment<'a>,
-    revision: Revision,
+    promotion: PayloadNamed<'a>,
+    pipeline: PayloadNamed<'a>,
+    environment: PayloadEnvironment<'a>,
+    revision: PayloadRevision,
     replaces: &'a str,
-    evidence: Vec<Evidence<'a>>,
+    evidence: Vec<PayloadEvidence<'a>>,
     attempt: u32,
     created_at: String,
     sent_at: String,
@@ -32,46 +32,46 @@ struct Message<'a> {
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct PayloadNamed<'a> {
     namespace: &'a str,
     name: &'a str,
     uid: &'a str,
 }
 
 #[derive(Serialize)]
-struct Environment<'a> {
+struct PayloadEnvironment<'a> {
     name: &'a str,
-    targets: Vec<Target<'a>>,
+    targets: Vec<PayloadTarget<'a>>,
 }
 
 #[derive(Serialize)]
-struct Target<'a> {
+struct PayloadTarget<'a> {
     name: &'a str,
     namespace: &'a str,
-    cluster: Option<Cluster<'a>>,
+    cluster: Option<PayloadCluster<'a>>,
 }
 
-impl<'a> Target<'a> {
-    fn of(target: &'a order::Target) -> Self {
-        let cluster = target.cluster.as_ref().map(|(namespace, name)| Cluster { namespace, name });
-        Target { name: &target.name, namespace: &target.namespace, cluster }
+impl<'a> PayloadTarget<'a> {
+    fn of(target: &'a order::DeliveryTarget) -> Self {
+        let cluster = target.cluster.as_ref().map(|(namespace, name)| PayloadCluster { namespace, name });
+        PayloadTarget { name: &target.name, namespace: &target.namespace, cluster }
     }
 }
 
 #[derive(Serialize)]
-struct Cluster<'a> {
+struct PayloadCluster<'a> {
     namespace: &'a str,
     name: &'a str,
 }
 
 #[derive(Serialize)]
-struct Revision {
+struct PayloadRevision {
     text: String,
     facets: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
-struct Evidence<'a> {
+struct PayloadEvidence<'a> {
     environment: &'a str,
     target: &'a str,
     at: &'a str,
@@ -84,22 +84,26 @@ pub(super) fn bytes(
     now: Timestamp,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let name = order.promotion.split_once('/').map_or(order.promotion.as_str(), |(_, name)| name);
-    let message = Message {
+    let message = Payload {
         api_version: VERSION,
         kind: "Promotion",
         id: about.identity(order.round),
-        promotion: Named { namespace: &order.namespace, name, uid: &about.uid },
-        pipeline: Named { namespace: &order.namespace, name: &order.pipeline, uid: &about.pipeline_uid },
-        environment: Environment {
-            name: &order.environment,
-            targets: about.targets.iter().map(Target::of).collect(),
+        promotion: PayloadNamed { namespace: &order.namespace, name, uid: &about.uid },
+        pipeline: PayloadNamed {
+            namespace: &order.namespace,
+            name: &order.pipeline,
+            uid: &about.pipeline_uid,
         },
-        revision: Revision { text: order.revision.to_string(), facets: order.revision.to_strings() },
+        environment: PayloadEnvironment {
+            name: &order.environment,
+            targets: about.targets.iter().map(PayloadTarget::of).collect(),
+        },
+        revision: PayloadRevision { text: order.revision.to_string(), facets: order.revision.to_strings() },
         replaces: &order.replaces,
         evidence: about
             .evidence
             .iter()
-            .map(|(environment, target, at)| Evidence { environment, target, at })
+            .map(|(environment, target, at)| PayloadEvidence { environment, target, at })
             .collect(),
         attempt: about.attempt,
         created_at: rfc3339(order.created),

@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
+use sluice_testkit::fire::github::{self, Listing, Refusal};
 
 use super::graphql::Query;
 use super::statuses::GITHUB;
@@ -57,11 +58,8 @@ impl super::Shape for Shape {
         match (method, path.as_slice()) {
             ("GET", []) => Ok(Ask::Repository),
             ("GET", ["pulls"]) => {
-                let head = request.query("head").map(|h| h.strip_prefix("acme:").unwrap_or("?").to_string());
-                let size = request.number("per_page", 30).min(100);
-                let from = (request.number("page", 1) - 1) * size;
-                let open = request.query("state") != Some("all");
-                Ok(Ask::List(Wanted { own: head.is_some(), head, open, from, size }))
+                let Listing { head, all, from, size } = Listing::read("acme", |name| request.query(name));
+                Ok(Ask::List(Wanted { own: head.is_some(), head, open: !all, from, size }))
             }
             ("POST", ["pulls"]) => open(request),
             ("GET", ["pulls", n]) => Ok(Ask::Read(number(n)?)),
@@ -237,7 +235,7 @@ impl super::Shape for Shape {
     }
 
     fn commit(&self, commit: &Commit) -> Value {
-        json!({"sha": commit.sha, "message": message(commit), "parents": parents(commit, "sha")})
+        github::commit(&commit.sha, &message(commit), &commit.parents)
     }
 
     fn select(&self, request: &Request, answer: Value) -> Value {
@@ -249,29 +247,19 @@ impl super::Shape for Shape {
     }
 
     fn refuse(&self, why: Why<'_>) -> Answer {
-        let told = |status: u16, message: &str| {
-            let page = "https://docs.github.com/rest";
-            (status, json!({"message": message, "documentation_url": page, "status": status.to_string()}))
-        };
-        let failed = |error: Value| {
-            let (status, mut value) = told(422, "Validation Failed");
-            value["errors"] = json!([error]);
-            (status, value)
-        };
-        match why {
-            Why::Unauthorized => told(401, "Bad credentials"),
-            Why::Query(errors) => (200, json!({"errors": errors})),
-            Why::Exists(pull) => failed(json!({
-                "resource": "PullRequest", "code": "custom",
-                "message": format!("A pull request already exists for acme:{}.", pull.head),
-            })),
-            Why::NoBranch => failed(json!({"resource": "PullRequest", "field": "head", "code": "invalid"})),
-            Why::Bad(what) => told(422, what),
-            Why::HeadMoved => told(409, "Head branch was modified. Review and try the merge again."),
-            Why::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
-            Why::NoCommit => told(422, "No commit found for SHA"),
-            _ => told(404, "Not Found"),
-        }
+        github::refusal(match &why {
+            Why::Unauthorized => Refusal::BadCredentials,
+            Why::Query(errors) => return (200, json!({"errors": errors})),
+            Why::Exists(pull) => return github::refusal(Refusal::Exists(&format!("acme:{}", pull.head))),
+            Why::NoBranch => Refusal::NoBranch,
+            Why::Bad(what) => Refusal::Other(422, what),
+            Why::HeadMoved => Refusal::HeadMoved,
+            Why::NotMergeable(obstacle) => {
+                return github::refusal(Refusal::Other(405, &refusal(obstacle)));
+            }
+            Why::NoCommit => Refusal::Other(422, "No commit found for SHA"),
+            _ => Refusal::NotFound,
+        })
     }
 }
 
@@ -343,20 +331,22 @@ pub(super) fn change(request: &Request, number: u64) -> Result<Ask, Why<'static>
 }
 
 pub(super) fn show(pull: &Pull) -> Value {
-    json!({
-        "number": pull.number, "title": pull.title, "body": pull.body,
-        "html_url": format!("http://forge/acme/fleet/pulls/{}", pull.number),
-        "state": if pull.open { "open" } else { "closed" },
-        "mergeable": !pull.conflicts,
-        "merged": pull.merged.is_some(), "merge_commit_sha": pull.merged,
-        "merged_at": pull.merged.as_ref().map(|_| "2026-01-02T03:04:05Z"),
-        "created_at": pull.created.to_string(),
-        "head": {"ref": pull.head, "label": pull.head, "sha": pull.sha},
-        "base": {"ref": pull.base, "label": pull.base},
-        "labels": named("name", &pull.labels),
-        "requested_reviewers": named("login", &pull.reviewers),
-        "assignees": named("login", &pull.assignees),
-    })
+    let mut value = github::pull_request(&github::PullRequest {
+        number: pull.number,
+        title: &pull.title,
+        body: &pull.body,
+        page: format!("http://forge/acme/fleet/pulls/{}", pull.number),
+        head: (&pull.head, pull.head.clone(), &pull.sha),
+        base: (&pull.base, pull.base.clone()),
+        is_open: pull.open,
+        merged: pull.merged.as_deref(),
+        created: pull.created,
+    });
+    value["mergeable"] = (!pull.conflicts).into();
+    value["labels"] = named("name", &pull.labels);
+    value["requested_reviewers"] = named("login", &pull.reviewers);
+    value["assignees"] = named("login", &pull.assignees);
+    value
 }
 
 pub(super) fn message(commit: &Commit) -> String {
