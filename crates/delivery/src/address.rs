@@ -17,7 +17,7 @@ pub enum AddressError {
     Invalid(String),
     /// The controller may not connect to the host.
     #[error(
-        "the controller may not connect to {0}: write another url, or have whoever runs the controller add the host to \
+        "the controller may not connect to {0}: write another url, or ask the operator of the controller to add the host to \
          --allowed-hosts"
     )]
     HostNotAllowed(String),
@@ -27,7 +27,7 @@ pub enum AddressError {
     )]
     InvalidApi(String),
     /// The address holds a password.
-    #[error("the address of {0} holds a password: take it out, and put username and password in the Secret")]
+    #[error("the address of {0} holds a password: remove it, and put username and password into the Secret")]
     Password(String),
     /// The address has no owner and name, which forges need.
     #[error("{0} has no owner and name: write https://host/owner/repository")]

@@ -70,8 +70,8 @@ impl GitHubApp {
 pub enum CredentialsError {
     /// The value is not one line of text.
     #[error(
-        "the key {key} of the Secret cannot be used: it {is}; write one line of text there (one line end at its very end \
-         is taken off)"
+        "the key {key} of the Secret cannot be used: it {is}; write one line of text there (a line end at its very end \
+         is ignored)"
     )]
     NoLine {
         /// The key.

@@ -50,7 +50,7 @@ pub enum DeliveryError {
     },
     /// The fencing token was revoked during the delivery.
     #[error(
-        "stopped on the way: the pipeline was suspended or wants it no more, or another replica acts for it"
+        "delivery stopped: the pipeline was suspended or does not want the promotion any more, or another replica acts for it"
     )]
     Revoked,
 }

@@ -95,7 +95,7 @@ impl PostReply {
     /// an author of a Pipeline could read pages that only the controller can reach.
     pub(crate) fn says(&self, without: impl Fn(&str) -> String) -> String {
         let says = serde_json::from_str(&self.body).map(|json| message(&json, without)).unwrap_or_default();
-        if says.is_empty() { "it gives no reason".into() } else { says }
+        if says.is_empty() { "no reason given".into() } else { says }
     }
 }
 

@@ -29,7 +29,7 @@ pub enum ForgeError {
     AppKey { forge: String, says: String },
 
     #[error(
-        "{forge}: the App {app} is not installed where {repository} is, or not for it; install it there, or correct githubAppID and githubAppInstallationID in the Secret"
+        "{forge}: the App {app} is not installed for {repository}; install it there, or correct githubAppID and githubAppInstallationID in the Secret"
     )]
     NoApp { forge: String, app: String, repository: String },
 
@@ -83,22 +83,22 @@ pub enum ForgeError {
     #[error("{forge}: caFile in the Secret holds no certificate: {says}")]
     BadCaFile { forge: String, says: String },
 
-    #[error("{forge}: sends on to {location}; write the repository's new address into the pipeline")]
+    #[error("{forge}: redirects to {location}; write the repository's new address into the pipeline")]
     Redirected { forge: String, location: String },
 
     #[error(
-        "{forge}: sent too large an answer ({what}); check that url and type in the pipeline are those of the forge"
+        "{forge}: the answer is too large ({what}); check that url and type in the pipeline are those of the forge"
     )]
     TooLarge { forge: String, what: String },
 
-    #[error("{forge}: merges only what is on top of the base branch as it is now")]
+    #[error("{forge}: merges only commits on top of the current base branch")]
     Behind { forge: String },
 
     #[error("{forge}: refused with status {status}: {says}")]
     Refused { forge: String, status: u16, says: String },
 
     #[error(
-        "{forge}: gave an answer that cannot be read ({says}); check that the type in the pipeline is that of the forge"
+        "{forge}: the answer cannot be read ({says}); check that the type in the pipeline is that of the forge"
     )]
     BadAnswer { forge: String, says: String },
 }

@@ -488,7 +488,7 @@ impl ForgeHttp {
     /// The message of an answer, in one line.
     fn says(&self, reply: &ApiReply) -> String {
         let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
-        if says.is_empty() { "it gives no reason".into() } else { says }
+        if says.is_empty() { "no reason given".into() } else { says }
     }
 
     /// The message fields of a part of an answer, in one line and without secrets; empty if there are none.

@@ -15,8 +15,8 @@ pub enum GitError {
     Program { program: &'static str, install: &'static str, source: std::io::Error },
 
     #[error(
-        "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and let the user \
-         that Sluice runs as stand in /etc/passwd"
+        "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and add the user \
+         that Sluice runs as to /etc/passwd"
     )]
     NoSsh { repository: String, says: String },
 
@@ -54,11 +54,11 @@ pub enum GitError {
     HostKey { repository: String, says: String },
 
     #[error(
-        "{repository}: the server sends on to another address ({says}); write that address into the pipeline"
+        "{repository}: the server redirects to another address ({says}); write that address into the pipeline"
     )]
     Redirected { repository: String, says: String },
 
-    #[error("{repository}: the server asks to call less often ({says})")]
+    #[error("{repository}: the server limits the rate of calls ({says})")]
     TooManyCalls { repository: String, says: String },
 
     #[error("{repository}: the push to {branch} was refused: {says}")]
@@ -266,7 +266,7 @@ pub(super) fn essence(stderr: &str) -> String {
         .filter(|line| !line.is_empty() && !noise.iter().any(|n| line.starts_with(n)))
         .collect();
     match lines.join("; ") {
-        text if text.is_empty() => "it said nothing".into(),
+        text if text.is_empty() => "it printed nothing".into(),
         text => ends(&text),
     }
 }

@@ -32,7 +32,7 @@ const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writ
 const TWO_KEYS: &str = "holds more than one key or certificate: put a single private key there";
 const SLOW: &str =
     "takes more than 1,000 rounds of bcrypt to unlock: ssh-keygen -p -a 100 -f KEY writes it again with 100";
-const HARDWARE: &str = "is of a kind that needs a device at hand: make another with ssh-keygen -t ed25519";
+const HARDWARE: &str = "needs a hardware device: make another key with ssh-keygen -t ed25519";
 
 /// The most rounds of bcrypt that unlock a key: about ten seconds of work. ssh-keygen writes 16 or 24 by default.
 const MAX_ROUNDS: u32 = 1_000;

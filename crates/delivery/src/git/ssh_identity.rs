@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-const LOCKED: &str = "is locked by a passphrase, and nobody is there to type it: put a key without one \
-                      into the Secret (ssh-keygen -p takes it off)";
+const LOCKED: &str = "is locked by a passphrase, which nobody can type here: put a key without one \
+                      into the Secret (ssh-keygen -p removes it)";
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote, not the one \
                       that ends in .pub";
 

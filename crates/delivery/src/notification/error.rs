@@ -11,21 +11,21 @@ pub const UNANSWERED: &str = "EventUnanswered";
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum NotificationError {
-    #[error("the place that --events-addr names cannot be called: {says}")]
+    #[error("the address in --events-addr cannot be called: {says}")]
     BadAddress { says: String },
 
     #[error(
-        "{to}: cannot be reached: {says}; look whether notification-controller runs, and at --events-addr"
+        "{to}: cannot be reached: {says}; check that notification-controller runs, and check --events-addr"
     )]
     Unreachable { to: String, says: String },
 
-    #[error("{to}: the event was sent and no answer came ({says}); it is sent again")]
+    #[error("{to}: the event was sent, and there was no answer ({says}); it is sent again")]
     Unanswered { to: String, says: String },
 
-    #[error("{to}: asks to send the event again after {until}")]
+    #[error("{to}: the receiver asked for the event after {until}")]
     RateLimited { to: String, until: Timestamp },
 
-    #[error("{to}: refused the event with status {status}: {says}; look at --events-addr")]
+    #[error("{to}: refused the event with status {status}: {says}; check --events-addr")]
     Refused { to: String, status: u16, says: String },
 }
 

@@ -104,7 +104,7 @@ fn failure(no_reply: NoReply, to: String, timeout: Duration) -> NotificationErro
             NotificationError::Unreachable { to, says }
         }
         NoReply::PrivateAddress => {
-            NotificationError::Unreachable { to, says: "its name leads elsewhere".into() }
+            NotificationError::Unreachable { to, says: "its name resolves to another address".into() }
         }
     }
 }

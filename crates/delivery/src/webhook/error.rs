@@ -11,13 +11,11 @@ use crate::retry::Retry;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum WebhookError {
-    #[error(
-        "{place} is no address that can be called: write https://host/path, without user, password and fragment"
-    )]
+    #[error("{place} is not a valid address: write https://host/path, without user, password and fragment")]
     InvalidAddress { place: &'static str },
 
     #[error(
-        "{to}: is to be called without encryption: write https://, or run the controller with \
+        "{to}: the address has no encryption: write https://, or run the controller with \
          --insecure-webhook-http"
     )]
     Unencrypted { to: String },
@@ -32,17 +30,19 @@ pub enum WebhookError {
     BadSecret { what: String },
 
     #[error(
-        "{to}: refused with status {status}: {says}; fix the receiver or the Secret: it is called again, after 5 minutes at most"
+        "{to}: refused with status {status}: {says}; fix the receiver or the Secret: Sluice calls again within 5 minutes"
     )]
     Refused { to: String, status: u16, says: String },
 
-    #[error("{to}: cannot take it now: status {status}: {says}")]
+    #[error("{to}: the receiver answered with status {status}: {says}")]
     Unavailable { to: String, status: u16, says: String },
 
-    #[error("{to}: asks to call again after {until}")]
+    #[error("{to}: the receiver asked for a call after {until}")]
     RateLimited { to: String, until: Timestamp },
 
-    #[error("{to}: sends on to another address (status {status}), which is not followed; name that address")]
+    #[error(
+        "{to}: the receiver redirects to another address (status {status}), which Sluice does not follow; write that address"
+    )]
     Redirected { to: String, status: u16 },
 
     #[error("{to}: cannot be reached: {says}")]

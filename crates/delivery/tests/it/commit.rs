@@ -1,6 +1,6 @@
-//! Delivery by commit, and what a commit of ours looks like.
+//! Delivery by commit, and the content of a commit.
 
-use sluice_delivery::{Delivered, Order, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy, Order};
 use sluice_testkit::{GitServer, Repo};
 
 use crate::fixture::{FILE, again, begun_anew, bench, bench_with, git, order, yaml};
@@ -12,7 +12,7 @@ pub fn server(files: &[(&str, &str)]) -> (GitServer, Repo) {
 }
 
 pub fn to_main(repo: &Repo, version: &str) -> Order {
-    order(Strategy::Commit { url: repo.url().into(), branch: "main".into() }, version)
+    order(DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() }, version)
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! What git servers and networks do to us, and that everybody hears what to do about it.
+//! Faults of git servers and networks. Each error says what to do about it.
 
 use std::time::Duration;
 
-use sluice_delivery::{Credentials, Delivered, DeliveryError, Order, Retry, Strategy};
+use sluice_delivery::{Credentials, Delivered, DeliveryError, DeliveryStrategy, Order, Retry};
 use sluice_testkit::{GitServer, eventually};
 
 use crate::commit::{server, to_main};
@@ -45,7 +45,8 @@ async fn rights_that_do_not_do() {
 async fn places_that_are_not_there() {
     let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
-    let to = |url: String, branch: &str| order(Strategy::Commit { url, branch: branch.into() }, "6.1.8");
+    let to =
+        |url: String, branch: &str| order(DeliveryStrategy::Commit { url, branch: branch.into() }, "6.1.8");
     fails(&bench, &to(format!("{}/nobody.git", server.url()), "main"), "RepositoryNotFound").await;
     let error = fails(&bench, &to(repo.url().into(), "release"), "BranchNotFound").await;
     assert!(error.to_string().contains("\"release\""), "{error}");

@@ -1,11 +1,11 @@
-//! Many at once: promotions into one repository wait for each other and for nobody else.
+//! Many deliveries at the same time: promotions into one repository wait for each other, and for no other.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use sluice_delivery::{Delivered, ForgeKind, Order, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy, ForgeKind, Order};
 use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
 
 use crate::fire::is_large;
@@ -27,23 +27,23 @@ fn named(forge: &Forge, name: &str, applications: usize) -> Hosted {
     forge.create_repo(name, &files).unwrap()
 }
 
-fn of_application(i: usize, strategy: Strategy) -> Order {
+fn of_application(i: usize, strategy: DeliveryStrategy) -> Order {
     at_version(i, strategy, "1.1.0")
 }
 
-fn at_version(i: usize, strategy: Strategy, version: &str) -> Order {
+fn at_version(i: usize, strategy: DeliveryStrategy, version: &str) -> Order {
     let promotion = format!("apps/app-{i}-prod-{version}");
     let facet = (format!("HelmRelease/app-{i}:chart"), version.to_string());
     let revision = sluice_core::Revision::from_strings(&[facet].into()).unwrap();
     Order { promotion, pipeline: format!("app-{i}"), revision, ..order(strategy, version) }
 }
 
-fn committed(hosted: &Hosted) -> Strategy {
-    Strategy::Commit { url: hosted.url.clone(), branch: "main".into() }
+fn committed(hosted: &Hosted) -> DeliveryStrategy {
+    DeliveryStrategy::Commit { url: hosted.url.clone(), branch: "main".into() }
 }
 
-fn proposed(hosted: &Hosted) -> Strategy {
-    Strategy::PullRequest {
+fn proposed(hosted: &Hosted) -> DeliveryStrategy {
+    DeliveryStrategy::PullRequest {
         forge: ForgeKind::GitHub,
         url: hosted.url.clone(),
         base: "main".into(),

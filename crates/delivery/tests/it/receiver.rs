@@ -1,4 +1,4 @@
-//! A receiver of calls that keeps every one of them, byte by byte, and answers as it is told.
+//! A receiver that records every call byte by byte, and answers as the test sets it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Values of a list, in repositories without markers: by real git, and as thriftily.
+//! Values of a list, in repositories without markers: with real git, and with as few calls.
 
 use sluice_core::setters::{Place, Update};
 use sluice_delivery::{Delivered, Order, Retry, Values};

@@ -1,4 +1,4 @@
-//! What a change request needs before it may be merged, as every forge keeps it in its own words.
+//! Checks and approvals of a change request, with the words of each forge.
 
 use super::{Pull, Style};
 

@@ -1,4 +1,4 @@
-//! Calls of git, which go on to a real git server with the login that it knows.
+//! Passes calls of git on to a real git server, with the login of that server.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Response, Uri};

@@ -2,21 +2,21 @@
 //! it, is the same for all and stands here; which paths, fields, states and refusals a forge has stands in
 //! one file each, as its documentation tells it. What is not documented there is refused.
 
-mod acts;
+mod accounts;
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
 mod checks;
+mod effects;
 mod git;
 mod gitea;
 mod github;
 mod gitlab;
 mod graphql;
-mod people;
+mod merge_style;
 mod reply;
 mod request;
 mod statuses;
-mod style;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -33,14 +33,14 @@ use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 use sluice_testkit::{Commit, GitServer, Repo};
 
+use accounts::{PEOPLE, number_of};
+pub use accounts::{author, joe};
 pub use checks::Is;
 use checks::Obstacle;
-use people::{PEOPLE, number_of};
-pub use people::{author, joe};
+pub use merge_style::Style;
 use reply::{broken, dripping, reply};
 use request::Request;
 use statuses::Status;
-pub use style::Style;
 
 /// What is done to a call in place of answering it.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! How a stand-in answers, whichever forge it stands for.
+//! The answers of all stand-ins.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A call as it came to a stand-in.
+//! A call to a stand-in.
 
 use axum::http::{HeaderMap, Method};
 use serde_json::Value;

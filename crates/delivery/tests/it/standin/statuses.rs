@@ -1,4 +1,4 @@
-//! Commit statuses, as every forge takes them in its own words.
+//! Commit statuses, with the words of each forge.
 
 use super::{Ask, Book, Is, Request, Why};
 

@@ -1,4 +1,4 @@
-//! Whether a delivered commit is gone from its branch: forced pushes, and all that only looks like one.
+//! Whether a delivered commit is gone from its branch: forced pushes, and changes that only look like one.
 
 use sluice_delivery::{Delivered, Order};
 use sluice_testkit::Repo;

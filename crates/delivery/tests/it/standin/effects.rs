@@ -1,4 +1,4 @@
-//! What a call does to what a forge keeps, the same at all of them.
+//! The effects of calls on the state of a stand-in, the same for all forges.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Who has an account, by the names and numbers that each forge knows people by.
+//! The people with an account, by the names and numbers of each forge.
 
 use sluice_delivery::ForgeKind;
 

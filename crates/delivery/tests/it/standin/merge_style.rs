@@ -1,4 +1,4 @@
-//! How change requests are merged, as every forge does it in its own way.
+//! The ways in which each forge merges change requests.
 
 use sluice_delivery::ForgeKind;
 use sluice_testkit::{Landing, Repo};
