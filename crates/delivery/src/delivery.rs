@@ -61,8 +61,7 @@ impl Delivery {
         order: &Order,
         request: &ChangeRequest,
     ) -> Result<ChangeRequestStatus, DeliveryError> {
-        let authorized = self.0.with_app_token(order).await?;
-        let status = merge::follow(&self.0, &authorized, request).await;
+        let status = merge::follow(&self.0, &*self.0.with_app_token(order).await?, request).await;
         self.0.drop_rejected_token(order, status)
     }
 
@@ -76,8 +75,7 @@ impl Delivery {
         order: &Order,
         request: &ChangeRequest,
     ) -> Result<ChangeRequestStatus, DeliveryError> {
-        let authorized = self.0.with_app_token(order).await?;
-        let status = merge::advance(&self.0, &authorized, request).await;
+        let status = merge::advance(&self.0, &*self.0.with_app_token(order).await?, request).await;
         self.0.drop_rejected_token(order, status)
     }
 
@@ -104,8 +102,7 @@ impl Delivery {
         request: &ChangeRequest,
         comment: &str,
     ) -> Result<ChangeRequestStatus, DeliveryError> {
-        let authorized = self.0.with_app_token(order).await?;
-        let status = merge::withdraw(&self.0, &authorized, request, comment).await;
+        let status = merge::withdraw(&self.0, &*self.0.with_app_token(order).await?, request, comment).await;
         self.0.drop_rejected_token(order, status)
     }
 
@@ -115,8 +112,7 @@ impl Delivery {
     /// # Errors
     /// When git fails.
     pub async fn is_lost(&self, order: &Order, commit: &str) -> Result<bool, DeliveryError> {
-        let authorized = self.0.with_app_token(order).await?;
-        let lost = lost_commit::is_lost(&self.0, &authorized, commit).await;
+        let lost = lost_commit::is_lost(&self.0, &*self.0.with_app_token(order).await?, commit).await;
         self.0.drop_rejected_token(order, lost)
     }
 
@@ -135,8 +131,13 @@ impl Delivery {
         let DeliveryStrategy::PullRequest { url, .. } = &order.strategy else { return Ok(()) };
         // No branch has a space in its name, so deliveries do not wait here.
         let _turn = self.0.lock_branch(order, url, &format!("{} status", order.subject())).await;
-        let authorized = self.0.with_app_token(order).await?;
-        let reported = report_status::report(&self.0, &authorized, request, (progress, description)).await;
+        let reported = report_status::report(
+            &self.0,
+            &*self.0.with_app_token(order).await?,
+            request,
+            (progress, description),
+        )
+        .await;
         self.0.drop_rejected_token(order, reported)
     }
 

@@ -13,15 +13,16 @@ use crate::order::{MergeMode, Order};
 use crate::outcome::{ChangeRequest, ChangeRequestStatus, OutdatedReason};
 use crate::resources::Resources;
 
+/// The status of a change request of an order without one.
+const ELSEWHERE: DeliveryResult<ChangeRequestStatus> = Ok(ChangeRequestStatus::Elsewhere);
+
 /// Reads the status of a change request.
 pub(crate) async fn follow(
     resources: &Resources,
     order: &Order,
     request: &ChangeRequest,
 ) -> DeliveryResult<ChangeRequestStatus> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else {
-        return Ok(ChangeRequestStatus::Elsewhere);
-    };
+    let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
     Ok(keep_foreign_commits(job.status(request).await?.0, request))
 }
 
@@ -46,9 +47,7 @@ pub(crate) async fn advance(
     order: &Order,
     request: &ChangeRequest,
 ) -> DeliveryResult<ChangeRequestStatus> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else {
-        return Ok(ChangeRequestStatus::Elsewhere);
-    };
+    let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
     let (mut status, found) = job.status(request).await?;
     if let (ChangeRequestStatus::Open { stale: None, .. }, Some(found)) = (&status, found)
         && job.target.settings.merge != MergeMode::Never
@@ -73,9 +72,7 @@ pub(crate) async fn withdraw(
     request: &ChangeRequest,
     comment: &str,
 ) -> DeliveryResult<ChangeRequestStatus> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else {
-        return Ok(ChangeRequestStatus::Elsewhere);
-    };
+    let Some(job) = ChangeRequestJob::of(resources, order)? else { return ELSEWHERE };
     let (status, found) = job.status(request).await?;
     let (ChangeRequestStatus::Open { head, .. }, Some(_)) = (&status, &found) else { return Ok(status) };
     let pushed = &request.head_commit;

@@ -379,11 +379,8 @@ impl AzureDevOps {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let found = self.http.read(self.url(&["commits", id], &[])).await?;
-        Ok(found.map(|c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")))
+        let url = self.url(&["commits", id], &[]);
+        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")).await
     }
 
     // "Statuses - Create". A new status with the same genre and name replaces the earlier one.

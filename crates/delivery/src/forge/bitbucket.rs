@@ -302,11 +302,8 @@ impl Bitbucket {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let found = self.http.read(self.url(&["commit", id], &[])).await?;
-        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")))
+        let url = self.url(&["commit", id], &[]);
+        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")).await
     }
 
     // "Create a build status for a commit": a status with the same key is overwritten. A key has 40 characters at most

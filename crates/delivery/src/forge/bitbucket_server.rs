@@ -251,11 +251,8 @@ impl BitbucketServer {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let found = self.http.read(self.url(&["commits", id], &[])).await?;
-        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "id")))
+        let url = self.url(&["commits", id], &[]);
+        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["message"], &c["parents"], "id")).await
     }
 
     // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before

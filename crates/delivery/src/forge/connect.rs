@@ -54,30 +54,14 @@ mod tests {
             assert!(read.len() > 15, "{read:?}");
             for name in read {
                 let known = fields.split_whitespace().any(|field| field == name);
-                let beside = ["message", "errors", "type", "path"].contains(&name) || PATHS.contains(&name);
+                let beside = ["message", "errors", "type", "path"].contains(&name)
+                    || PATHS.split_whitespace().any(|path| path == name);
                 assert!(known || beside, "{name} is read and not among the fields");
             }
         }
     }
 
     /// Parts of addresses that stand alone in a list, as fields do, and fields of what adapters make themselves.
-    const PATHS: [&str; 17] = [
-        "completionOptions",
-        "graphql",
-        "OPEN",
-        "comments",
-        "conflicts",
-        "decline",
-        "merge",
-        "pullrequests",
-        "merge_requests",
-        "users",
-        "participants",
-        "threads",
-        "iterations",
-        "pulls",
-        "methods",
-        "labels",
-        "pull-requests",
-    ];
+    const PATHS: &str = "completionOptions graphql OPEN comments conflicts decline merge pullrequests merge_requests \
+        users participants threads iterations pulls methods labels pull-requests";
 }

@@ -9,7 +9,7 @@ use reqwest::{Client, Method, Url};
 use serde_json::{Value, json};
 
 use super::authorization::AuthScheme;
-use super::change_request::ForgeChangeRequest;
+use super::change_request::{ForgeChangeRequest, ForgeCommit};
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
 use super::rate_limit::{CallPurpose, CredentialBudget};
@@ -252,6 +252,17 @@ impl ForgeHttp {
             404 | 410 | 422 => Ok(None),
             _ => self.success(reply).map(Some),
         }
+    }
+
+    /// Reads a commit; `None` if it does not exist, or if the id is empty.
+    pub(super) async fn read_commit(
+        &self,
+        id: &str,
+        url: Url,
+        parse: impl Fn(&Value) -> ForgeCommit,
+    ) -> ForgeResult<Option<ForgeCommit>> {
+        let found = if id.is_empty() { None } else { self.read(url).await? };
+        Ok(found.as_ref().map(parse))
     }
 
     /// Whether `is` holds for an answer. The result is cached for a while, for the same `state`. Without an answer it is

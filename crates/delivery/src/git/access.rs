@@ -81,11 +81,6 @@ impl RepositoryAccess {
         Some(SigningKey { key, passphrase: self.credentials.signing_passphrase.as_deref() })
     }
 
-    /// Whether commits are signed.
-    pub(crate) fn signs(&self) -> bool {
-        self.credentials.signing_key.is_some()
-    }
-
     /// The folder for files that nobody else may read.
     pub(super) fn folder(&self) -> &Path {
         &self.folder

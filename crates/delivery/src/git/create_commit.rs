@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::access::RepositoryAccess;
 use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
-use super::sign;
+use super::sign::{self, Signer};
 
 /// Author, date and message of a commit.
 #[derive(Clone, Debug)]
@@ -37,7 +37,10 @@ impl LockedRepository<'_> {
         text: &CommitText,
     ) -> GitResult<String> {
         let id = self.commit_unsigned(base, files, text).await?;
-        if self.access.signs() { self.sign(&id).await } else { Ok(id) }
+        let Some(signer) = Signer::new(self.git, &self.access)? else { return Ok(id) };
+        let unsigned = self.git.run(self.local(["cat-file", "commit", &id])).await?;
+        let signature = signer.sign(&unsigned).await?;
+        self.write_commit(sign::put_in(&unsigned, sign::header(&id), &signature)).await
     }
 
     /// Makes the commit without a signature and returns its id.
@@ -53,13 +56,6 @@ impl LockedRepository<'_> {
         let out = self.git.run(self.local(args).with_input(stream)).await?;
         let id = String::from_utf8_lossy(&out).trim().to_string();
         check_id(&self.access, "fast-import", &id).map(|()| id)
-    }
-
-    /// The same commit with a signature.
-    async fn sign(&self, id: &str) -> GitResult<String> {
-        let unsigned = self.git.run(self.local(["cat-file", "commit", id])).await?;
-        let signature = sign::sign(self.git, &self.access, &unsigned).await?;
-        self.write_commit(sign::put_in(&unsigned, sign::header(id), &signature)).await
     }
 
     /// Stores the text of a commit and returns its id.

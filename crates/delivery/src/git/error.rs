@@ -144,10 +144,13 @@ struct FailedRun {
 
 const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Secret that ssh-keygen wrote";
 
+/// Makes the error of a failed run.
+type ErrorOfRun = fn(FailedRun) -> GitError;
+
 /// Phrases of git, curl and ssh in lower case, separated by `|`, and their meaning. The first match counts. Signals 24 and
 /// 25 are the limits for processor time and for the size of a file. Signal 11 is the end of git's stack, by a tree in a tree
 /// in a tree.
-const PHRASES: &[(&str, fn(FailedRun) -> GitError)] = &[
+const PHRASES: &[(&str, ErrorOfRun)] = &[
     (
         "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
          |died of signal 11",

@@ -4,7 +4,7 @@ use super::commit::Commit;
 use super::create_commit::{ChangedFile, CommitText};
 use super::error::{GitError, GitResult};
 use super::repository::LockedRepository;
-use super::sign;
+use super::sign::{self, Signer};
 use crate::fingerprint::fingerprint;
 
 impl LockedRepository<'_> {
@@ -34,7 +34,7 @@ impl LockedRepository<'_> {
         (parent, files, text): (&str, &[ChangedFile], &CommitText),
     ) -> GitResult<bool> {
         let id = self.commit_unsigned(parent, files, text).await?;
-        if !self.access.signs() {
+        if self.access.signing_key().is_none() {
             return Ok(commit.id == id);
         }
         let unsigned = self.git.run(self.local(["cat-file", "commit", &id])).await?;
@@ -43,7 +43,10 @@ impl LockedRepository<'_> {
         if sign::put_in(&unsigned, header, &signature) != commit.raw {
             return Ok(false);
         }
-        sign::is_signed(self.git, &self.access, &unsigned, &signature).await
+        match Signer::new(self.git, &self.access)? {
+            Some(signer) => signer.is_signed(&unsigned, &signature).await,
+            None => Ok(false),
+        }
     }
 
     /// Whether a merge of a commit into `tip` gives the tree that Sluice commits on top of `tip` with these files. The

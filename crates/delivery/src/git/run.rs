@@ -21,20 +21,8 @@ use super::stale_locks::remove_stale_locks;
 use crate::fair_queue::{FairQueue, FairQueues};
 
 /// The environment variables that git inherits: where programs are, and how to reach the network.
-const INHERITED: [&str; 12] = [
-    "PATH",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "https_proxy",
-    "http_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "TMPDIR",
-];
+const INHERITED: &str = "PATH HTTPS_PROXY HTTP_PROXY ALL_PROXY NO_PROXY https_proxy http_proxy all_proxy no_proxy \
+    SSL_CERT_FILE SSL_CERT_DIR TMPDIR";
 
 /// The configuration of git. It does not read configuration files.
 const CONFIGURATION: [(&str, &str); 21] = [
@@ -315,7 +303,7 @@ impl Git {
         let program = call.other.as_ref().map_or("git", |other| other.program);
         let mut command = self.limits.command(program, size);
         command.args(&call.args).env_clear();
-        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let inherited = INHERITED.split_whitespace().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(inherited).env("HOME", &self.home).env("LC_ALL", "C");
         match &call.other {
             None => self.set_git_environment(&mut command, call),
