@@ -15,7 +15,7 @@ fn cache_of(dir: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn is_built_anew_when_it_is_lost_or_broken() {
+async fn a_lost_or_broken_cache_is_built_again() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     let deliver = async |version: &str| {

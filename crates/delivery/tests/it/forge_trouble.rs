@@ -97,7 +97,7 @@ async fn following_costs_nothing_while_nothing_changes() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_in_the_forges_words() {
+async fn rejections_have_the_message_of_the_forge() {
     let cases = [
         (
             403,
@@ -236,17 +236,17 @@ async fn until_done<T>(order: &Order, act: impl AsyncFn(&Order) -> Result<T, Del
 
 #[tokio::test]
 async fn whichever_answer_is_lost_nothing_is_done_twice() {
-    everywhere(async |fixture| whichever_answer_is_lost(&fixture).await).await;
+    everywhere(async |fixture| any_answer_can_be_lost(&fixture).await).await;
 }
 
 #[tokio::test]
 async fn whichever_answer_of_a_real_gitea_is_lost_nothing_is_done_twice() {
-    whichever_answer_is_lost(&ForgeFixture::gitea_behind_a_door("lost-answers").await).await;
+    any_answer_can_be_lost(&ForgeFixture::gitea_behind_a_door("lost-answers").await).await;
 }
 
 /// Plays the same again with each answer lost, of the calls that change something: one is opened, replaced and
 /// closed; and one is opened and merged.
-async fn whichever_answer_is_lost(fixture: &ForgeFixture) {
+async fn any_answer_can_be_lost(fixture: &ForgeFixture) {
     let bench = bench();
     let closed = until_none_is_lost(fixture, async |n| closes_one(fixture, &bench, n).await).await;
     // Opening, what is added, updating, closing, the comment.
@@ -316,7 +316,7 @@ async fn merges_one(fixture: &ForgeFixture, bench: &Bench, n: usize) {
 }
 
 #[tokio::test]
-async fn a_forge_that_is_not_of_one_mind_is_not_believed_that_a_change_request_is_gone() {
+async fn a_change_request_is_gone_only_if_all_answers_agree() {
     everywhere(async |fixture| {
         let bench = bench();
         let order = fixture.order("6.1.8");
@@ -333,7 +333,7 @@ async fn a_forge_that_is_not_of_one_mind_is_not_believed_that_a_change_request_i
 }
 
 #[tokio::test]
-async fn a_forge_without_drafts_is_told_of() {
+async fn a_forge_without_drafts_is_noted() {
     let fixture = ForgeFixture::github().await;
     let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
     fixture.standin().trouble(Call::Open, Trouble::Answer(422, vec![], no));

@@ -372,7 +372,7 @@ async fn where_conflicts_are_not_shown_there_are_none_and_no_stranger_is_asked()
 }
 
 #[tokio::test]
-async fn a_long_text_is_said_once_and_keeps_its_mark() {
+async fn a_long_body_is_sent_once_and_keeps_its_marker() {
     everywhere(async |fixture| {
         let (bench, mut order) = (bench(), fixture.order("6.1.8"));
         order.evidence = (0..40).map(|n| format!("{n} {}", "because ".repeat(60))).collect();
@@ -428,7 +428,7 @@ async fn lists_are_read_on_until_it_cannot_matter_any_more() {
 }
 
 #[tokio::test]
-async fn who_was_asked_to_review_still_is_when_the_text_changes() {
+async fn reviewers_stay_when_the_text_changes() {
     for forge in [ForgeKind::Bitbucket, ForgeKind::BitbucketServer] {
         let (fixture, bench) = (ForgeFixture::of(forge).await, bench());
         proposed(&bench.delivery, &fixture.order("6.1.8")).await;

@@ -180,7 +180,7 @@ async fn a_commit_is_pushed_with_what_is_lent() {
 }
 
 #[tokio::test]
-async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
+async fn a_token_is_requested_again_before_its_end_and_when_it_is_rejected() {
     let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
     let order = |version| desk.order(&fixture, version, &[("githubAppInstallationID", "77")]);
     desk.book(|book| book.life = SignedDuration::from_mins(9));
@@ -201,7 +201,7 @@ async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn who_only_knows_its_ids_spends_nothing_of_its_budget() {
+async fn another_app_key_has_a_rate_budget_of_its_own() {
     let (desk, strangers, fixture, bench) =
         (Desk::open().await, Desk::open().await, ForgeFixture::github().await, bench());
     let order = |desk: &Desk, version| desk.order(&fixture, version, &[("githubAppInstallationID", "77")]);
@@ -213,7 +213,7 @@ async fn who_only_knows_its_ids_spends_nothing_of_its_budget() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_app_is_said() {
+async fn errors_of_an_app_are_reported() {
     let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
     let fails = async |order: Order| {
         let error = bench.delivery.deliver(&order).await.unwrap_err();

@@ -380,7 +380,7 @@ async fn talks(how: &'static str) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn hundreds_of_thousands_of_branches_harm_nobody() {
+async fn hundreds_of_thousands_of_branches_do_no_harm() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let head = repo.head("main").unwrap();
     let refs: String = std::iter::once(format!("{head} refs/heads/main\n"))

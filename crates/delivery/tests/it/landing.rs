@@ -145,7 +145,7 @@ async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_o
 }
 
 #[tokio::test]
-async fn what_is_open_from_an_earlier_round_is_used_again_and_what_was_closed_in_it_is_no_answer() {
+async fn an_open_change_request_of_an_earlier_round_is_used_again_and_a_closed_one_does_not_count() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;
@@ -208,7 +208,7 @@ async fn what_carries_another_promotion_by_now_is_not_closed_for_an_earlier_one(
 }
 
 #[tokio::test]
-async fn what_people_have_rewritten_is_closed_although_another_promotion_is_in_its_base() {
+async fn a_rewritten_branch_is_withdrawn_although_its_base_has_another_promotion() {
     let (fixture, bench) = (ForgeFixture::github().await, bench());
     let place = "Sluice-Pipeline: apps/podinfo\nSluice-Environment: prod\n";
     let message = format!("Promote\n\nSluice-Promotion: apps/earlier\n{place}");
@@ -223,7 +223,7 @@ async fn what_people_have_rewritten_is_closed_although_another_promotion_is_in_i
 
 /// A person has put a branch on top of what its base has got since: the merge of another environment.
 #[tokio::test]
-async fn what_people_have_put_on_top_of_a_newer_base_is_closed_although_another_promotion_is_in_that() {
+async fn commits_of_people_on_a_newer_base_are_withdrawn_although_it_has_another_promotion() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -243,7 +243,7 @@ async fn what_people_have_put_on_top_of_a_newer_base_is_closed_although_another_
 }
 
 #[tokio::test]
-async fn a_no_that_was_overruled_is_not_heard_again() {
+async fn an_overruled_rejection_does_not_count_again() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;

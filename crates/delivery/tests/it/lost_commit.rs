@@ -45,7 +45,7 @@ async fn a_commit_that_a_forced_push_removed_is_noticed_and_made_again_once() {
 }
 
 #[tokio::test]
-async fn what_people_changed_since_is_theirs() {
+async fn later_changes_of_people_are_kept() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (order, commit, base) = delivered(&repo).await;
     // Taken back by a commit, and something else in its place.

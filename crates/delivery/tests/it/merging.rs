@@ -183,7 +183,7 @@ async fn falls_behind(fixture: ForgeFixture) {
 }
 
 #[tokio::test]
-async fn what_a_person_has_closed_or_merged_meanwhile_is_not_made_anew() {
+async fn a_change_request_that_ended_meanwhile_is_not_opened_again() {
     everywhere(async |fixture| {
         for (version, merged) in [("6.1.8", false), ("6.2.0", true)] {
             let (bench, order) = (bench(), fixture.order(version));
@@ -208,7 +208,7 @@ async fn what_a_person_has_closed_or_merged_meanwhile_is_not_made_anew() {
 }
 
 #[tokio::test]
-async fn what_is_closed_while_it_is_made_anew_is_a_no() {
+async fn a_change_request_closed_during_its_replacement_is_rejected() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -298,7 +298,7 @@ async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
 }
 
 #[tokio::test]
-async fn a_merge_that_the_forge_refuses_is_told_in_its_words() {
+async fn a_rejected_merge_has_the_message_of_the_forge() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
@@ -346,7 +346,7 @@ async fn what_no_check_has_reported_on_is_not_merged_at_once() {
 }
 
 #[tokio::test]
-async fn a_token_that_may_not_read_checks_merges_what_github_calls_clean() {
+async fn a_token_without_rights_for_checks_merges_a_clean_head() {
     let fixture = ForgeFixture::github().await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -405,7 +405,7 @@ async fn nor_does_it_where_the_newest_come_first() {
 }
 
 #[tokio::test]
-async fn who_approves_after_all_asks_for_changes_no_more() {
+async fn a_later_approval_replaces_requested_changes() {
     let fixture = ForgeFixture::gitea("after-all").await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

@@ -33,7 +33,7 @@ async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_
 }
 
 #[tokio::test]
-async fn a_gitlab_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_that_does_not() {
+async fn gitlab_missing_merge_rights_differ_from_an_unknown_token() {
     let fixture = ForgeFixture::of(ForgeKind::GitLab).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -48,7 +48,7 @@ async fn a_gitlab_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_th
 }
 
 #[tokio::test]
-async fn a_bitbucket_server_that_knows_the_token_and_lets_it_not_merge_is_told_from_one_that_does_not() {
+async fn bitbucket_server_missing_merge_rights_differ_from_an_unknown_token() {
     let fixture = ForgeFixture::of(ForgeKind::BitbucketServer).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -69,7 +69,7 @@ async fn a_bitbucket_server_that_knows_the_token_and_lets_it_not_merge_is_told_f
 }
 
 #[tokio::test]
-async fn at_azure_devops_what_a_policy_rejects_is_no_lack_of_rights() {
+async fn at_azure_devops_a_rejecting_policy_is_no_missing_right() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -103,7 +103,7 @@ async fn a_forge_that_has_not_looked_yet_whether_it_can_be_merged_is_waited_for(
 }
 
 #[tokio::test]
-async fn what_azure_devops_completes_later_is_not_completed_twice() {
+async fn a_delayed_completion_at_azure_devops_is_not_repeated() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
@@ -172,7 +172,7 @@ async fn at_azure_devops_whatever_has_reported_counts_where_nothing_blocks() {
 }
 
 #[tokio::test]
-async fn at_azure_devops_only_what_blocks_counts_where_something_does() {
+async fn at_azure_devops_only_blocking_policies_count_if_there_are_any() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

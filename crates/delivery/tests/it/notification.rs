@@ -94,13 +94,13 @@ fn passed_on(order: &Order, about: &Announcement) -> Vec<String> {
 }
 
 #[test]
-fn what_receivers_need_passes_notification_controller() {
+fn the_metadata_for_receivers_passes_notification_controller() {
     let keys = passed_on(&order(about()), &about());
     assert_eq!(keys, ["environment", "id", "pipeline", "promotion", "replaces", "revision", "version"]);
 }
 
 #[tokio::test]
-async fn answers_mean_what_they_mean_to_flux() {
+async fn answers_have_the_meaning_that_flux_gives_them() {
     let receiver = Receiver::start().await;
     let bench = sending_to(&receiver);
     let sure = about();

@@ -126,7 +126,7 @@ async fn change_requests_to_one_branch_have_a_push_each_and_share_their_fetches(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_before_and_what_others_push_is_seen_by_those_who_share_a_fetch() {
+async fn deliveries_that_share_a_fetch_see_earlier_and_foreign_pushes() {
     let forge = Forge::start().unwrap();
     let hosted = hosted(&forge, 2);
     let bench = bench();
@@ -214,7 +214,7 @@ async fn a_pipeline_with_many_calls_is_not_ahead_of_another_with_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forge_that_hangs_delays_only_what_goes_there() {
+async fn a_hanging_forge_delays_only_its_own_deliveries() {
     let (hanging, lively) = (Forge::start().unwrap(), Forge::start().unwrap());
     let here = hosted(&lively, 2);
     let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(120), 2));

@@ -67,7 +67,7 @@ async fn nothing_is_told(good: Vec<Order>, evil: Vec<Order>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_hears_nothing_in_line_behind_commits_of_those_who_may() {
+async fn credentials_without_read_access_see_nothing_of_earlier_deliveries() {
     for credentials in [Credentials::default(), wrong()] {
         let (_server, repo) = server(&[(FILE, &yaml("6.1.5")), (PATH, HIDDEN)]);
         let good = [to_main(&repo, "6.1.8"), to_main(&repo, "6.2.0")];
@@ -94,7 +94,7 @@ async fn nor_behind_their_change_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_two_that_may_read_asks_once_and_then_they_share_what_is_pushed() {
+async fn two_sets_of_credentials_fetch_once_each_and_share_pushes() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     // The same password with a key that is of no use there: rights of their own.

@@ -141,7 +141,7 @@ fn with_rounds(key: &[u8], rounds: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn keys_that_do_not_do_are_told_and_nothing_is_pushed() {
+async fn unusable_signing_keys_are_reported_and_nothing_is_pushed() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, folder) = (bench(), tempfile::tempdir().unwrap());
     let order = to_main(&repo, "6.1.8");

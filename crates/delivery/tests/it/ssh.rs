@@ -43,7 +43,7 @@ async fn a_promotion_goes_over_ssh_and_is_found_again() {
 }
 
 #[tokio::test]
-async fn the_api_is_where_the_pipeline_says_although_git_goes_over_ssh() {
+async fn the_api_is_at_the_address_in_the_pipeline_although_git_uses_ssh() {
     let (_server, repo, order) = server().await;
     let paths = Arc::new(Mutex::new(Vec::new()));
     let seen = paths.clone();
@@ -137,7 +137,7 @@ async fn a_server_that_is_not_known_gets_nothing() {
 }
 
 #[tokio::test]
-async fn keys_that_do_not_do_are_told_and_never_asked_for() {
+async fn unusable_identities_are_reported_without_a_prompt() {
     let (server, repo, order) = server().await;
     let bench = bench();
     let stranger = server.other_identity("").unwrap();

@@ -131,7 +131,7 @@ async fn an_older_bitbucket_server_takes_it_elsewhere() {
 }
 
 #[tokio::test]
-async fn real_gitea_says_that_the_right_is_missing() {
+async fn real_gitea_reports_a_missing_right() {
     let fixture = ForgeFixture::gitea("status-rights").await;
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

@@ -132,7 +132,7 @@ fn fields(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn what_is_documented_is_what_is_sent() {
+async fn the_documented_payload_is_sent() {
     let receiver = Receiver::start().await;
     open().delivery.deliver(&to(&receiver.url(), about())).await.unwrap();
     let page = include_str!("../../../../docs/strategies/webhook.md");
@@ -220,7 +220,7 @@ async fn every_status_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn who_asks_for_time_gets_it() {
+async fn a_requested_pause_is_kept() {
     let receiver = Receiver::start().await;
     let bench = open();
     let cases = [
@@ -310,7 +310,7 @@ async fn slow_huge_and_broken_answers_have_an_end() {
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_tried_again() {
+async fn an_unreachable_receiver_is_called_again() {
     let error = open().delivery.deliver(&to("http://127.0.0.1:1/x", about())).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon), "{error}");
     let error = open().delivery.deliver(&to("http://nobody.invalid/", about())).await.unwrap_err();
@@ -318,7 +318,7 @@ async fn nobody_at_home_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_public_is_not_called() {
+async fn private_addresses_are_not_called() {
     let receiver = Receiver::start().await;
     let port = receiver.host.rsplit_once(':').unwrap().1.to_string();
     let only_http = bench_with(|o| o.webhooks = AllowedWebhooks { http: true, private: false });
@@ -424,7 +424,7 @@ async fn no_secret_is_in_any_error() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_leave() {
+async fn nothing_is_sent_after_the_token_is_revoked() {
     let receiver = Receiver::start().await;
     let order = to(&receiver.url(), about());
     order.permit.revoke();
@@ -434,7 +434,7 @@ async fn nothing_is_sent_without_leave() {
 }
 
 #[tokio::test]
-async fn no_proxy_stands_between() {
+async fn calls_use_no_proxy() {
     let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
     let mut process = tokio::process::Command::new(std::env::current_exe().unwrap());
     process

@@ -41,7 +41,7 @@ impl super::Shape for Shape {
         false
     }
 
-    fn changes_what_is_closed(&self) -> bool {
+    fn can_update_closed(&self) -> bool {
         false
     }
 

@@ -157,7 +157,7 @@ impl Served {
                 if change.version.is_some_and(|version| version != pull.version) {
                     return Err(Why::OutOfDate);
                 }
-                if !pull.open && !shape.changes_what_is_closed() {
+                if !pull.open && !shape.can_update_closed() {
                     return Err(Why::NotOpen);
                 }
                 if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
@@ -178,7 +178,7 @@ impl Served {
                 if version.is_some_and(|version| version != pull.version) {
                     return Err(Why::OutOfDate);
                 }
-                if !pull.open && !shape.changes_what_is_closed() {
+                if !pull.open && !shape.can_update_closed() {
                     return Err(Why::NotOpen);
                 }
                 (pull.open, pull.version) = (false, pull.version + 1);

@@ -303,7 +303,7 @@ trait Shape: Send + Sync {
         false
     }
     /// Whether one that is not open can still be changed.
-    fn changes_what_is_closed(&self) -> bool {
+    fn can_update_closed(&self) -> bool {
         true
     }
     /// The longest body that it takes.
