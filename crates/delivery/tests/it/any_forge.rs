@@ -5,7 +5,7 @@ use sluice_testkit::fire::{Door, Fault, Plan};
 use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
 
 use crate::fixture::{self, FILE, git_user, yaml};
-use crate::standin::{Is, StandIn, Style};
+use crate::standin::{CheckOutcome, StandIn, Style};
 
 pub enum ForgeFixture {
     StandIn(StandIn),
@@ -309,7 +309,7 @@ impl ForgeFixture {
     }
 
     /// A check reports on the head as it is.
-    pub async fn check(&self, number: u64, name: &str, is: Is) {
+    pub async fn check(&self, number: u64, name: &str, is: CheckOutcome) {
         match self {
             ForgeFixture::StandIn(s) => {
                 let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
@@ -318,9 +318,9 @@ impl ForgeFixture {
             ForgeFixture::Gitea(RealGitea { repo, .. }) => {
                 let head = repo.pull(number).await.unwrap().head.sha;
                 let state = match is {
-                    Is::Green => "success",
-                    Is::Pending => "pending",
-                    Is::Failed => "failure",
+                    CheckOutcome::Green => "success",
+                    CheckOutcome::Pending => "pending",
+                    CheckOutcome::Failed => "failure",
                 };
                 let status = serde_json::json!({"state": state, "context": name});
                 repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
@@ -399,7 +399,7 @@ impl ForgeFixture {
     }
 
     /// What was reported on a commit, in its order: the name, the state and the words.
-    pub async fn statuses(&self, commit: &str) -> Vec<(String, Is, String)> {
+    pub async fn statuses(&self, commit: &str) -> Vec<(String, CheckOutcome, String)> {
         match self {
             ForgeFixture::StandIn(s) => s.book(|book| {
                 let of_it = book.statuses.iter().filter(|status| status.commit == commit);
@@ -410,9 +410,9 @@ impl ForgeFixture {
                 let all = repo.api("GET", &path, serde_json::Value::Null).await.unwrap();
                 let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
                 let is = |word: &str| match word {
-                    "success" => Is::Green,
-                    "pending" => Is::Pending,
-                    _ => Is::Failed,
+                    "success" => CheckOutcome::Green,
+                    "pending" => CheckOutcome::Pending,
+                    _ => CheckOutcome::Failed,
                 };
                 let one = |s: &serde_json::Value| {
                     (text(&s["context"]), is(&text(&s["status"])), text(&s["description"]))

@@ -11,7 +11,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{Bench, FILE, again, bench, bench_with};
 use crate::merging::{LOOKS, merging};
-use crate::standin::{Call, Trouble};
+use crate::standin::{CallKind, ForgeFault};
 
 /// Side by side: they wait more than they compute.
 pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
@@ -22,7 +22,7 @@ pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
 async fn a_lost_answer_to_an_open_is_found_at_once() {
     everywhere(async |fixture| {
         let bench = bench();
-        fixture.standin().trouble(Call::Open, Trouble::Lose);
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
         proposed(&bench.delivery, &fixture.order("6.1.8")).await;
         assert_eq!(fixture.pulls().await.len(), 1);
     })
@@ -33,8 +33,8 @@ async fn a_lost_answer_to_an_open_is_found_at_once() {
 async fn or_the_next_time() {
     everywhere(async |fixture| {
         let bench = bench();
-        fixture.standin().trouble(Call::Open, Trouble::Lose);
-        fixture.standin().trouble(Call::List, Trouble::Answer(502, vec![], "bad gateway"));
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
+        fixture.standin().trouble(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
         let order = fixture.order("6.1.8");
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon));
@@ -118,7 +118,7 @@ async fn rejections_have_the_message_of_the_forge() {
     ];
     for (status, text, reason, words) in cases {
         let fixture = ForgeFixture::github().await;
-        fixture.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text));
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
         let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
         assert!(error.to_string().contains(words), "{error}");
@@ -130,7 +130,7 @@ async fn silence_has_an_end() {
     let fixture = ForgeFixture::github().await;
     let bench = bench_with(|o| o.deadline = Duration::from_secs(10));
     let order = fixture.order("6.1.8");
-    fixture.standin().trouble(Call::Open, Trouble::Hang);
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Hang);
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Timeout", Retry::Soon));
     proposed(&bench.delivery, &again(&order)).await;
@@ -142,8 +142,8 @@ async fn a_repository_that_cannot_be_seen_is_not_a_change_request_that_is_gone()
         let bench = bench();
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        for call in [Call::Read, Call::Repository] {
-            fixture.standin().trouble(call, Trouble::Answer(404, vec![], "{}"));
+        for call in [CallKind::Read, CallKind::Repository] {
+            fixture.standin().trouble(call, ForgeFault::Answer(404, vec![], "{}"));
         }
         let error = bench.delivery.follow(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "RepositoryNotFound");
@@ -184,11 +184,11 @@ async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
     everywhere(async |fixture| {
         let bench = bench();
         for (version, trouble, comments) in
-            [("6.1.8", Trouble::Answer(403, vec![], "{}"), 0), ("6.2.0", Trouble::Lose, 1)]
+            [("6.1.8", ForgeFault::Answer(403, vec![], "{}"), 0), ("6.2.0", ForgeFault::Lose, 1)]
         {
             let order = fixture.order(version);
             let request = proposed(&bench.delivery, &order).await;
-            fixture.standin().trouble(Call::Comment, trouble);
+            fixture.standin().trouble(CallKind::Comment, trouble);
             for _ in 0..2 {
                 let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
                 assert_eq!(end, ChangeRequestStatus::Closed);
@@ -202,11 +202,11 @@ async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
 #[tokio::test]
 async fn what_could_not_be_added_or_was_and_nobody_said_so_is_added_once() {
     everywhere(async |fixture| {
-        for trouble in [Trouble::Answer(502, vec![], "bad gateway"), Trouble::Lose] {
+        for trouble in [ForgeFault::Answer(502, vec![], "bad gateway"), ForgeFault::Lose] {
             let (bench, joe) = (bench(), fixture.joe().await);
             let order = fixture.order_with("6.1.8", |settings| settings.reviewers = vec![joe.clone()]);
             // At Bitbucket Cloud it is a change of the whole.
-            let call = if fixture.kind() == ForgeKind::Bitbucket { Call::Update } else { Call::Add };
+            let call = if fixture.kind() == ForgeKind::Bitbucket { CallKind::Update } else { CallKind::Add };
             fixture.standin().trouble(call, trouble);
             let error = bench.delivery.deliver(&order).await.unwrap_err();
             assert_eq!(error.retry(), Retry::Soon, "{error}");
@@ -321,10 +321,10 @@ async fn a_change_request_is_gone_only_if_all_answers_agree() {
         let bench = bench();
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        fixture.standin().trouble(Call::Read, Trouble::Answer(404, vec![], "{}"));
+        fixture.standin().trouble(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
         assert!(matches!(followed, ChangeRequestStatus::Open { .. }), "{followed:?}");
-        fixture.standin().trouble(Call::Read, Trouble::Answer(404, vec![], "{}"));
+        fixture.standin().trouble(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
         let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
         assert_eq!(end, ChangeRequestStatus::Closed);
         assert!(fixture.pulls().await.iter().all(|pull| !pull.open));
@@ -336,7 +336,7 @@ async fn a_change_request_is_gone_only_if_all_answers_agree() {
 async fn a_forge_without_drafts_is_noted() {
     let fixture = ForgeFixture::github().await;
     let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
-    fixture.standin().trouble(Call::Open, Trouble::Answer(422, vec![], no));
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(422, vec![], no));
     let request = proposed(&bench().delivery, &fixture.order_with("6.1.8", |s| s.draft = true)).await;
     assert_eq!(
         request.notes,
@@ -370,7 +370,7 @@ async fn half_of_an_answer_about_a_merge_is_no_answer() {
         let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         fixture.merge(request.number).await;
-        fixture.standin().trouble(Call::Commit, Trouble::Answer(200, vec![], r#"{"sha": "0123"#));
+        fixture.standin().trouble(CallKind::Commit, ForgeFault::Answer(200, vec![], r#"{"sha": "0123"#));
         let error = bench.delivery.follow(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon));
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
@@ -389,7 +389,7 @@ async fn a_limit_that_ends_by_another_clock_ends_when_the_forge_means() {
         ("x-ratelimit-remaining", "0".into()),
         ("x-ratelimit-reset", (there.as_second() + 30).to_string()),
     ];
-    fixture.standin().trouble(Call::Open, Trouble::Answer(403, headers, "{}"));
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(403, headers, "{}"));
     let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
     let Retry::At(until) = error.retry() else { panic!("{error}") };
     let pause = until.duration_since(jiff::Timestamp::now()).as_secs();

@@ -11,7 +11,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
-use crate::standin::{Call, Pull, TOKEN, Trouble};
+use crate::standin::{CallKind, ForgeFault, Pull, TOKEN};
 
 const BRANCH: &str = "sluice/apps/podinfo/prod";
 
@@ -170,7 +170,7 @@ fn refusals(forge: ForgeKind) -> [Refusal; 5] {
 async fn each_refuses_in_words_of_its_own() {
     everywhere(async |fixture| {
         for (status, text, reason, words) in refusals(fixture.standin().kind) {
-            fixture.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text));
+            fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
             let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
             assert_eq!(error.reason(), reason, "{error}");
             assert!(error.to_string().contains(words), "{error}");
@@ -185,7 +185,7 @@ async fn a_redirect_to_the_sign_in_page_is_a_token_that_is_not_accepted() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let to =
         vec![("location", "https://spsprodcus1.vssps.visualstudio.com/_signin?realm=dev.azure.com".into())];
-    fixture.standin().trouble(Call::Open, Trouble::Answer(302, to, ""));
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(302, to, ""));
     let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
 }
@@ -236,7 +236,7 @@ async fn limits_are_obeyed() {
         let headers = headers.into_iter().map(|(name, value)| (name, at(value))).collect();
         let bench = bench();
         let order = fixture.order("6.1.8");
-        fixture.standin().trouble(Call::Open, Trouble::Answer(status, headers, text));
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, headers, text));
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "RateLimited", "{error}");
         assert!(error.to_string().starts_with("waiting for the budget at "), "{error}");
@@ -352,11 +352,11 @@ async fn where_conflicts_are_not_shown_there_are_none_and_no_stranger_is_asked()
     let open = |stale| ChangeRequestStatus::Open { head: request.head_commit.clone(), stale };
     let refused = r#"{"error": {"message": "This resource does not support this token"}}"#;
     let answers = [(302, vec![("location", there)], ""), (403, vec![], refused), (404, vec![], "")];
-    let lost = [(0, Trouble::Lose)].into_iter();
-    let troubles = answers.map(|(status, headers, text)| (status, Trouble::Answer(status, headers, text)));
+    let lost = [(0, ForgeFault::Lose)].into_iter();
+    let troubles = answers.map(|(status, headers, text)| (status, ForgeFault::Answer(status, headers, text)));
     for (status, trouble) in troubles.into_iter().chain(lost) {
         let bench = bench();
-        fixture.standin().trouble(Call::Tell, trouble);
+        fixture.standin().trouble(CallKind::Tell, trouble);
         for _ in 0..3 {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
             assert_eq!(followed, open(None), "{status}");
@@ -443,19 +443,19 @@ async fn reviewers_stay_when_the_text_changes() {
 async fn a_version_that_somebody_else_has_passed_is_read_again() {
     let out_of_date = r#"{"errors":[{"message":"You are attempting to modify a pull request based on out-of-date information.","exceptionName":"com.atlassian.bitbucket.pull.PullRequestOutOfDateException","currentVersion":1,"expectedVersion":0}]}"#;
     let (fixture, bench) = (ForgeFixture::of(ForgeKind::BitbucketServer).await, bench());
-    let refuse = |call| fixture.standin().trouble(call, Trouble::Answer(409, vec![], out_of_date));
+    let refuse = |call| fixture.standin().trouble(call, ForgeFault::Answer(409, vec![], out_of_date));
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
-    refuse(Call::Update);
+    refuse(CallKind::Update);
     let order = fixture.order("6.2.0");
     let second = proposed(&bench.delivery, &order).await;
     assert_eq!((first.number, fixture.pulls().await[0].title.contains("6.2.0")), (second.number, true));
-    refuse(Call::Close);
+    refuse(CallKind::Close);
     bench.delivery.withdraw(&order, &second, "Enough.").await.unwrap();
     assert!(!fixture.pulls().await[0].open);
     // Not for ever.
     let third = fixture.order("6.3.0");
     proposed(&bench.delivery, &third).await;
-    (0..3).for_each(|_| refuse(Call::Update));
+    (0..3).for_each(|_| refuse(CallKind::Update));
     let error = bench.delivery.deliver(&fixture.order("6.4.0")).await.unwrap_err();
     assert_eq!(error.reason(), "ForgeRefused", "{error}");
     assert!(error.to_string().contains("out-of-date"), "{error}");
@@ -468,7 +468,7 @@ async fn where_a_second_one_is_answered_with_the_first_that_one_is_updated() {
     let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     // As where somebody opens it in the moment after the looks: for the branch, and before it is opened.
     for _ in 0..2 {
-        fixture.standin().trouble(Call::List, Trouble::Answer(200, vec![], r#"{"values": []}"#));
+        fixture.standin().trouble(CallKind::List, ForgeFault::Answer(200, vec![], r#"{"values": []}"#));
     }
     let second = proposed(&bench.delivery, &fixture.order("6.2.0")).await;
     assert_eq!(first.number, second.number);

@@ -19,17 +19,17 @@ use sluice_delivery::{Credentials, Delivered, DeliveryStrategy, Order};
 use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
-use crate::standin::{Call, TOKEN, Trouble};
+use crate::standin::{CallKind, ForgeFault, TOKEN};
 
 /// Where tokens are lent: knows the App's public key.
 #[derive(Clone)]
 struct Desk {
     url: String,
     key: Vec<u8>,
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<ForgeState>>,
 }
 
-struct Book {
+struct ForgeState {
     installed: bool,
     suspended: bool,
     lends: &'static str,
@@ -48,7 +48,7 @@ impl Desk {
         assert!(made.unwrap().success());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let life = SignedDuration::from_hours(1);
-        let book = Book { installed: true, suspended: false, lends: TOKEN, life, calls: Vec::new() };
+        let book = ForgeState { installed: true, suspended: false, lends: TOKEN, life, calls: Vec::new() };
         let desk = Desk {
             url: format!("http://{}", listener.local_addr().unwrap()),
             key: std::fs::read(path).unwrap(),
@@ -69,7 +69,7 @@ impl Desk {
         Order { credentials: Credentials::from_secret(&data).unwrap(), ..fixture.order(version) }
     }
 
-    fn book<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {
+    fn book<T>(&self, look: impl FnOnce(&mut ForgeState) -> T) -> T {
         look(&mut self.book.lock().unwrap())
     }
 
@@ -205,8 +205,8 @@ async fn another_app_key_has_a_rate_budget_of_its_own() {
     let (desk, strangers, fixture, bench) =
         (Desk::open().await, Desk::open().await, ForgeFixture::github().await, bench());
     let order = |desk: &Desk, version| desk.order(&fixture, version, &[("githubAppInstallationID", "77")]);
-    let enough = Trouble::Answer(429, vec![("retry-after", "3600".into())], "{}");
-    fixture.standin().trouble(Call::Open, enough);
+    let enough = ForgeFault::Answer(429, vec![("retry-after", "3600".into())], "{}");
+    fixture.standin().trouble(CallKind::Open, enough);
     let error = bench.delivery.deliver(&order(&strangers, "6.1.8")).await.unwrap_err();
     assert_eq!(error.reason(), "RateLimited", "{error}");
     proposed(&bench.delivery, &order(&desk, "6.1.9")).await;

@@ -17,7 +17,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{self, again, bench, bench_with};
 use crate::merging::merging;
-use crate::standin::{Call, Trouble};
+use crate::standin::{CallKind, ForgeFault};
 
 const MIB: usize = 1 << 20;
 /// The most that the process under attack may have.
@@ -77,7 +77,7 @@ async fn attacked_with_512_mib() {
             });
             let orders: Vec<Order> = orders.collect();
             orders.iter().for_each(|_| {
-                forge.standin().trouble(Call::List, Trouble::Answer(status, vec![], text));
+                forge.standin().trouble(CallKind::List, ForgeFault::Answer(status, vec![], text));
             });
             for failed in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
                 let error = failed.unwrap_err().to_string();
@@ -106,8 +106,8 @@ async fn large_headers_are_not_kept(forge: &ForgeFixture) {
             "head": {"ref": "other", "sha": "1".repeat(40)}, "base": {"ref": "main"},
             "created_at": "2026-01-02T03:04:05Z",
         });
-        let answer = Trouble::Answer(200, vec![("etag", version.into())], pull.to_string().leak());
-        forge.standin().trouble(Call::Read, answer);
+        let answer = ForgeFault::Answer(200, vec![("etag", version.into())], pull.to_string().leak());
+        forge.standin().trouble(CallKind::Read, answer);
         let request = ChangeRequest {
             number,
             url: "https://forge/1".into(),
@@ -136,7 +136,7 @@ async fn a_list_without_an_end_is_given_up_and_nothing_is_opened() {
         };
         let page: &'static str = page.to_string().leak();
         for _ in 0..2000 {
-            fixture.standin().trouble(Call::List, Trouble::Answer(200, vec![], page));
+            fixture.standin().trouble(CallKind::List, ForgeFault::Answer(200, vec![], page));
         }
         let error = bench.delivery.deliver(&again(&fixture.order("6.1.8"))).await.unwrap_err();
         assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
@@ -152,9 +152,14 @@ async fn checks_without_an_end_let_nothing_be_merged() {
         let order = merging(&fixture, "6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         fixture.standin().change(request.number, |pull| {
-            let green = |n| (format!("ci/{n}"), crate::standin::Is::Green, request.head_commit.clone());
+            let green =
+                |n| (format!("ci/{n}"), crate::standin::CheckOutcome::Green, request.head_commit.clone());
             pull.checks.extend((0..6000).map(green));
-            pull.checks.push(("ci/last".into(), crate::standin::Is::Failed, request.head_commit.clone()));
+            pull.checks.push((
+                "ci/last".into(),
+                crate::standin::CheckOutcome::Failed,
+                request.head_commit.clone(),
+            ));
         });
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
@@ -165,12 +170,12 @@ async fn checks_without_an_end_let_nothing_be_merged() {
 #[tokio::test]
 async fn slow_pages_and_bodies_without_an_end_are_given_up_in_time() {
     let pages: &'static str = json!({"values": [], "next": "http://forge/next"}).to_string().leak();
-    let slow = Trouble::Slow(Duration::from_millis(500), pages);
-    for (trouble, times) in [(slow, 200), (Trouble::Drip, 1)] {
+    let slow = ForgeFault::Slow(Duration::from_millis(500), pages);
+    for (trouble, times) in [(slow, 200), (ForgeFault::Drip, 1)] {
         let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
         let bench = bench_with(|o| o.deadline = Duration::from_secs(2));
         for _ in 0..times {
-            fixture.standin().trouble(Call::List, trouble.clone());
+            fixture.standin().trouble(CallKind::List, trouble.clone());
         }
         let began = Instant::now();
         let error = bench.delivery.deliver(&again(&fixture.order("6.1.8"))).await.unwrap_err();
@@ -189,7 +194,9 @@ async fn a_redirect_gets_no_credentials_and_its_text_is_short() {
         for status in [301, 302, 307, 308] {
             let fixture = ForgeFixture::github().await;
             let location = location.replace('\u{7}', "\t");
-            fixture.standin().trouble(Call::Open, Trouble::Answer(status, vec![("location", location)], ""));
+            fixture
+                .standin()
+                .trouble(CallKind::Open, ForgeFault::Answer(status, vec![("location", location)], ""));
             let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
             assert_eq!(error.reason(), "Redirected", "{error}");
             let text = error.to_string();
@@ -213,7 +220,7 @@ async fn only_the_message_of_a_foreign_error_is_shown() {
     ];
     for (status, text, words) in cases {
         let fixture = ForgeFixture::github().await;
-        fixture.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text.leak()));
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text.leak()));
         let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error:?}");
         assert!(!error.contains("secret") && !error.contains("page") && error.len() < 600, "{error:?}");

@@ -8,7 +8,7 @@ use crate::contract::proposed;
 use crate::fixture::{FILE, again, begun_anew, bench, git, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::is_merged;
-use crate::standin::{Call, Style, Trouble};
+use crate::standin::{CallKind, ForgeFault, Style};
 
 /// That it is found as merged, and what its end was.
 async fn was_merged(delivery: &Delivery, order: &Order, number: u64) {
@@ -122,14 +122,14 @@ pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(fixture:
 async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_of_an_earlier_one() {
     everywhere(async |fixture| {
         for (i, trouble) in
-            [Trouble::Answer(502, vec![], "bad gateway"), Trouble::Lose].into_iter().enumerate()
+            [ForgeFault::Answer(502, vec![], "bad gateway"), ForgeFault::Lose].into_iter().enumerate()
         {
             let (bench, order) = (bench(), fixture.order(&format!("6.2.{i}")));
             let first = proposed(&bench.delivery, &order).await;
             // In words of a person's, so that the files would tell.
             fixture.merge_by(first.number, Style::Squash).await;
             fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
-            fixture.standin().trouble(Call::Open, trouble);
+            fixture.standin().trouble(CallKind::Open, trouble);
             let order = begun_anew(&order);
             let second = match bench.delivery.deliver(&order).await {
                 Ok(Delivered::Proposed { request, merged: false }) => request,

@@ -12,7 +12,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
-use crate::standin::{Call, Is, Trouble};
+use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
 /// So often is looked whether a forge has made up its mind.
 pub const LOOKS: usize = 1000;
@@ -67,16 +67,16 @@ pub async fn merges_when_green_and_not_before(fixture: ForgeFixture) {
     let request = proposed(&bench.delivery, &order).await;
     // Where a forge does not say what is required, all that reports is.
     fixture.protect(request.number, &["ci/build"], 0).await;
-    fixture.check(request.number, "ci/build", Is::Pending).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Pending).await;
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why.starts_with("waits for checks: ci/build") && !failed, "{why}");
-    fixture.check(request.number, "ci/build", Is::Failed).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Failed).await;
     fixture.standin_only(|s| s.change(request.number, |pull| drop(pull.checks.remove(0))));
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why.starts_with("checks failed: ci/build") && failed, "{why}");
     assert!(fixture.pulls().await[0].open);
     fixture.standin_only(|s| s.change(request.number, |pull| pull.checks.clear()));
-    fixture.check(request.number, "ci/build", Is::Green).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     is_merged(&bench.delivery, &order, &request).await;
     assert!(fixture.pulls().await[0].merged);
     // And once more, which changes nothing.
@@ -275,11 +275,11 @@ async fn a_push_in_the_last_moment_is_not_merged() {
 async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
     everywhere(async |fixture| {
         for (version, trouble) in
-            [("6.1.8", Trouble::Lose), ("6.2.0", Trouble::Answer(502, vec![], "bad gateway"))]
+            [("6.1.8", ForgeFault::Lose), ("6.2.0", ForgeFault::Answer(502, vec![], "bad gateway"))]
         {
             let (bench, order) = (bench(), merging(&fixture, version));
             let request = proposed(&bench.delivery, &order).await;
-            fixture.standin().trouble(Call::Merge, trouble);
+            fixture.standin().trouble(CallKind::Merge, trouble);
             match bench.delivery.advance(&order, &request).await {
                 Ok(ChangeRequestStatus::Merged { ours: true, .. }) => assert_eq!(version, "6.1.8"),
                 Err(error) => {
@@ -303,10 +303,10 @@ async fn a_rejected_merge_has_the_message_of_the_forge() {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         let no = r#"{"message": "frozen until Monday", "errors": [{"message": "frozen until Monday"}]}"#;
-        fixture.standin().trouble(Call::Merge, Trouble::Answer(405, vec![], no));
+        fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(405, vec![], no));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.starts_with("its forge does not merge it: ") && why.contains("frozen"), "{why}");
-        fixture.standin().trouble(Call::Merge, Trouble::Answer(403, vec![], no));
+        fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(403, vec![], no));
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "PermissionDenied", "{error}");
         is_merged(&bench.delivery, &order, &request).await;
@@ -319,10 +319,10 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        fixture.check(request.number, "ci/build", Is::Green).await;
+        fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
         // Bitbucket tells of conflicts aside, and is asked once: what it says there decides nothing.
         bench.delivery.follow(&order, &request).await.unwrap();
-        fixture.standin().trouble(Call::Tell, Trouble::Answer(200, vec![], "<html>"));
+        fixture.standin().trouble(CallKind::Tell, ForgeFault::Answer(200, vec![], "<html>"));
         let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");
         assert!(fixture.pulls().await[0].open);
@@ -359,16 +359,16 @@ async fn a_token_without_rights_for_checks_merges_a_clean_head() {
         let error = json!({"type": "FORBIDDEN", "path": path,
             "message": "Resource not accessible by personal access token"});
         let data = json!({"repository": {"squashMergeAllowed": true, "pullRequest": pull}});
-        Trouble::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
+        ForgeFault::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
     };
-    fixture.standin().trouble(Call::Tell, answer("UNSTABLE", "statusCheckRollup"));
+    fixture.standin().trouble(CallKind::Tell, answer("UNSTABLE", "statusCheckRollup"));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "waits for its checks, which this token may not read");
-    fixture.standin().trouble(Call::Tell, answer("CLEAN", "signature"));
+    fixture.standin().trouble(CallKind::Tell, answer("CLEAN", "signature"));
     let error = bench.delivery.advance(&order, &request).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied", "{error}");
     assert!(fixture.pulls().await[0].open);
-    fixture.standin().trouble(Call::Tell, answer("CLEAN", "statusCheckRollup"));
+    fixture.standin().trouble(CallKind::Tell, answer("CLEAN", "statusCheckRollup"));
     is_merged(&bench.delivery, &order, &request).await;
     assert!(fixture.pulls().await[0].merged);
 }
@@ -379,9 +379,10 @@ async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         fixture.standin().change(request.number, |pull| {
-            let green = (0..250).map(|n| (format!("ci/{n}"), Is::Green, request.head_commit.clone()));
+            let green =
+                (0..250).map(|n| (format!("ci/{n}"), CheckOutcome::Green, request.head_commit.clone()));
             pull.checks.extend(green);
-            pull.checks.push(("ci/last".into(), Is::Failed, request.head_commit.clone()));
+            pull.checks.push(("ci/last".into(), CheckOutcome::Failed, request.head_commit.clone()));
         });
         let (why, failed) = waits(&bench.delivery, &order, &request).await;
         assert!(why == "checks failed: ci/last" && failed, "{why}");
@@ -396,9 +397,9 @@ async fn nor_does_it_where_the_newest_come_first() {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     // The newest come first, 50 at most at once.
-    fixture.check(request.number, "ci/first", Is::Failed).await;
+    fixture.check(request.number, "ci/first", CheckOutcome::Failed).await;
     for n in 0..50 {
-        fixture.check(request.number, &format!("ci/{n}"), Is::Green).await;
+        fixture.check(request.number, &format!("ci/{n}"), CheckOutcome::Green).await;
     }
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why == "checks failed: ci/first" && failed, "{why}");
@@ -469,7 +470,7 @@ async fn a_merge_that_takes_long_is_asked_about_until_it_is_done() {
     let request = proposed(&bench.delivery, &order).await;
     fixture.standin().book(|book| book.merge_takes = 3);
     let failed = r#"{"type": "error", "error": {"message": "a merge check failed"}}"#;
-    fixture.standin().trouble(Call::Look, Trouble::Answer(400, vec![], failed));
+    fixture.standin().trouble(CallKind::Look, ForgeFault::Answer(400, vec![], failed));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: a merge check failed");
 }

@@ -8,7 +8,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{bench, git};
 use crate::merging::{is_merged, merging, waits};
-use crate::standin::{Call, Is, Trouble};
+use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
 #[tokio::test]
 async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_checks() {
@@ -19,14 +19,15 @@ async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_
     let unknown = || {
         let message = "Field 'mergeStateStatus' doesn't exist on type 'PullRequest'";
         let error = json!({"message": message, "extensions": {"code": "undefinedField"}});
-        fixture
-            .standin()
-            .trouble(Call::Tell, Trouble::Answer(200, vec![], json!({"errors": [error]}).to_string().leak()));
+        fixture.standin().trouble(
+            CallKind::Tell,
+            ForgeFault::Answer(200, vec![], json!({"errors": [error]}).to_string().leak()),
+        );
     };
     unknown();
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why == "waits for checks: ci/build pending" && !failed, "{why}");
-    fixture.check(request.number, "ci/build", Is::Green).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     unknown();
     is_merged(&bench.delivery, &order, &request).await;
     assert_eq!(fixture.standin().calls().iter().filter(|call| call.contains("graphql")).count(), 4);
@@ -39,7 +40,7 @@ async fn gitlab_missing_merge_rights_differ_from_an_unknown_token() {
     let request = proposed(&bench.delivery, &order).await;
     fixture
         .standin()
-        .trouble(Call::Merge, Trouble::Answer(401, vec![], r#"{"message": "401 Unauthorized"}"#));
+        .trouble(CallKind::Merge, ForgeFault::Answer(401, vec![], r#"{"message": "401 Unauthorized"}"#));
     let error = bench.delivery.advance(&order, &request).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied");
     let says = error.to_string();
@@ -55,14 +56,14 @@ async fn bitbucket_server_missing_merge_rights_differ_from_an_unknown_token() {
     let refused = |name: &str| {
         let message = "You are not permitted to access this resource";
         let error = json!({"context": null, "message": message, "exceptionName": name});
-        Trouble::Answer(401, vec![], json!({"errors": [error]}).to_string().leak())
+        ForgeFault::Answer(401, vec![], json!({"errors": [error]}).to_string().leak())
     };
     let names = [
         ("com.atlassian.bitbucket.AuthorisationException", "PermissionDenied"),
         ("com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException", "AuthenticationFailed"),
     ];
     for (name, reason) in names {
-        fixture.standin().trouble(Call::Merge, refused(name));
+        fixture.standin().trouble(CallKind::Merge, refused(name));
         assert_eq!(bench.delivery.advance(&order, &request).await.unwrap_err().reason(), reason);
     }
     is_merged(&bench.delivery, &order, &request).await;
@@ -77,7 +78,7 @@ async fn at_azure_devops_a_rejecting_policy_is_no_missing_right() {
         "$id": "1", "message": "A required policy is not satisfied.",
         "typeKey": "GitPullRequestUpdateRejectedByPolicyException",
     });
-    fixture.standin().trouble(Call::Merge, Trouble::Answer(403, vec![], rejected.to_string().leak()));
+    fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(403, vec![], rejected.to_string().leak()));
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: A required policy is not satisfied.");
     assert!(!failed);
@@ -121,7 +122,7 @@ async fn a_gitlab_that_shows_the_pipeline_of_an_earlier_head_is_waited_for() {
     let fixture = ForgeFixture::of(ForgeKind::GitLab).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    fixture.check(request.number, "ci/build", Is::Green).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     // Nobody has checked the newer one.
     let newer = merging(&fixture, "6.2.0");
     let request = proposed(&bench.delivery, &newer).await;
@@ -141,7 +142,7 @@ async fn a_gitlab_that_shows_the_pipeline_of_an_earlier_head_is_waited_for() {
     let head = request.head_commit.clone();
     let of_head = (head.clone(), result("results-2", &head));
     fixture.standin().change(request.number, |pull| pull.results.push(of_head));
-    fixture.check(request.number, "ci/build", Is::Green).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     is_merged(&bench.delivery, &newer, &request).await;
 }
 
@@ -150,24 +151,24 @@ async fn at_azure_devops_whatever_has_reported_counts_where_nothing_blocks() {
     let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    let optional = |is: Is| {
+    let optional = |is: CheckOutcome| {
         fixture.standin().change(request.number, |pull| pull.optional = vec![("scan".into(), is)]);
     };
-    let status = |name: &str, is: Is, of: Option<u64>| {
+    let status = |name: &str, is: CheckOutcome, of: Option<u64>| {
         fixture.standin().change(request.number, |pull| pull.statuses.push((name.into(), is, of)));
     };
-    optional(Is::Failed);
+    optional(CheckOutcome::Failed);
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why == "checks failed: scan" && failed, "{why}");
-    optional(Is::Green);
-    status("deploy", Is::Failed, None);
-    status("lint", Is::Pending, Some(2));
+    optional(CheckOutcome::Green);
+    status("deploy", CheckOutcome::Failed, None);
+    status("lint", CheckOutcome::Pending, Some(2));
     // Of an earlier push.
-    status("e2e", Is::Failed, Some(1));
+    status("e2e", CheckOutcome::Failed, Some(1));
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why == "checks failed: deploy; waits for checks: lint pending" && failed, "{why}");
-    status("deploy", Is::Green, None);
-    status("lint", Is::Green, Some(2));
+    status("deploy", CheckOutcome::Green, None);
+    status("lint", CheckOutcome::Green, Some(2));
     is_merged(&bench.delivery, &order, &request).await;
 }
 
@@ -177,10 +178,10 @@ async fn at_azure_devops_only_blocking_policies_count_if_there_are_any() {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.protect(request.number, &["ci/build"], 0).await;
-    fixture.check(request.number, "ci/build", Is::Green).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     fixture.standin().change(request.number, |pull| {
-        pull.optional = vec![("scan".into(), Is::Failed)];
-        pull.statuses.push(("deploy".into(), Is::Failed, None));
+        pull.optional = vec![("scan".into(), CheckOutcome::Failed)];
+        pull.statuses.push(("deploy".into(), CheckOutcome::Failed, None));
     });
     is_merged(&bench.delivery, &order, &request).await;
 }

@@ -6,7 +6,7 @@ use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{again, bench, bench_with};
 use crate::forge_trouble::everywhere;
-use crate::standin::{Call, Is, Style, Trouble};
+use crate::standin::{CallKind, CheckOutcome, ForgeFault, Style};
 
 const WAITS: &str = "waits until prod runs 6.1.8 and is healthy";
 
@@ -34,14 +34,14 @@ pub async fn a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no
     // Said twice, as after a restart.
     for _ in 0..2 {
         report(PromotionProgress::Pending, WAITS).await;
-        assert_eq!(shown().await, (Is::Pending, context.to_string(), WAITS.to_string()));
+        assert_eq!(shown().await, (CheckOutcome::Pending, context.to_string(), WAITS.to_string()));
     }
     report(PromotionProgress::Success, "prod runs 6.1.8").await;
-    assert_eq!(shown().await, (Is::Green, context.to_string(), "prod runs 6.1.8".to_string()));
+    assert_eq!(shown().await, (CheckOutcome::Green, context.to_string(), "prod runs 6.1.8".to_string()));
     report(PromotionProgress::Failure, &"not healthy: ä ".repeat(100)).await;
     let (is, _, words) = shown().await;
     let most = if fixture.kind() == ForgeKind::GitHub { 140 } else { 255 };
-    assert_eq!((is, words.chars().count()), (Is::Failed, most));
+    assert_eq!((is, words.chars().count()), (CheckOutcome::Failed, most));
     assert_eq!(fixture.statuses(&request.head_commit).await, []);
     // That of one target is apart.
     let one = Order { target: Some("eu".into()), ..order.clone() };
@@ -61,7 +61,7 @@ async fn a_right_that_is_missing_is_named() {
             for _ in 0..calls {
                 fixture
                     .standin()
-                    .trouble(Call::Report, Trouble::Answer(status, vec![], r#"{"message": "No."}"#));
+                    .trouble(CallKind::Report, ForgeFault::Answer(status, vec![], r#"{"message": "No."}"#));
             }
             let done = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await;
             let error = done.unwrap_err();
@@ -93,11 +93,11 @@ async fn a_final_status_goes_to_the_pipeline_that_has_the_pending_one() {
     bench.delivery.report(&order, &request, PromotionProgress::Success, "prod runs 6.1.8").await.unwrap();
     let in_pipelines: Vec<_> =
         fixture.standin().book(|book| book.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
-    assert_eq!(in_pipelines, [(Some(0), Is::Pending), (Some(0), Is::Green)]);
+    assert_eq!(in_pipelines, [(Some(0), CheckOutcome::Pending), (Some(0), CheckOutcome::Green)]);
     // One that takes no more.
-    let full = Trouble::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
+    let full = ForgeFault::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
     bench.delivery.report(&again(&order), &request, PromotionProgress::Pending, WAITS).await.unwrap();
-    fixture.standin().trouble(Call::Report, full);
+    fixture.standin().trouble(CallKind::Report, full);
     bench.delivery.report(&order, &request, PromotionProgress::Failure, "prod failed").await.unwrap();
 }
 
@@ -107,8 +107,8 @@ async fn a_locked_pipeline_is_tried_again() {
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.merge(request.number).await;
-    let locked = Trouble::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
-    fixture.standin().trouble(Call::Report, locked);
+    let locked = ForgeFault::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
+    fixture.standin().trouble(CallKind::Report, locked);
     let error = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap_err();
     assert_eq!(error.reason(), "Unreachable", "{error}");
 }
@@ -119,11 +119,11 @@ async fn an_older_bitbucket_server_takes_it_elsewhere() {
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.merge(request.number).await;
-    fixture.standin().trouble(Call::Report, Trouble::Answer(404, vec![], "{}"));
+    fixture.standin().trouble(CallKind::Report, ForgeFault::Answer(404, vec![], "{}"));
     fixture.standin().calls();
     bench.delivery.report(&order, &request, PromotionProgress::Success, "prod runs 6.1.8").await.unwrap();
     let merge = fixture.repo().head("main").unwrap();
-    assert_eq!(fixture.statuses(&merge).await[0].1, Is::Green);
+    assert_eq!(fixture.statuses(&merge).await[0].1, CheckOutcome::Green);
     let posted: Vec<String> =
         fixture.standin().calls().into_iter().filter(|c| c.starts_with("POST")).collect();
     let old = format!("POST /../build-status/commits/{merge}");

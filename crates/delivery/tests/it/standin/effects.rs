@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 
 use super::{
-    Answer, Ask, Book, Call, Extra, Is, Obstacle, Of, PEOPLE, Pull, Served, Style, Wanted, Why, author, joe,
-    number_of,
+    Answer, CallKind, CheckOutcome, ForgeState, ListQuery, MetadataKind, Obstacle, PEOPLE, ParsedCall, Pull,
+    PullSelector, Rejection, StandInServer, Style, author, joe, number_of,
 };
 
 impl Pull {
-    fn add(&mut self, what: Extra, names: &[String], replaces: bool) {
+    fn add(&mut self, what: MetadataKind, names: &[String], replaces: bool) {
         let list = match what {
-            Extra::Label => &mut self.labels,
-            Extra::Reviewer => &mut self.reviewers,
-            Extra::Assignee => &mut self.assignees,
+            MetadataKind::Label => &mut self.labels,
+            MetadataKind::Reviewer => &mut self.reviewers,
+            MetadataKind::Assignee => &mut self.assignees,
         };
         if replaces {
             list.clear();
@@ -28,10 +28,10 @@ impl Pull {
     }
 }
 
-impl Served {
-    pub(super) fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
-        let torn =
-            matches!(ask, Ask::List(_) | Ask::Read(_)) && std::mem::take(&mut self.book.lock().unwrap().torn);
+impl StandInServer {
+    pub(super) fn act(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
+        let torn = matches!(ask, ParsedCall::List(_) | ParsedCall::Read(_))
+            && std::mem::take(&mut self.book.lock().unwrap().torn);
         if !torn {
             return self.carry_out(ask);
         }
@@ -42,7 +42,7 @@ impl Served {
         done
     }
 
-    fn carry_out(&self, ask: Ask) -> Result<Answer, Why<'static>> {
+    fn carry_out(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
         let (shape, call) = (&self.shape, ask.call());
         let mut book = self.book.lock().unwrap();
         self.time_passes(&mut book);
@@ -60,19 +60,21 @@ impl Served {
             }
         }
         let value = match ask {
-            Ask::Repository => {
+            ParsedCall::Repository => {
                 let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
                 json!({"name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
-            Ask::Tell { what, from, of } => {
+            ParsedCall::Tell { what, from, of } => {
                 let pull = match of {
-                    Of::Number(number) => pull(&mut book, number)?,
-                    Of::Head(sha) => book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Why::NoCommit)?,
-                    Of::Base => book.pulls.last_mut().ok_or(Why::NoPull)?,
+                    PullSelector::Number(number) => pull(&mut book, number)?,
+                    PullSelector::Head(sha) => {
+                        book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Rejection::NoCommit)?
+                    }
+                    PullSelector::Base => book.pulls.last_mut().ok_or(Rejection::NoPull)?,
                 };
-                shape.tell(what, pull, from).ok_or(Why::NoPull)?
+                shape.tell(what, pull, from).ok_or(Rejection::NoPull)?
             }
-            Ask::Merge { number, head, version, style, message, queue } => {
+            ParsedCall::Merge { number, head, version, style, message, queue } => {
                 let meddle = std::mem::take(&mut book.meddle);
                 let (takes, has_queue) = (book.merge_takes, book.has_queue);
                 let pull = pull(&mut book, number)?;
@@ -88,7 +90,7 @@ impl Served {
                     return Ok((status, shape.tell("queued", pull, 0).unwrap()));
                 }
                 if let Some(other) = style.filter(|style| *style != pull.style) {
-                    return Err(Why::NotMergeable(Obstacle::Style(other)));
+                    return Err(Rejection::NotMergeable(Obstacle::Style(other)));
                 }
                 if takes > 0 {
                     pull.merging = Some((pull.style, message));
@@ -106,7 +108,7 @@ impl Served {
                 pull.version += 1;
                 shape.merged(pull)
             }
-            Ask::Task(number) => {
+            ParsedCall::Task(number) => {
                 book.merge_takes = book.merge_takes.saturating_sub(1);
                 let done = book.merge_takes == 0;
                 let pull = pull(&mut book, number)?;
@@ -115,13 +117,13 @@ impl Served {
                 }
                 shape.tell("task", pull, 0).unwrap()
             }
-            Ask::List(wanted) => self.list(&book, &wanted),
-            Ask::Between { base, head } => {
+            ParsedCall::List(wanted) => self.list(&book, &wanted),
+            ParsedCall::Between { base, head } => {
                 let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
-                shape.pull(found.ok_or(Why::NoPull)?, false)
+                shape.pull(found.ok_or(Rejection::NoPull)?, false)
             }
-            Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
-            Ask::Open { title, body, head, base, draft } => {
+            ParsedCall::Read(number) => shape.pull(pull(&mut book, number)?, false),
+            ParsedCall::Open { title, body, head, base, draft } => {
                 let before = book.pulls.len();
                 let answer = self.open(&mut book, title, body, head, base)?;
                 let opened = book.pulls.len() > before;
@@ -129,9 +131,9 @@ impl Served {
                 pull.draft = draft;
                 return Ok((answer.0, shape.pull(pull, false)));
             }
-            Ask::Add { number, what, names, replaces } => {
+            ParsedCall::Add { number, what, names, replaces } => {
                 let mut names = self.known(what, names)?;
-                if what == Extra::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
+                if what == MetadataKind::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
                     let label = |id: &String| book.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
                     names = names.iter().map(|id| label(id).unwrap()).collect();
                 }
@@ -139,32 +141,32 @@ impl Served {
                 pull.add(what, &names, replaces);
                 return Ok((shape.added_status(what), shape.added(pull, what, &names)));
             }
-            Ask::User(name) => match number_of(&name) {
+            ParsedCall::User(name) => match number_of(&name) {
                 Some(id) => json!([{"id": id, "username": name}]),
                 None => json!([]),
             },
-            Ask::Assignable => PEOPLE.iter().map(|name| json!({"login": name})).collect(),
-            Ask::Labels { from, size } => {
+            ParsedCall::Assignable => PEOPLE.iter().map(|name| json!({"login": name})).collect(),
+            ParsedCall::Labels { from, size } => {
                 let labels = book.labels.iter().zip(1..).skip(from).take(size);
                 labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
             }
-            Ask::NewLabel(name) => {
+            ParsedCall::NewLabel(name) => {
                 book.labels.push(name.clone());
                 return Ok((201, json!({"id": book.labels.len(), "name": name})));
             }
-            Ask::Update { number, change } => {
+            ParsedCall::Update { number, change } => {
                 let pull = pull(&mut book, number)?;
                 if change.version.is_some_and(|version| version != pull.version) {
-                    return Err(Why::OutOfDate);
+                    return Err(Rejection::OutOfDate);
                 }
                 if !pull.open && !shape.can_update_closed() {
-                    return Err(Why::NotOpen);
+                    return Err(Rejection::NotOpen);
                 }
                 if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
-                    return Err(Why::Bad("the description is too long"));
+                    return Err(Rejection::Bad("the description is too long"));
                 }
                 if let Some(reviewers) = &change.reviewers {
-                    self.known(Extra::Reviewer, reviewers.clone())?;
+                    self.known(MetadataKind::Reviewer, reviewers.clone())?;
                 }
                 pull.title = change.title.unwrap_or(pull.title.clone());
                 pull.body = change.body.unwrap_or(pull.body.clone());
@@ -173,49 +175,51 @@ impl Served {
                 pull.version += 1;
                 shape.pull(pull, false)
             }
-            Ask::Close { number, version } => {
+            ParsedCall::Close { number, version } => {
                 let pull = pull(&mut book, number)?;
                 if version.is_some_and(|version| version != pull.version) {
-                    return Err(Why::OutOfDate);
+                    return Err(Rejection::OutOfDate);
                 }
                 if !pull.open && !shape.can_update_closed() {
-                    return Err(Why::NotOpen);
+                    return Err(Rejection::NotOpen);
                 }
                 (pull.open, pull.version) = (false, pull.version + 1);
                 shape.pull(pull, false)
             }
-            Ask::Comment { number, text } => {
+            ParsedCall::Comment { number, text } => {
                 pull(&mut book, number)?.comments.push(text);
                 json!({"id": 1})
             }
-            Ask::Statuses(commit, context) => {
+            ParsedCall::Statuses(commit, context) => {
                 let mut newest = BTreeMap::new();
                 let of_it = book.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
                 newest.extend(of_it.map(|status| (status.pipeline, status)));
-                shape.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(Why::NoPath)?
+                shape.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(Rejection::NoPath)?
             }
-            Ask::Report(mut status) => {
-                self.repo.commit_of(&status.commit).map_err(|_| Why::NoCommit)?;
+            ParsedCall::Report(mut status) => {
+                self.repo.commit_of(&status.commit).map_err(|_| Rejection::NoCommit)?;
                 let pipeline = status.pipeline.unwrap_or(book.pipeline);
                 let has_pipelines = shape.statuses(&[]).is_some();
                 status.pipeline = has_pipelines.then_some(pipeline);
                 let before = book.status(&status).map(|before| before.is);
-                if has_pipelines && (before, status.is) == (Some(Is::Pending), Is::Pending) {
-                    return Err(Why::NoTransition);
+                if has_pipelines
+                    && (before, status.is) == (Some(CheckOutcome::Pending), CheckOutcome::Pending)
+                {
+                    return Err(Rejection::NoTransition);
                 }
                 book.statuses.push(status);
                 if shape.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
             }
-            Ask::Commit(id) => {
+            ParsedCall::Commit(id) => {
                 // Also one of a branch that was deleted: they keep what was proposed.
-                shape.commit(&self.repo.commit_of(&id).map_err(|_| Why::NoCommit)?)
+                shape.commit(&self.repo.commit_of(&id).map_err(|_| Rejection::NoCommit)?)
             }
         };
         Ok((shape.status(call), value))
     }
 
     /// What a forge does on its own between two calls.
-    fn time_passes(&self, book: &mut Book) {
+    fn time_passes(&self, book: &mut ForgeState) {
         for pull in &mut book.pulls {
             pull.unknown_for = pull.unknown_for.saturating_sub(1);
         }
@@ -233,7 +237,12 @@ impl Served {
     }
 
     /// Whether it may be merged.
-    fn may_merge(&self, pull: &Pull, head: Option<String>, version: Option<u64>) -> Result<(), Why<'static>> {
+    fn may_merge(
+        &self,
+        pull: &Pull,
+        head: Option<String>,
+        version: Option<u64>,
+    ) -> Result<(), Rejection<'static>> {
         if !pull.open {
             return Err(self.shape.ended(pull));
         }
@@ -243,9 +252,9 @@ impl Served {
             ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Gitea | ForgeKind::Forgejo
         );
         let unknown = (later && !pull.is_known()).then_some(Obstacle::Unknown);
-        let obstacle = unknown.or_else(|| pull.obstacle()).map(Why::NotMergeable);
-        let moved = head.is_some_and(|head| head != pull.sha).then_some(Why::HeadMoved);
-        let outdated = version.is_some_and(|version| version != pull.version).then_some(Why::OutOfDate);
+        let obstacle = unknown.or_else(|| pull.obstacle()).map(Rejection::NotMergeable);
+        let moved = head.is_some_and(|head| head != pull.sha).then_some(Rejection::HeadMoved);
+        let outdated = version.is_some_and(|version| version != pull.version).then_some(Rejection::OutOfDate);
         let first = match self.shape.looks_at_the_head_first() {
             true => moved.or(outdated).or(obstacle),
             false => obstacle.or(moved).or(outdated),
@@ -254,15 +263,15 @@ impl Served {
     }
 
     /// Those of the names that stand for somebody who may.
-    fn known(&self, what: Extra, names: Vec<String>) -> Result<Vec<String>, Why<'static>> {
+    fn known(&self, what: MetadataKind, names: Vec<String>) -> Result<Vec<String>, Rejection<'static>> {
         let mut known = Vec::new();
         for name in names {
             let author = name == author(self.kind);
             // GitLab lets the author review, and Gitea the author be assigned.
             let is_gitea = matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo);
-            let author_may = self.kind == ForgeKind::GitLab || (is_gitea && what == Extra::Assignee);
+            let author_may = self.kind == ForgeKind::GitLab || (is_gitea && what == MetadataKind::Assignee);
             let may = name == "jane" || name == joe(self.kind) || (author && author_may);
-            if what == Extra::Label || may {
+            if what == MetadataKind::Label || may {
                 known.push(name);
             } else if let Some(why) = self.shape.stranger(what, author) {
                 return Err(why);
@@ -271,7 +280,7 @@ impl Served {
         Ok(known)
     }
 
-    fn list(&self, book: &Book, wanted: &Wanted) -> Value {
+    fn list(&self, book: &ForgeState, wanted: &ListQuery) -> Value {
         let fits = |p: &&Pull| {
             wanted.head.as_ref().is_none_or(|head| *head == p.head)
                 && (p.open || !wanted.open)
@@ -285,31 +294,31 @@ impl Served {
 
     fn open(
         &self,
-        book: &mut Book,
+        book: &mut ForgeState,
         title: String,
         body: String,
         head: String,
         base: String,
-    ) -> Result<Answer, Why<'static>> {
+    ) -> Result<Answer, Rejection<'static>> {
         let shape = &self.shape;
         let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
         if let Some(there) = book.pulls.iter().find(same) {
             return Ok(match shape.returns_the_first() {
                 true => (200, shape.pull(there, false)),
-                false => shape.refuse(Why::Exists(there)),
+                false => shape.refuse(Rejection::Exists(there)),
             });
         }
         if body.chars().count() > shape.longest() || title.chars().count() > 255 {
-            return Err(Why::Bad("the title or the description is too long"));
+            return Err(Rejection::Bad("the title or the description is too long"));
         }
-        let sha = self.repo.head(&head).map_err(|_| Why::NoBranch)?;
+        let sha = self.repo.head(&head).map_err(|_| Rejection::NoBranch)?;
         let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
         book.pulls.push(pull.clone());
-        Ok((shape.status(Call::Open), shape.pull(&pull, false)))
+        Ok((shape.status(CallKind::Open), shape.pull(&pull, false)))
     }
 }
 
-fn pull(book: &mut Book, number: u64) -> Result<&mut Pull, Why<'static>> {
-    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Why::NoPull)?;
-    book.pulls.get_mut(index).ok_or(Why::NoPull)
+fn pull(book: &mut ForgeState, number: u64) -> Result<&mut Pull, Rejection<'static>> {
+    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Rejection::NoPull)?;
+    book.pulls.get_mut(index).ok_or(Rejection::NoPull)
 }

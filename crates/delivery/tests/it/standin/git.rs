@@ -4,10 +4,10 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Response, Uri};
 use sluice_testkit::GitServer;
 
-use super::{Served, basic};
+use super::{StandInServer, basic};
 
 pub(super) async fn pass_on(
-    served: &Served,
+    served: &StandInServer,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
