@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use sluice_core::Revision;
-use sluice_delivery::{Credentials, Delivery, Options, Order, Permit, Strategy};
+use sluice_delivery::{Credentials, Delivery, DeliveryOptions, DeliveryStrategy, FencingToken, Order};
 use sluice_testkit::{GitServer, Repo};
 
 const FILES: usize = 10_000;
@@ -23,7 +23,7 @@ async fn main() {
     let repo = server.create_repo("fleet", &[("apps/prod/podinfo.yaml", MARKED)]).expect("a repository");
     fill(repo.folder());
     let cache = tempfile::tempdir().expect("a folder");
-    let delivery = Delivery::new(Options::new(cache.path())).expect("a delivery");
+    let delivery = Delivery::new(DeliveryOptions::new(cache.path())).expect("a delivery");
     measure("first time", &delivery, &repo, 0).await;
     for i in 1..=8 {
         // Somebody else has committed in between, to a file of the many.
@@ -32,7 +32,7 @@ async fn main() {
         measure("warm", &delivery, &repo, i).await;
     }
     drop(delivery);
-    let delivery = Delivery::new(Options::new(cache.path())).expect("a delivery");
+    let delivery = Delivery::new(DeliveryOptions::new(cache.path())).expect("a delivery");
     measure("restarted", &delivery, &repo, 9).await;
     measure("warm", &delivery, &repo, 10).await;
     println!("{:?}; cache {} kB", delivery.stats(), size(cache.path()) / 1024);
@@ -61,8 +61,8 @@ fn order(repo: &Repo, i: usize) -> Order {
         reopen: false,
         anew: None,
         settled: true,
-        permit: Permit::default(),
-        strategy: Strategy::Commit { url: repo.url().into(), branch: "main".into() },
+        permit: FencingToken::default(),
+        strategy: DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() },
         values: Default::default(),
         credentials: Credentials {
             username: Some(GitServer::USER.into()),

@@ -1,5 +1,5 @@
-//! Where a repository is. Only what git and the forges can be trusted with gets through: a few
-//! schemes, no options in disguise, no passwords in the address, and only hosts that `--allowed-hosts` admits.
+//! Addresses of repositories and APIs. Only a few schemes are allowed, no text that git would read as an option, no
+//! password, and only hosts that `--allowed-hosts` permits.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use url::Url;
 /// Why an address cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum AddressError {
-    /// It is not one of the forms that are understood.
+    /// The address has an unknown form.
     #[error(
         "{0:?} is not the address of a repository: write https://host/owner/repository.git or \
          ssh://git@host/owner/repository.git (in short git@host:owner/repository.git)"
     )]
     Invalid(String),
-    /// Its host is none of those that the controller may connect to.
+    /// The controller may not connect to the host.
     #[error(
-        "the controller may not connect to {0}: write another url, or have whoever runs the controller add the host to \
+        "the controller may not connect to {0}: write another url, or ask the operator of the controller to add the host to \
          --allowed-hosts"
     )]
     HostNotAllowed(String),
@@ -26,18 +26,18 @@ pub enum AddressError {
         "{0:?} is not the address of an API: write https://host/path, without user, password, query and fragment"
     )]
     InvalidApi(String),
-    /// It holds a password.
-    #[error("the address of {0} holds a password: take it out, and put username and password in the Secret")]
+    /// The address holds a password.
+    #[error("the address of {0} holds a password: remove it, and put username and password into the Secret")]
     Password(String),
-    /// It has no owner and name, which forges need.
+    /// The address has no owner and name, which forges need.
     #[error("{0} has no owner and name: write https://host/owner/repository")]
     NoOwner(String),
-    /// It is a repository's, but not in a form that this forge has.
+    /// The address is not one of a repository at this forge.
     #[error("{address} is not the address of a repository at {forge}: write {write}")]
     NotOf {
-        /// What was written.
+        /// The address.
         address: String,
-        /// The forge, as people name it.
+        /// The name of the forge.
         forge: &'static str,
         /// What to write instead.
         write: &'static str,
@@ -45,7 +45,7 @@ pub enum AddressError {
 }
 
 impl AddressError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             AddressError::HostNotAllowed(_) => "AddressRefused",
@@ -56,23 +56,23 @@ impl AddressError {
 
 /// The address of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    /// As git takes it, without user and password.
+pub(crate) struct RepositoryAddress {
+    /// The text for git, without user and password.
     pub(crate) text: String,
     /// `https`, `http`, `ssh` or `file`.
     pub(crate) scheme: String,
     /// Host and port; empty for a file.
     pub(crate) host: String,
-    /// The address of the forge's API, where it does not follow from this one.
+    /// The address of the forge's API, if it does not follow from this one.
     pub(crate) api: Option<String>,
-    /// The port, also where the address does not name it; `None` for a file.
+    /// The port, or the default port of the scheme; `None` for a file.
     port: Option<u16>,
     /// The path, without slashes at its ends and without `.git`.
     path: String,
 }
 
-impl Address {
-    /// Reads an address; `file` is for tests.
+impl RepositoryAddress {
+    /// Parses an address. `file` is for tests.
     pub(crate) fn parse(text: &str, allow_file: bool) -> Result<Self, AddressError> {
         let invalid = || AddressError::Invalid(text.chars().filter(|c| !c.is_control()).take(200).collect());
         if text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -103,17 +103,17 @@ impl Address {
         if url.scheme() != "ssh" {
             let _ = plain.set_username("");
         }
-        // The short form is kept: its path begins at the user's home, that of ssh:// at the root.
+        // The short form is kept: its path begins at the home of the user, that of ssh:// at the root.
         let text = if short { text.to_string() } else { plain.to_string() };
-        Ok(Address { text, scheme: url.scheme().into(), host, api: None, port, path })
+        Ok(RepositoryAddress { text, scheme: url.scheme().into(), host, api: None, port, path })
     }
 
-    /// The same, with an API at this address.
+    /// The same, with the address of an API.
     pub(crate) fn with_api(self, api: Option<String>) -> Self {
-        Address { api, ..self }
+        RepositoryAddress { api, ..self }
     }
 
-    /// What stands before owner and name in the path, the owner, and the name.
+    /// The path before the owner, the owner, and the name.
     pub(crate) fn repository(&self) -> Result<(&str, &str, &str), AddressError> {
         let none = || AddressError::NoOwner(self.text.clone());
         let (before, name) = self.path.rsplit_once('/').ok_or_else(none)?;
@@ -121,7 +121,7 @@ impl Address {
         if owner.is_empty() || name.is_empty() { Err(none()) } else { Ok((prefix, owner, name)) }
     }
 
-    /// The parts of the path, as they were meant: `%20` is a space.
+    /// The decoded parts of the path: `%20` is a space.
     pub(crate) fn parts(&self) -> Vec<String> {
         let plain = |part: &str| {
             // Only `%` is special in a path; the other two are in a form.
@@ -140,7 +140,7 @@ impl Address {
         }
     }
 
-    /// Where the forge's pages are: scheme and host; SSH addresses mean HTTPS at the same host.
+    /// Scheme and host of the forge's pages. For an SSH address, HTTPS at the same host.
     pub(crate) fn origin(&self) -> String {
         match self.scheme.as_str() {
             "http" => format!("http://{}", self.host),
@@ -150,7 +150,7 @@ impl Address {
     }
 }
 
-/// Whether a host can be named to git and ssh without meaning anything else. Git decodes `%2F` in the address of
+/// Whether git and ssh read a host as this host and nothing else. Git decodes `%2F` in the address of
 /// SSH before it looks for the host (`parse_connect_url` in connect.c): `evil%2F.example.com` is `evil` there.
 fn is_host(host: &str) -> bool {
     let name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
@@ -177,7 +177,7 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// The hosts that repositories and forges may be at; all of them where there is no entry.
+/// The hosts that repositories and forges may have. All hosts if there is no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedHosts(Vec<AllowedHost>);
 
@@ -215,7 +215,7 @@ impl FromStr for AllowedHost {
         };
         let name = plain(raw);
         let domain = name.strip_prefix("*.").unwrap_or(&name);
-        // `*.` is no domain, and not everything either.
+        // `*.` is neither a domain nor all hosts.
         let is_name = name == "*" || (is_host(domain) && !domain.contains('*'));
         (is_name && raw != "*.").then_some(()).ok_or_else(wrong)?;
         Ok(AllowedHost { name, port })
@@ -226,7 +226,7 @@ impl AllowedHost {
     fn admits(&self, host: &str, port: u16, default: u16) -> bool {
         let named = match self.name.strip_prefix('*') {
             Some("") => true,
-            // With its dot: what ends like a domain is not below it.
+            // With its dot: a host whose name only ends like the domain is not below it.
             Some(domain) => host.len() > domain.len() && host.ends_with(domain) && ipv6(host).is_none(),
             None => self.name == host,
         };
@@ -240,7 +240,7 @@ impl AllowedHost {
 }
 
 impl AllowedHosts {
-    /// Of these entries.
+    /// Allows the hosts of these entries.
     pub fn new(entries: Vec<AllowedHost>) -> Self {
         AllowedHosts(entries)
     }
@@ -259,16 +259,16 @@ impl AllowedHosts {
         }
     }
 
-    /// Reads the address of a repository that a Pipeline names; `file` is for tests.
+    /// Parses the address of a repository in a Pipeline, and checks its host. `file` is for tests.
     ///
-    /// A forge's API that follows from an allowed address is allowed as well.
-    pub(crate) fn repository(&self, text: &str, allow_file: bool) -> Result<Address, AddressError> {
-        let address = Address::parse(text, allow_file)?;
+    /// The API of a forge that follows from an allowed address is allowed as well.
+    pub(crate) fn repository(&self, text: &str, allow_file: bool) -> Result<RepositoryAddress, AddressError> {
+        let address = RepositoryAddress::parse(text, allow_file)?;
         self.check(address.host_name(), address.port, &address.scheme)?;
         Ok(address)
     }
 
-    /// Reads the address of an API that a Pipeline or a Secret names: as it is written, without a slash at its end.
+    /// Parses the address of an API in a Pipeline or a Secret, and checks its host. Returns it without a final slash.
     pub(crate) fn api(&self, text: &str) -> Result<String, AddressError> {
         let invalid =
             || AddressError::InvalidApi(text.chars().filter(|c| !c.is_control()).take(200).collect());
@@ -287,7 +287,7 @@ impl AllowedHosts {
     }
 }
 
-/// A host's name as it is compared: small letters, no dot at its end, and an IPv6 address in its shortest form.
+/// The name of a host for comparisons: lower case, no final dot, and an IPv6 address in its shortest form.
 fn plain(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     match ipv6(&name) {
@@ -310,18 +310,18 @@ mod tests {
 
     #[test]
     fn the_usual_forms_are_understood() {
-        let a = Address::parse("https://github.com/acme/fleet", false).unwrap();
+        let a = RepositoryAddress::parse("https://github.com/acme/fleet", false).unwrap();
         assert_eq!(a.repository().unwrap(), ("", "acme", "fleet"));
-        let a = Address::parse("http://user@127.0.0.1:3000/git/acme/fleet.git", false).unwrap();
+        let a = RepositoryAddress::parse("http://user@127.0.0.1:3000/git/acme/fleet.git", false).unwrap();
         assert_eq!(
             (a.text.as_str(), a.host.as_str()),
             ("http://127.0.0.1:3000/git/acme/fleet.git", "127.0.0.1:3000")
         );
         assert_eq!(a.repository().unwrap(), ("git", "acme", "fleet"));
-        let a = Address::parse("git@example.com:acme/fleet.git", false).unwrap();
+        let a = RepositoryAddress::parse("git@example.com:acme/fleet.git", false).unwrap();
         assert_eq!(a.text, "git@example.com:acme/fleet.git");
         assert_eq!(a.origin(), "https://example.com");
-        let a = Address::parse("ssh://git@example.com:2222/acme/fleet.git", false).unwrap();
+        let a = RepositoryAddress::parse("ssh://git@example.com:2222/acme/fleet.git", false).unwrap();
         assert_eq!(a.origin(), "https://example.com");
     }
 
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_host_of_an_ipv6_address_is_whole() {
-        let address = Address::parse("ssh://git@[::1]:2222/a/b", false).unwrap();
+        let address = RepositoryAddress::parse("ssh://git@[::1]:2222/a/b", false).unwrap();
         assert_eq!((address.host_name(), address.origin().as_str()), ("[::1]", "https://[::1]"));
     }
 
@@ -430,9 +430,9 @@ mod tests {
             "a:b",
             "fd::17/foo",
         ] {
-            assert!(Address::parse(text, false).is_err(), "{text}");
+            assert!(RepositoryAddress::parse(text, false).is_err(), "{text}");
         }
-        let error = Address::parse("https://me:hunter2@host/a/b", false).unwrap_err();
+        let error = RepositoryAddress::parse("https://me:hunter2@host/a/b", false).unwrap_err();
         assert!(!error.to_string().contains("hunter2"));
     }
 }

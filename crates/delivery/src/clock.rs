@@ -17,3 +17,8 @@ pub fn now() -> Timestamp {
     let off = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     now.checked_add(SignedDuration::from_secs(off)).unwrap_or(now)
 }
+
+/// A time as Kubernetes writes it.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,5 +1,4 @@
-//! The rights that a delivery has, as they stand in a Secret. Never shown: neither by Debug nor in
-//! any message.
+//! Credentials out of a Secret. They are never shown: neither by `Debug` nor in any message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,16 +7,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::fingerprint::fingerprint;
-use crate::order::ForgeKind;
+use crate::forge_kind::ForgeKind;
 
-/// What a Secret holds for a repository and its forge, or for a webhook.
+/// The content of a Secret for a repository and its forge, or for a webhook.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// For git over HTTP.
     pub username: Option<String>,
-    /// For git over HTTP; may be a token.
+    /// For git over HTTP. May be a token.
     pub password: Option<String>,
-    /// For the forge's API; also for git over HTTP where there is no password.
+    /// For the forge's API. Also for git over HTTP if there is no password.
     pub token: Option<String>,
     /// Certificates to trust, PEM.
     pub ca_file: Option<Vec<u8>>,
@@ -25,40 +24,40 @@ pub struct Credentials {
     pub identity: Option<Vec<u8>>,
     /// The keys of SSH servers, in OpenSSH's format.
     pub known_hosts: Option<Vec<u8>>,
-    /// The private key that commits are signed with, OpenSSH's or OpenPGP's; without it they are not.
+    /// The private key that signs commits, of OpenSSH or OpenPGP. Without it, commits are not signed.
     pub signing_key: Option<Vec<u8>>,
-    /// What unlocks that key.
+    /// The passphrase of the signing key.
     pub signing_passphrase: Option<String>,
-    /// For webhooks: the token byte by byte, with which the body is signed.
+    /// For webhooks: the bytes of the token, which sign the body.
     pub hmac_key: Option<Vec<u8>>,
-    /// For webhooks: further headers, a map in YAML.
+    /// For webhooks: further headers, as a map in YAML.
     pub headers: Option<Vec<u8>>,
-    /// For webhooks: the address, in place of that in the pipeline.
+    /// For webhooks: the address, instead of the one in the pipeline.
     pub address: Option<String>,
-    /// For webhooks: where the other side may report, and the token to show there. Not of the Secret.
+    /// For webhooks: the address to which the receiver may report, and its token. Not from the Secret.
     pub callback: Option<(String, String)>,
-    /// For webhooks: a proxy is named, which this version cannot use.
+    /// For webhooks: whether the Secret names a proxy, which this version does not support.
     pub proxy: bool,
-    /// A GitHub App, which lends tokens.
-    pub app: Option<App>,
+    /// A GitHub App, which issues tokens.
+    pub app: Option<GitHubApp>,
 }
 
-/// A GitHub App, in the keys that Flux has for it in the Secret of a GitRepository with `provider: github`.
+/// A GitHub App, by the keys of Flux in the Secret of a GitRepository with `provider: github`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct App {
-    /// Its id, or its client id.
+pub struct GitHubApp {
+    /// The id of the App, or its client id.
     pub(crate) id: String,
-    /// Where it is installed; `None` to ask for the repository's own.
+    /// The id of the installation; `None` for the installation of the repository.
     pub(crate) installation: Option<String>,
-    /// Its private key, PEM.
+    /// The private key, in PEM.
     pub(crate) key: Vec<u8>,
-    /// The address of the API, where it is not that of the repository's host.
+    /// The address of the API, if it does not follow from the host of the repository.
     pub(crate) base: Option<String>,
 }
 
-impl App {
-    /// The same App with the same key has the same, and so one budget: GitHub counts by installation, whichever
-    /// token is shown. Ids are no secret: whoever has no more than those shares nothing with it.
+impl GitHubApp {
+    /// A fingerprint of the App and its key. One App has one rate budget, whatever its token: GitHub counts by
+    /// installation. The key is part of it, because ids are not secret.
     pub(crate) fn fingerprint(&self) -> String {
         let base = self.base.as_deref().unwrap_or_default();
         let installation = self.installation.as_deref().unwrap_or_default();
@@ -66,21 +65,21 @@ impl App {
     }
 }
 
-/// A value of a Secret cannot be used.
+/// Why a value of a Secret cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// It is not one line of text.
+    /// The value is not one line of text.
     #[error(
-        "the key {key} of the Secret cannot be used: it {is}; write one line of text there (one line end at its very end \
-         is taken off)"
+        "the key {key} of the Secret cannot be used: it {is}; write one line of text there (a line end at its very end \
+         is ignored)"
     )]
     NoLine {
         /// The key.
         key: &'static str,
-        /// What it is instead.
+        /// What is wrong with it.
         is: &'static str,
     },
-    /// It is too long.
+    /// The value is too long.
     #[error(
         "the key {key} of the Secret cannot be used: it has more than 256 KiB; write only what is needed there"
     )]
@@ -91,30 +90,21 @@ pub enum CredentialsError {
 }
 
 impl CredentialsError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         "SecretInvalid"
     }
 }
 
-/// The keys whose values are one line of text: they go into headers, addresses and arguments.
-const LINES: [&str; 9] = [
-    "username",
-    "password",
-    "token",
-    "bearerToken",
-    "signingPassphrase",
-    "address",
-    "githubAppID",
-    "githubAppInstallationID",
-    "githubAppBaseURL",
-];
+/// The keys whose values are one line of text, because they go into headers, addresses and arguments.
+const LINE_KEYS: &str = "username password token bearerToken signingPassphrase address githubAppID \
+    githubAppInstallationID githubAppBaseURL";
 
-/// The longest value, in bytes: a bundle of all certificates that browsers trust has about 220 KiB. Each delivery that
-/// is under way holds its own.
-const LONGEST: usize = 256 << 10;
+/// The longest value, in bytes: a bundle of all certificates that browsers trust has about 220 KiB. Each delivery in
+/// flight holds its own copy.
+const MAX_VALUE_BYTES: usize = 256 << 10;
 
-/// A value as one line of text; empty for one that is not there.
+/// A value as one line of text; empty if it is absent.
 fn line(key: &'static str, value: &[u8]) -> Result<String, CredentialsError> {
     let error = |is| CredentialsError::NoLine { key, is };
     let text = std::str::from_utf8(value).map_err(|_| error("is not UTF-8"))?;
@@ -127,24 +117,24 @@ fn line(key: &'static str, value: &[u8]) -> Result<String, CredentialsError> {
 }
 
 impl Credentials {
-    /// Reads the data of a Secret with the keys that Flux and the predecessor use. Text values lose
-    /// the one line end that `kubectl create secret --from-file` brings along.
+    /// Reads the data of a Secret, by the keys of Flux and of the predecessor. Text values lose the one line end that
+    /// `kubectl create secret --from-file` adds.
     ///
     /// # Errors
-    /// When a value is too long, or one that is to be one line of text is not: another line would be a header of its
+    /// When a value is too long, or has more than one line where one is allowed: a second line would be a header of its
     /// own.
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, CredentialsError> {
-        if let Some((key, _)) = data.iter().find(|(_, value)| value.len() > LONGEST) {
+        if let Some((key, _)) = data.iter().find(|(_, value)| value.len() > MAX_VALUE_BYTES) {
             return Err(CredentialsError::TooLong { key: key.clone() });
         }
         let mut lines = BTreeMap::new();
-        for key in LINES {
+        for key in LINE_KEYS.split_whitespace() {
             let value = data.get(key).map(Vec::as_slice).unwrap_or_default();
             lines.insert(key, line(key, value)?);
         }
         let bytes = |key: &str| data.get(key).filter(|v| !v.is_empty()).cloned();
         let text = |key: &str| lines.get(key).filter(|text| !text.is_empty()).cloned();
-        let app = text("githubAppID").zip(bytes("githubAppPrivateKey")).map(|(id, key)| App {
+        let app = text("githubAppID").zip(bytes("githubAppPrivateKey")).map(|(id, key)| GitHubApp {
             id,
             installation: text("githubAppInstallationID"),
             key,
@@ -168,10 +158,10 @@ impl Credentials {
         })
     }
 
-    /// The same where a repository is asked with the same: what one was told is for the other. An App is the
-    /// same whichever token it has lent.
+    /// A fingerprint of what a server sees: answers to one set of credentials are valid for every set with the same
+    /// fingerprint. An App has the same fingerprint with all its tokens.
     pub(crate) fn fingerprint(&self) -> String {
-        let app = self.app.as_ref().map(App::fingerprint).unwrap_or_default();
+        let app = self.app.as_ref().map(GitHubApp::fingerprint).unwrap_or_default();
         let token = self.token.as_deref().filter(|_| app.is_empty());
         let texts = [Some(app.as_str()), token, self.username.as_deref(), self.password.as_deref()];
         let files = [&self.identity, &self.known_hosts, &self.ca_file].map(Option::as_deref);
@@ -179,14 +169,13 @@ impl Credentials {
         fingerprint(texts.into_iter().chain(files).map(Option::unwrap_or_default))
     }
 
-    /// User and password, if there are any.
+    /// User and password, or the token as password.
     pub(crate) fn basic(&self) -> Option<(&str, &str)> {
         let user = self.username.as_deref().unwrap_or(ANY_USER);
         self.password.as_deref().or(self.token.as_deref()).map(|password| (user, password))
     }
 
-    /// What git over HTTP sends for its `Authorization`, if there is anything; `forge` is the one that is
-    /// spoken to, where that is known.
+    /// The header `Authorization` for git over HTTP, if there are credentials. `forge` is the forge, if it is known.
     ///
     /// GitLab takes a token as the password of `oauth2`, Bitbucket an access token as that of
     /// `x-token-auth`; its API tokens go with an e-mail address at the API and with
@@ -209,7 +198,7 @@ impl Credentials {
         }
     }
 
-    /// Takes everything secret out of a text that came from elsewhere.
+    /// Removes all secrets from a foreign text.
     pub(crate) fn redact(&self, text: &str) -> String {
         let plain = [self.password.clone(), self.token.clone(), self.signing_passphrase.clone()];
         let mut secrets: Vec<String> = plain.into_iter().flatten().filter(|s| !s.is_empty()).collect();
@@ -220,19 +209,19 @@ impl Credentials {
             .flat_map(|secret| users.map(|user| STANDARD.encode(format!("{user}:{secret}"))))
             .collect();
         secrets.extend(encoded);
-        // One may be the beginning of another.
+        // One secret may be the beginning of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.into_iter().fold(text.to_string(), |text, secret| without(&text, &secret))
+        secrets.into_iter().fold(text.to_string(), |text, secret| without_secret(&text, &secret))
     }
 }
 
-/// A shorter secret is taken out only where it is a word of its own: inside of other words it tells nothing, and
+/// A secret with fewer characters is removed only if it is a whole word: inside of other words it reveals nothing, and
 /// the text would be unreadable without it.
-const INSIDE_WORDS: usize = 6;
+const MIN_LENGTH_INSIDE_WORDS: usize = 6;
 
 /// A text without a secret.
-fn without(text: &str, secret: &str) -> String {
-    if secret.chars().count() >= INSIDE_WORDS {
+fn without_secret(text: &str, secret: &str) -> String {
+    if secret.chars().count() >= MIN_LENGTH_INSIDE_WORDS {
         return text.replace(secret, "***");
     }
     let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
@@ -248,12 +237,12 @@ fn without(text: &str, secret: &str) -> String {
     out + rest
 }
 
-/// GitHub's App tokens ask for this user; most others take any with a token.
+/// The user for tokens of GitHub Apps. Most forges accept any user with a token.
 const ANY_USER: &str = "x-access-token";
 /// The user of Bitbucket's API tokens.
 const BITBUCKET_USER: &str = "x-bitbucket-api-token-auth";
 
-/// The user that a forge wants with a token in git.
+/// The user that a forge requires with a token in git.
 fn token_user(forge: ForgeKind) -> Option<&'static str> {
     match forge {
         ForgeKind::GitLab => Some("oauth2"),
@@ -262,28 +251,14 @@ fn token_user(forge: ForgeKind) -> Option<&'static str> {
     }
 }
 
-/// User and password as HTTP has them.
+/// User and password as a header `Authorization`.
 pub(crate) fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has = |present: bool| if present { "***" } else { "none" };
-        f.debug_struct("Credentials")
-            .field("username", &has(self.username.is_some()))
-            .field("password", &has(self.password.is_some()))
-            .field("token", &has(self.token.is_some()))
-            .field("ca_file", &has(self.ca_file.is_some()))
-            .field("identity", &has(self.identity.is_some()))
-            .field("known_hosts", &has(self.known_hosts.is_some()))
-            .field("signing_key", &has(self.signing_key.is_some()))
-            .field("signing_passphrase", &has(self.signing_passphrase.is_some()))
-            .field("hmac_key", &has(self.hmac_key.is_some()))
-            .field("headers", &has(self.headers.is_some()))
-            .field("address", &has(self.address.is_some()))
-            .field("app", &has(self.app.is_some()))
-            .finish()
+        f.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 
@@ -324,8 +299,8 @@ mod tests {
     fn a_value_that_is_too_long_is_refused() {
         let of =
             |length: usize| Credentials::from_secret(&[("caFile".to_string(), vec![b'a'; length])].into());
-        assert!(of(LONGEST).is_ok());
-        let error = of(LONGEST + 1).unwrap_err();
+        assert!(of(MAX_VALUE_BYTES).is_ok());
+        let error = of(MAX_VALUE_BYTES + 1).unwrap_err();
         assert!(error.to_string().starts_with("the key caFile of the Secret"), "{error}");
     }
 
@@ -333,7 +308,7 @@ mod tests {
     fn a_value_of_more_than_one_line_is_refused_and_not_shown() {
         let of =
             |key: &str, value: &[u8]| Credentials::from_secret(&[(key.to_string(), value.to_vec())].into());
-        for key in LINES {
+        for key in LINE_KEYS.split_whitespace() {
             for value in [
                 &b"hunter2\nX-Injected: 1"[..],
                 b"hunter2\r\nX-Injected: 1",
@@ -360,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn git_is_told_who_calls_in_the_words_of_the_forge() {
+    fn git_gets_the_authorization_that_each_forge_requires() {
         use ForgeKind::{AzureDevOps, Bitbucket, BitbucketServer, GitHub, GitLab};
         let token = || Credentials { token: Some("t0ken".into()), ..Credentials::default() };
         let user = |name: &str| Credentials {

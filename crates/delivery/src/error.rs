@@ -1,27 +1,17 @@
-//! Why a delivery failed: the sum of what its parts say, with one word for it and when to try again.
-
-use jiff::Timestamp;
+//! Why a delivery failed, with one word for the reason and the time of the next try.
 
 use crate::address::AddressError;
 use crate::credentials::CredentialsError;
-use crate::edit::EditError;
-use crate::forge::ForgeError;
-use crate::git::GitError;
-use crate::notification::NotificationError;
+use crate::edit::error::EditError;
+use crate::forge::error::ForgeError;
+use crate::git::error::GitError;
+use crate::notification::error::NotificationError;
+use crate::retry::Retry;
 use crate::template::TemplateError;
-use crate::webhook::WebhookError;
+use crate::webhook::error::WebhookError;
 
-/// When a failed delivery is worth another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// Soon, with growing pauses. Also for what only people mend, but where nobody tells us that they
-    /// have: what a Secret holds, rights at a forge, a branch that does not exist yet.
-    Soon,
-    /// Not before this time.
-    At(Timestamp),
-    /// When the pipeline or the marked files change.
-    OnChange,
-}
+/// The result of a step of a delivery.
+pub(crate) type DeliveryResult<T> = Result<T, DeliveryError>;
 
 /// Why a delivery failed.
 #[derive(Debug, thiserror::Error)]
@@ -35,32 +25,32 @@ pub enum DeliveryError {
     /// The files cannot be set.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The repository.
+    /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// A text for change requests.
+    /// A text for change requests cannot be used.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// The forge.
+    /// The forge failed, or rejected a call.
     #[error(transparent)]
     Forge(ForgeError),
-    /// The place that events are sent to.
+    /// The receiver of events did not accept an event.
     #[error(transparent)]
     Notification(#[from] NotificationError),
-    /// The other side of a webhook.
+    /// The receiver of a webhook did not accept the call.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
-    /// The folder for caches.
+    /// The folder for caches, or the one for credentials, cannot be used.
     #[error("cannot use the cache folder {path}: {source}; check that it exists and can be written")]
     CacheFolder {
-        /// Which.
+        /// The folder.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The leave to do it was taken back on the way.
+    /// The fencing token was revoked during the delivery.
     #[error(
-        "stopped on the way: the pipeline was suspended or wants it no more, or another replica acts for it"
+        "delivery stopped: the pipeline was suspended or does not want the promotion any more, or another replica acts for it"
     )]
     Revoked,
 }
@@ -69,13 +59,14 @@ impl From<ForgeError> for DeliveryError {
     fn from(error: ForgeError) -> Self {
         match error {
             ForgeError::Revoked => DeliveryError::Revoked,
+            ForgeError::Address(error) => DeliveryError::Address(error),
             error => DeliveryError::Forge(error),
         }
     }
 }
 
 impl DeliveryError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             DeliveryError::Address(e) => e.reason(),
@@ -91,7 +82,7 @@ impl DeliveryError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             DeliveryError::Address(_) | DeliveryError::Edit(_) | DeliveryError::Template(_) => {

@@ -1,25 +1,25 @@
-//! Tells secrets apart where they themselves must not lie: as keys of what is remembered, and in metrics.
+//! Identifies secrets without storing them: in the keys of caches, and in metrics.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use ring::hmac;
 
-use crate::git::hex;
+use crate::hex::hex;
 
-/// Of this process alone: whoever sees a fingerprint cannot try passwords on it.
+/// Random in each process, so that nobody can guess passwords by their fingerprint.
 static SALT: LazyLock<hmac::Key> = LazyLock::new(|| {
-    // The randomness that the standard library has for its maps, which cannot fail.
+    // The random numbers of the standard library for its maps, which cannot fail.
     let random = RandomState::new();
     let bytes: Vec<u8> = (0..4u8).flat_map(|n| random.hash_one(n).to_be_bytes()).collect();
     hmac::Key::new(hmac::HMAC_SHA256, &bytes)
 });
 
-/// The same for the same parts, in this process; another for all others.
+/// A fingerprint of a list of parts. In this process, equal lists have equal fingerprints.
 pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut context = hmac::Context::with_key(&SALT);
     for part in parts {
-        // Where one ends is part of it.
+        // The end of each part counts.
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_apart_by_where_they_end_also() {
+    fn the_end_of_each_part_counts() {
         let of = |parts: &[&str]| fingerprint(parts.iter().map(|part| part.as_bytes()));
         assert_eq!(of(&["user", "hunter2"]), of(&["user", "hunter2"]));
         let all = [of(&["user", "hunter2"]), of(&["userhunter2"]), of(&["", "userhunter2"]), of(&[])];

@@ -1,55 +1,73 @@
-//! ACT. Carries a revision into an environment: by change request or commit to its repository, or by
-//! telling others who do it. What to deliver comes in as a value, what was done goes out as one;
-//! running a delivery again, at any point of an earlier try that was cut off, is harmless.
+//! ACT. Delivers a revision into an environment: by change request or commit to its repository, or by a notification or
+//! webhook to another program. What to deliver comes in as a value, and the result goes out as one. Running a delivery
+//! again, at any point of an earlier try that was stopped, is harmless.
 
 mod address;
-mod body;
 mod change_request;
 pub mod clock;
-mod commit_status;
-mod commit_strategy;
+mod commit_message;
 mod credentials;
-mod deliver;
+mod delivery;
+mod direct_commit;
 mod edit;
 mod error;
-mod extras;
+mod fair_queue;
 pub mod fault;
+mod fencing;
 mod fingerprint;
+mod foreign_text;
 mod forge;
+mod forge_kind;
 mod git;
-mod line;
-mod lost;
+mod hex;
+mod http_client;
+mod lock;
+mod lost_commit;
 mod lru;
-mod mark;
-mod merge;
-mod merged;
+mod markdown;
 pub mod notification;
+mod options;
 mod order;
-mod outward;
-mod own;
-mod permit;
+mod outcome;
+mod outgoing_http;
 mod plain_http;
-mod private;
-mod shelf;
+mod private_folder;
+mod public_address;
+mod resources;
+mod retry;
+mod retry_after;
 mod stats;
 mod template;
+mod trailers;
 mod webhook;
 
 pub use address::{AddressError, AllowedHost, AllowedHosts};
-pub use commit_status::Progress;
 pub use credentials::{Credentials, CredentialsError};
-pub use deliver::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, Delivery, Options};
+pub use delivery::Delivery;
 pub use edit::EditError;
-pub use error::{DeliveryError, Retry};
-pub use forge::ForgeError;
+pub use error::DeliveryError;
+pub use fair_queue::{FairQueue, Slot};
+pub use fencing::{FencingToken, LeaseTerm, since_boot};
+pub use forge::{ForgeError, PromotionProgress};
+pub use forge_kind::ForgeKind;
 pub use git::GitError;
-pub use line::{Line, Place};
 pub use notification::NotificationError;
-pub use order::{
-    About, ChangeRequest, Delivered, Followed, ForgeKind, Merge, Order, Settings, Stale, Strategy, Target,
-    Values,
-};
-pub use permit::{Permit, Term, since_boot};
-pub use stats::{Purse, Stats};
+pub use options::{DEFAULT_AUTHOR, DEFAULT_CACHE_BYTES, DeliveryOptions};
+pub use order::{Announcement, DeliveryStrategy, DeliveryTarget, MergeMode, Order, Settings, Values};
+pub use outcome::{ChangeRequest, ChangeRequestStatus, Delivered, OutdatedReason};
+pub use retry::Retry;
+pub use stats::{RateBudget, Stats};
 pub use template::TemplateError;
-pub use webhook::{Allowed, WebhookError};
+pub use webhook::{AllowedWebhooks, WebhookError};
+
+// Until the controller uses the new names.
+pub use fair_queue::{FairQueue as Line, Slot as Place};
+pub use fencing::{FencingToken as Permit, LeaseTerm as Term};
+pub use forge::PromotionProgress as Progress;
+pub use options::DeliveryOptions as Options;
+pub use order::{
+    Announcement as About, DeliveryStrategy as Strategy, DeliveryTarget as Target, MergeMode as Merge,
+};
+pub use outcome::{ChangeRequestStatus as Followed, OutdatedReason as Stale};
+pub use stats::RateBudget as Purse;
+pub use webhook::AllowedWebhooks as Allowed;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Values by name, each with a weight in a unit of the owner's choice (entries, bytes).
 #[derive(Debug)]
 pub(crate) struct Lru<V> {
-    entries: HashMap<String, Entry<V>>,
+    entries: HashMap<String, LruEntry<V>>,
     /// The names in the order of their last use, oldest first.
     order: BTreeMap<u64, String>,
     uses: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Lru<V> {
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct LruEntry<V> {
     value: V,
     weight: usize,
     used: u64,
@@ -44,7 +44,7 @@ impl<V> Lru<V> {
         }
         self.uses += 1;
         self.order.insert(self.uses, name.clone());
-        self.entries.insert(name, Entry { value, weight, used: self.uses });
+        self.entries.insert(name, LruEntry { value, weight, used: self.uses });
         self.weight += weight;
         while self.weight > self.limit {
             let Some((_, oldest)) = self.order.pop_first() else { return };

@@ -1,17 +1,20 @@
-//! What is asked for and what came of it: plain values between the controller and this crate.
+//! What to deliver, and how: plain values from the controller.
 
 use jiff::Timestamp;
 use sluice_core::Revision;
 use sluice_core::setters::{Place, Update};
 
 use crate::credentials::Credentials;
-use crate::permit::Permit;
-use crate::template;
+use crate::fencing::FencingToken;
+use crate::forge_kind::ForgeKind;
+use crate::hex::sha256_hex;
+use crate::outcome::OutdatedReason;
+use crate::template::{self, TemplateError};
 
 /// One promotion that is to be delivered.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The Promotion object, as `namespace/name`: the key by which an earlier try is found again.
+    /// The Promotion object, as `namespace/name`. An earlier try is found by this key.
     pub promotion: String,
     /// The pipeline's namespace.
     pub namespace: String,
@@ -19,47 +22,44 @@ pub struct Order {
     pub pipeline: String,
     /// The environment that the revision goes into.
     pub environment: String,
-    /// The one target it is for, where a pipeline delivers each target by itself.
+    /// The target, if the pipeline delivers each target separately.
     pub target: Option<String>,
-    /// What is delivered.
+    /// The revision to deliver.
     pub revision: Revision,
-    /// What the environment ran before, for people.
+    /// The revision that the environment ran before, for people.
     pub replaces: String,
-    /// Why the revision may go there, a line each, for people.
+    /// Why the revision may go into the environment, a line each, for people.
     pub evidence: Vec<String>,
-    /// When the promotion was made: the date of the commit, so that a second try makes the same one.
+    /// When the promotion was created. It is the date of the commit, so that a second try makes the same commit.
     pub created: Timestamp,
-    /// How often it was delivered before, and begun anew since: what an earlier round has brought is of that
-    /// one alone.
+    /// How often it was delivered before and then started again. A result of an earlier round does not count.
     pub round: u32,
-    /// Whether there may have been an earlier try in this round: its effect is searched for before anything is
-    /// done.
+    /// Whether there may have been an earlier try in this round. Its effect is searched for first.
     pub retried: bool,
-    /// Whether a person asked for it again: then a closed change request of this round is not the end.
+    /// Whether a person asked for a retry: then a closed change request of this round does not count as rejected.
     pub reopen: bool,
-    /// Why the commit of its open change request does not do: another is made for it, and no other change
-    /// request. One that has ended since has ended.
-    pub anew: Option<Stale>,
-    /// Whether its head has stood for so long that checks would have begun to report: one without any is not
-    /// merged before.
+    /// Why the commit of the open change request is outdated: the commit is replaced, and no other change request is
+    /// opened. If the change request has ended since, that counts.
+    pub anew: Option<OutdatedReason>,
+    /// Whether the head is so old that checks would have begun to report. Before, a head without checks is not merged.
     pub settled: bool,
-    /// Whether it may still be done: looked at before each thing that others can see.
-    pub permit: Permit,
-    /// How it is delivered.
-    pub strategy: Strategy,
+    /// The permission to deliver, checked before each side effect that others can see.
+    pub permit: FencingToken,
+    /// How to deliver it.
+    pub strategy: DeliveryStrategy,
     /// Which values a delivery to git sets.
     pub values: Values,
-    /// With which rights.
+    /// The credentials of the Secret.
     pub credentials: Credentials,
 }
 
 /// Which values a delivery to git sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Values {
-    /// Those with a marker.
+    /// The values with a marker.
     #[default]
     Marked,
-    /// Those of a list, in each of these targets, and no others.
+    /// The values of a list, in each of these targets, and no others.
     Listed {
         /// The list.
         updates: Vec<Update>,
@@ -70,7 +70,7 @@ pub enum Values {
 
 /// How a promotion is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Strategy {
+pub enum DeliveryStrategy {
     /// By a change request that people merge.
     PullRequest {
         /// The forge that holds the repository.
@@ -79,7 +79,7 @@ pub enum Strategy {
         url: String,
         /// The branch that the change request goes to.
         base: String,
-        /// What it is to be like.
+        /// What the change request should look like.
         settings: Box<Settings>,
     },
     /// By a commit straight to a branch.
@@ -89,76 +89,87 @@ pub enum Strategy {
         /// The branch.
         branch: String,
     },
-    /// By an event in Flux's form; whoever listens promotes.
-    Notification(Box<About>),
-    /// By a call of an address; the other side promotes.
+    /// By an event in the form of Flux. The receiver promotes.
+    Notification(Box<Announcement>),
+    /// By a call to an address. The receiver promotes.
     Webhook {
         /// The address, unless the Secret has another.
         url: String,
-        /// What is said of the promotion.
-        about: Box<About>,
+        /// What the receiver learns about the promotion.
+        about: Box<Announcement>,
     },
 }
 
-/// What a change request is to be like, beside what it carries.
+/// What a change request should look like, apart from the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Labels that it gets.
+    /// Labels.
     pub labels: Vec<String>,
-    /// Who is asked to review it, by the names that the forge knows people by.
+    /// Reviewers, by the names or ids of the forge.
     pub reviewers: Vec<String>,
-    /// Who is to see to it.
+    /// Assignees, by the names of the forge.
     pub assignees: Vec<String>,
-    /// It is opened as a draft.
+    /// Whether it is opened as a draft.
     pub draft: bool,
-    /// The title, with placeholders, in place of the usual one.
+    /// The title, with placeholders, instead of the default.
     pub title: Option<String>,
-    /// The body, with placeholders, in place of the usual one.
+    /// The body, with placeholders, instead of the default.
     pub body: Option<String>,
-    /// The branch, with placeholders, in place of the usual one.
+    /// The head branch, with placeholders, instead of the default.
     pub branch: Option<String>,
     /// Whether Sluice merges it, and when.
-    pub merge: Merge,
-    /// Its branch is deleted once it is merged.
+    pub merge: MergeMode,
+    /// Whether its branch is deleted after the merge.
     pub delete_branch: bool,
-    /// The address of the forge's API, where it does not follow from the repository's.
+    /// The address of the forge's API, if it does not follow from that of the repository.
     pub api_url: Option<String>,
+}
+
+impl Settings {
+    /// Checks the texts.
+    ///
+    /// # Errors
+    /// When a text cannot be used. The error says what to write instead.
+    pub fn check(&self) -> Result<(), TemplateError> {
+        template::check_title(self.title.as_deref())?;
+        template::check_body(self.body.as_deref().unwrap_or_default())?;
+        self.branch.as_deref().map_or(Ok(()), template::check_branch)
+    }
 }
 
 /// Whether Sluice merges a change request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Merge {
-    /// People do.
+pub enum MergeMode {
+    /// People merge it.
     #[default]
     Never,
     /// As soon as checks and approvals allow it.
     WhenGreen,
-    /// As soon as they do, by the queue of its forge.
+    /// As soon as checks and approvals allow it, by the merge queue of the forge.
     Queue,
 }
 
-/// What others are told of a promotion that they are to carry out.
+/// What the receiver of a notification or webhook learns about a promotion, beside the order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
-    /// The Promotion's own identity.
+pub struct Announcement {
+    /// The uid of the Promotion.
     pub uid: String,
-    /// Which try this is, from one.
+    /// The number of this try, from 1.
     pub attempt: u32,
-    /// An earlier try may have arrived although nobody said so.
+    /// Whether an earlier try may have arrived without an answer.
     pub in_doubt: bool,
-    /// The Pipeline's own identity.
+    /// The uid of the Pipeline.
     pub pipeline_uid: String,
-    /// The version of the Pipeline that was looked at.
+    /// The resource version of the Pipeline.
     pub pipeline_version: String,
     /// The targets of the environment.
-    pub targets: Vec<Target>,
-    /// Where the revision was proven: environment, target and since when.
+    pub targets: Vec<DeliveryTarget>,
+    /// Where the revision was verified: environment, target and time.
     pub evidence: Vec<(String, String, String)>,
 }
 
-impl About {
-    /// The key by which the other side knows a repetition: the same for every try, another one only
-    /// for a promotion that was delivered and then begun anew, so many times.
+impl Announcement {
+    /// The key by which the receiver recognizes a repetition: the same for every try, and another one for each round.
     pub fn identity(&self, round: u32) -> String {
         match round {
             0 => self.uid.clone(),
@@ -169,7 +180,7 @@ impl About {
 
 /// One target of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct DeliveryTarget {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -178,181 +189,15 @@ pub struct Target {
     pub cluster: Option<(String, String)>,
 }
 
-/// The forges that change requests can be opened at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ForgeKind {
-    /// github.com and GitHub Enterprise Server.
-    GitHub,
-    /// gitlab.com and GitLab at other hosts.
-    GitLab,
-    /// Gitea.
-    Gitea,
-    /// Forgejo, which speaks as Gitea does.
-    Forgejo,
-    /// Bitbucket Cloud, at bitbucket.org.
-    Bitbucket,
-    /// Bitbucket Data Center, and Bitbucket Server before it.
-    BitbucketServer,
-    /// Azure DevOps, and Azure DevOps Server at other hosts.
-    AzureDevOps,
-}
-
-impl ForgeKind {
-    /// Every one of them.
-    pub const ALL: [ForgeKind; 7] = [
-        ForgeKind::GitHub,
-        ForgeKind::GitLab,
-        ForgeKind::Gitea,
-        ForgeKind::Forgejo,
-        ForgeKind::Bitbucket,
-        ForgeKind::BitbucketServer,
-        ForgeKind::AzureDevOps,
-    ];
-
-    /// The name that the API and metrics use.
-    pub fn name(self) -> &'static str {
-        match self {
-            ForgeKind::GitHub => "github",
-            ForgeKind::GitLab => "gitlab",
-            ForgeKind::Gitea => "gitea",
-            ForgeKind::Forgejo => "forgejo",
-            ForgeKind::Bitbucket => "bitbucket",
-            ForgeKind::BitbucketServer => "bitbucket-server",
-            ForgeKind::AzureDevOps => "azure-devops",
-        }
-    }
-
-    /// The forge of this name.
-    pub fn from_name(name: &str) -> Option<ForgeKind> {
-        ForgeKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-/// A change request at a forge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeRequest {
-    /// Its number in its repository.
-    pub number: u64,
-    /// The page where people find it.
-    pub url: String,
-    /// The branch that it proposes.
-    pub branch: String,
-    /// The newest commit of that branch.
-    pub head_commit: String,
-    /// What was asked for and its forge did not take, a sentence each.
-    pub notes: Vec<String>,
-    /// It has been put into its forge's queue, with this head.
-    pub queued: bool,
-}
-
-/// How a delivery ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
-    /// A change request carries the revision.
-    Proposed {
-        /// Which.
-        request: ChangeRequest,
-        /// Whether it has been merged already.
-        merged: bool,
-    },
-    /// A commit carries the revision.
-    Committed {
-        /// Which.
-        commit: String,
-    },
-    /// Nothing had to be done: every value is the revision's already.
-    AlreadySet {
-        /// The commit at which that was seen.
-        commit: String,
-    },
-    /// It was announced; whoever listens has it.
-    Notified {
-        /// Where it was sent to, where there is such a place.
-        to: Option<String>,
-    },
-    /// The other side took it.
-    Called {
-        /// Whom.
-        to: String,
-        /// With which status it answered.
-        status: u16,
-    },
-    /// A person closed this promotion's change request without merging it.
-    Rejected {
-        /// Which.
-        request: ChangeRequest,
-    },
-}
-
-/// Why the commit of an open change request does not do, and another is to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stale {
-    /// Its base has changed the same lines.
-    Conflicts,
-    /// Its base has moved on, and the forge merges only what is on top of it.
-    Behind,
-}
-
-impl std::fmt::Display for Stale {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Stale::Conflicts => "it conflicts with its base",
-            Stale::Behind => "its base has moved on",
-        })
-    }
-}
-
-/// What has become of a change request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Followed {
-    /// It is open.
-    Open {
-        /// The newest commit of its branch.
-        head: String,
-        /// Why it cannot be merged as it is, by what its forge says. Forges also say so for a moment
-        /// while they look at a new commit: only what they say again and again is so.
-        stale: Option<Stale>,
-    },
-    /// It is open, and Sluice merges it as soon as it may.
-    Waits {
-        /// What for.
-        why: String,
-        /// A check has failed: somebody has to look.
-        failed: bool,
-        /// It has been put into its forge's queue.
-        queued: bool,
-    },
-    /// It was merged.
-    Merged {
-        /// The commit that the merge made.
-        commit: String,
-        /// The commit that was merged: the promotion's own, or what people have put on top of it.
-        head: String,
-        /// The merge has brought this very promotion, by whichever way it was made. Where it has not, it
-        /// brought what the branch held before: deliver again, then the base says what is left to do.
-        ours: bool,
-    },
-    /// It was closed and not merged.
-    Closed,
-    /// It is open, and carries another promotion by now: what becomes of it is that one's business.
-    HandedOver,
-    /// The forge does not know it any more.
-    Gone,
-    /// It is not in the repository that the order names, or not of its branch: it was made for
-    /// another, and is none of this order's business.
-    Elsewhere,
-}
-
 impl Order {
-    /// The one branch that change requests for this environment (and target) come from.
+    /// The head branch of all change requests for this environment (and target).
     pub fn branch(&self) -> String {
         let mut last = component(&self.environment);
         if let Some(target) = &self.target {
             last = format!("{last}@{}", component(target));
         }
         let branch = match &self.strategy {
-            Strategy::PullRequest { settings, .. } => settings.branch.as_deref(),
+            DeliveryStrategy::PullRequest { settings, .. } => settings.branch.as_deref(),
             _ => None,
         };
         if branch == Some(template::OF_PREDECESSOR) {
@@ -362,8 +207,8 @@ impl Order {
         format!("{prefix}{}/{}/{last}", component(&self.namespace), component(&self.pipeline))
     }
 
-    /// What its commits and change requests name it by, in this round: the promotion, and the round unless that
-    /// is the first. No name has a colon.
+    /// The name of the promotion in its commits and change requests: `namespace/name`, and `:round` after the first
+    /// round. No name of an object has a colon.
     pub(crate) fn known_by(&self) -> String {
         match self.round {
             0 => self.promotion.clone(),
@@ -371,29 +216,29 @@ impl Order {
         }
     }
 
-    /// The repository that it goes to; empty where it goes to none.
+    /// The repository; empty for a notification or webhook.
     pub(crate) fn repository(&self) -> &str {
         match &self.strategy {
-            Strategy::PullRequest { url, .. } | Strategy::Commit { url, .. } => url,
-            Strategy::Notification(_) | Strategy::Webhook { .. } => "",
+            DeliveryStrategy::PullRequest { url, .. } | DeliveryStrategy::Commit { url, .. } => url,
+            DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => "",
         }
     }
 
-    /// The addresses of APIs that people have written into the pipeline and its Secret.
+    /// The addresses of APIs in the pipeline and in its Secret.
     pub(crate) fn api_urls(&self) -> [Option<&str>; 2] {
         let of_strategy = match &self.strategy {
-            Strategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
+            DeliveryStrategy::PullRequest { settings, .. } => settings.api_url.as_deref(),
             _ => None,
         };
         [of_strategy, self.credentials.app.as_ref().and_then(|app| app.base.as_deref())]
     }
 
-    /// Whose queue it waits in: one for each pipeline.
+    /// The pipeline, as `namespace/name`, in whose queues the delivery waits.
     pub(crate) fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.pipeline)
     }
 
-    /// What it is for: `namespace/pipeline/environment`, and `/target` where it is for one.
+    /// `namespace/pipeline/environment`, and `/target` if it is for one target.
     pub(crate) fn subject(&self) -> String {
         let subject = format!("{}/{}/{}", self.namespace, self.pipeline, self.environment);
         match &self.target {
@@ -402,12 +247,12 @@ impl Order {
         }
     }
 
-    /// What a marker for this environment says, whichever else it says.
+    /// The part that all markers for this environment have.
     pub(crate) fn key(&self) -> String {
         format!("{}:{}:{}", self.namespace, self.pipeline, self.environment)
     }
 
-    /// The marker that files carry for this environment.
+    /// The marker for this environment (and target) in files.
     pub(crate) fn marker(&self) -> String {
         let key = self.key();
         match &self.target {
@@ -417,8 +262,8 @@ impl Order {
     }
 }
 
-/// Text as one part of a branch name. What git does not allow there is replaced, and a short hash
-/// keeps two texts apart that would look the same then.
+/// Text as one part of a branch name. Characters that git does not allow there are replaced. Then a short hash keeps
+/// different texts different.
 fn component(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let clean: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
@@ -426,7 +271,7 @@ fn component(text: &str) -> String {
     if clean == text && !bad && !clean.ends_with(".lock") {
         return clean;
     }
-    let hash = crate::git::hex_hash(text.as_bytes());
+    let hash = sha256_hex(text.as_bytes());
     format!("{}-{}", clean.replace('.', "-"), &hash[..8])
 }
 

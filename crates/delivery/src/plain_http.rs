@@ -1,10 +1,10 @@
-//! Credentials over plain http: everybody on the way can read them, on the loopback interface as well, where other
+//! Credentials over plain http: everybody on the network path can read them, and on the loopback interface other
 //! processes may listen. One check for git and for the forges.
 
 use crate::credentials::Credentials;
-use crate::git::GitError;
+use crate::git::error::GitError;
 
-/// Refuses to send credentials to an address of this scheme, unless that is allowed.
+/// Rejects credentials for an address of this scheme, unless that is allowed.
 pub(crate) fn check(
     allowed: bool,
     scheme: &str,

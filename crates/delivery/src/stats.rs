@@ -1,44 +1,46 @@
-//! Counts of what went out, for metrics and for tests that hold the budgets.
+//! Counts of calls to other systems, for metrics and for tests that check budgets.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::StatusCode;
 
-/// What has gone out since the start.
+use crate::lock::lock;
+
+/// Counts of calls to other systems since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Calls to forges by forge, method and status; status 0 means that no answer came.
+    /// Calls to forges by forge, method and status. Status 0 means that no answer came.
     pub forge_calls: BTreeMap<(&'static str, &'static str, u16), u64>,
-    /// What each credential may still do at its forge.
-    pub forge_budgets: Vec<Purse>,
+    /// What is left of the rate limit of each credential.
+    pub forge_budgets: Vec<RateBudget>,
     /// Fetches from repositories.
     pub git_fetches: u64,
     /// Pushes to repositories.
     pub git_pushes: u64,
-    /// Caches that were thrown away and built anew.
+    /// Caches that were removed and built again.
     pub git_rebuilds: u64,
 }
 
-/// What a credential may still do at a forge.
+/// What is left of the rate limit of a credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Purse {
+pub struct RateBudget {
     /// The forge's host.
     pub host: String,
-    /// A fingerprint of the credential: the same one has the same.
+    /// A fingerprint of the credential.
     pub credential: String,
-    /// How many more calls the forge said it would take, if it did.
+    /// How many more calls the forge accepts, if it returned that.
     pub left: Option<u64>,
-    /// How long nobody calls, because the forge asked for that.
+    /// How long Sluice does not call, because the forge asked for that.
     pub pause: Duration,
-    /// How many calls wait for their turn.
+    /// How many calls wait.
     pub waiting: usize,
 }
 
 impl Stats {
-    /// Calls to forges with this method, whatever came of them.
+    /// The number of calls to forges with this method, whatever the status.
     pub fn calls(&self, method: &str) -> u64 {
         self.forge_calls.iter().filter(|((_, m, _), _)| *m == method).map(|(_, n)| n).sum()
     }
@@ -54,18 +56,18 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counts a call. A status without a name of its own counts as the first of its class: a forge could answer a new
-    /// one each time.
+    /// Counts a call. A status without a standard name counts as the first of its class: a hostile forge could
+    /// return a new status each time.
     pub(crate) fn forge_call(&self, forge: &'static str, method: &'static str, status: u16) {
         let is_known = StatusCode::from_u16(status).is_ok_and(|code| code.canonical_reason().is_some());
         let status = if is_known { status } else { status / 100 * 100 };
-        let mut calls = self.forge.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = lock(&self.forge);
         *calls.entry((forge, method, status)).or_default() += 1;
     }
 
-    pub(crate) fn snapshot(&self, forge_budgets: Vec<Purse>) -> Stats {
+    pub(crate) fn snapshot(&self, forge_budgets: Vec<RateBudget>) -> Stats {
         Stats {
-            forge_calls: self.forge.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            forge_calls: lock(&self.forge).clone(),
             forge_budgets,
             git_fetches: self.fetches.load(Ordering::Relaxed),
             git_pushes: self.pushes.load(Ordering::Relaxed),
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forge_that_answers_ever_new_statuses_has_few_counts() {
+    fn a_forge_that_returns_many_statuses_has_few_counts() {
         let counters = Counters::default();
         (0..=999).for_each(|status| counters.forge_call("github", "GET", status));
         let calls = counters.snapshot(Vec::new()).forge_calls;

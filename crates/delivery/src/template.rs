@@ -1,24 +1,20 @@
-//! Texts that a pipeline's owner gives for change requests: words with placeholders such as `{revision}`.
-//! Nothing in them runs, loops or reads anything, so that a text is never longer than its template and
-//! the values in it, and needs no limits beside those of its forge.
+//! Templates of a pipeline's owner for change requests: text with placeholders such as `{revision}`. They have no
+//! conditions, loops or includes, so a text is never longer than its template and the values in it.
 
-use crate::order::Settings;
-
-/// Where a change request's branch ends, whatever it begins with: what keeps one environment of one
-/// pipeline apart from all others.
-pub(crate) const APART: &str = "{namespace}/{pipeline}/{environment}";
+/// The end of every head branch, which keeps one environment of one pipeline apart from all others.
+pub(crate) const BRANCH_END: &str = "{namespace}/{pipeline}/{environment}";
 
 /// The branch of Weave's pipeline-controller, before Sluice: its open change requests are updated in place.
 /// Names with dashes can make it the same for two environments (`a-b` and `c`, `a` and `b-c`).
 pub(crate) const OF_PREDECESSOR: &str = "promotion-{namespace}-{pipeline}-{environment}";
 
-/// What is said of a promotion, in titles and bodies.
-const OF_PROMOTION: [&str; 7] =
+/// The placeholders in titles and bodies.
+const PLACEHOLDERS: [&str; 7] =
     ["namespace", "pipeline", "environment", "target", "revision", "replaces", "promotion"];
-/// What bodies know beside that: lists, and all that Sluice would have said.
-const IN_BODIES: [&str; 3] = ["evidence", "changes", "usual"];
-/// A title with one of these before it would be that of a draft at GitLab or Gitea.
-const DRAFTS: [&str; 5] = ["draft:", "[draft]", "(draft)", "wip:", "[wip]"];
+/// Further placeholders in bodies: lists, and the default body.
+const BODY_PLACEHOLDERS: [&str; 3] = ["evidence", "changes", "usual"];
+/// GitLab or Gitea would open a change request with such a title as a draft.
+const DRAFT_PREFIXES: [&str; 5] = ["draft:", "[draft]", "(draft)", "wip:", "[wip]"];
 
 /// Why a text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +25,7 @@ pub struct TemplateError {
 }
 
 impl TemplateError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         "BadTemplate"
     }
@@ -39,52 +35,50 @@ impl TemplateError {
     }
 }
 
-impl Settings {
-    /// Whether the texts can be used.
-    ///
-    /// # Errors
-    /// When one of them cannot, with what to write instead.
-    pub fn check(&self) -> Result<(), TemplateError> {
-        let title = self.title.as_deref().unwrap_or("{revision}");
-        let begin = title.trim_start().to_ascii_lowercase();
-        if DRAFTS.iter().any(|word| begin.starts_with(word)) {
-            let what = "it begins as that of a draft does: write draft: true in its place";
-            return Err(TemplateError::new("title", what));
-        }
-        fill("title", title, &OF_PROMOTION, |_| String::new())?;
-        let body = self.body.as_deref().unwrap_or_default();
-        if body.contains("<!-- sluice:") || body.contains("[sluice]: #") {
-            let what = "it holds a mark as Sluice writes it to find its change requests again: take it out";
-            return Err(TemplateError::new("body", what));
-        }
-        fill("body", body, &[&OF_PROMOTION[..], &IN_BODIES].concat(), |_| String::new())?;
-        self.branch.as_deref().map_or(Ok(()), check_branch)
+/// Checks a title, if there is one.
+pub(crate) fn check_title(title: Option<&str>) -> Result<(), TemplateError> {
+    let title = title.unwrap_or("{revision}");
+    let begin = title.trim_start().to_ascii_lowercase();
+    if DRAFT_PREFIXES.iter().any(|word| begin.starts_with(word)) {
+        let what = "it begins like the title of a draft: write draft: true instead";
+        return Err(TemplateError::new("title", what));
     }
+    fill("title", title, &PLACEHOLDERS, |_| String::new()).map(drop)
 }
 
-/// The title with its values, or what is wrong with it.
+/// Checks a body.
+pub(crate) fn check_body(body: &str) -> Result<(), TemplateError> {
+    if body.contains("<!-- sluice:") || body.contains("[sluice]: #") {
+        let what = "it holds a marker by which Sluice finds its change requests: remove it";
+        return Err(TemplateError::new("body", what));
+    }
+    fill("body", body, &[&PLACEHOLDERS[..], &BODY_PLACEHOLDERS].concat(), |_| String::new()).map(drop)
+}
+
+/// Fills in a title.
 pub(crate) fn title(text: &str, value: impl Fn(&str) -> String) -> Result<String, TemplateError> {
-    let title = fill("title", text, &OF_PROMOTION, value)?;
+    let title = fill("title", text, &PLACEHOLDERS, value)?;
     match title.trim() {
         "" => Err(TemplateError::new("title", "nothing is left of it for this promotion")),
         title => Ok(title.into()),
     }
 }
 
-/// The body with its values, or what is wrong with it.
+/// Fills in a body.
 pub(crate) fn body(text: &str, value: impl Fn(&str) -> String) -> Result<String, TemplateError> {
-    fill("body", text, &[&OF_PROMOTION[..], &IN_BODIES].concat(), value)
+    fill("body", text, &[&PLACEHOLDERS[..], &BODY_PLACEHOLDERS].concat(), value)
 }
 
-/// What a branch begins with, before what keeps it apart.
+/// The beginning of a branch, before [`BRANCH_END`].
 pub(crate) fn prefix(branch: &str) -> Option<&str> {
-    branch.strip_suffix(APART).filter(|before| before.is_empty() || before.ends_with('/'))
+    branch.strip_suffix(BRANCH_END).filter(|before| before.is_empty() || before.ends_with('/'))
 }
 
-fn check_branch(branch: &str) -> Result<(), TemplateError> {
+/// Checks the template of a branch.
+pub(crate) fn check_branch(branch: &str) -> Result<(), TemplateError> {
     let what = format!(
-        "it has to end with {APART}, which keeps one environment apart from all others, after parts of \
-         letters, digits, '.', '_' and '-': write for example deploy/{APART}"
+        "it has to end with {BRANCH_END}, which keeps one environment apart from all others, after parts of \
+         letters, digits, '.', '_' and '-': write for example deploy/{BRANCH_END}"
     );
     let allowed = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
@@ -100,7 +94,7 @@ fn check_branch(branch: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// Puts values in place of placeholders; `{{` and `}}` are braces.
+/// Replaces placeholders by values. `{{` and `}}` are braces.
 fn fill(
     field: &'static str,
     text: &str,
@@ -151,10 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_with_what_can() {
+    fn an_error_says_what_to_write_instead() {
         let of = |title: Option<&str>, body: Option<&str>, branch: Option<&str>| {
-            let [title, body, branch] = [title, body, branch].map(|text| text.map(String::from));
-            Settings { title, body, branch, ..Settings::default() }.check().map_err(|e| e.to_string())
+            let checked = check_title(title)
+                .and_then(|()| check_body(body.unwrap_or_default()))
+                .and_then(|()| branch.map_or(Ok(()), check_branch));
+            checked.map_err(|error| error.to_string())
         };
         let table = [
             (
@@ -168,7 +164,7 @@ mod tests {
             (Some("a } b"), None, None, "a single } is no placeholder: write }}"),
             (Some(" Draft: {revision}"), None, None, "write draft: true"),
             (None, Some("{% for x in y %}"), None, "{% for x in y %} is not known here"),
-            (None, Some("<!-- sluice: promotion=a/b -->"), None, "take it out"),
+            (None, Some("<!-- sluice: promotion=a/b -->"), None, "remove it"),
             (
                 None,
                 None,
@@ -191,14 +187,14 @@ mod tests {
             (None, None, Some("{namespace}/{pipeline}/{environment}/x"), "letters, digits"),
         ];
         for (title, body, branch, words) in table {
-            let told = of(title, body, branch).unwrap_err();
-            assert!(told.contains(words), "{told}");
+            let error = of(title, body, branch).unwrap_err();
+            assert!(error.contains(words), "{error}");
         }
         for branch in [
             OF_PREDECESSOR.to_string(),
-            APART.to_string(),
-            format!("deploy/{APART}"),
-            format!("a/b_c.d-e/{APART}"),
+            BRANCH_END.to_string(),
+            format!("deploy/{BRANCH_END}"),
+            format!("a/b_c.d-e/{BRANCH_END}"),
         ] {
             of(Some("{revision} {target}"), Some("{changes}"), Some(&branch)).unwrap();
         }

@@ -23,10 +23,8 @@ pub const HUB_RIGHTS: [&str; 3] = [
     include_str!("../../../deploy/rbac.yaml"),
 ];
 /// What `deploy/target` grants it on a cluster with targets.
-pub const TARGET_RIGHTS: [&str; 2] = [
-    include_str!("../../../deploy/reader/role.yaml"),
-    include_str!("../../../deploy/target/account.yaml"),
-];
+pub const TARGET_RIGHTS: [&str; 2] =
+    [include_str!("../../../deploy/reader/role.yaml"), include_str!("../../../deploy/target/account.yaml")];
 
 /// The files of the repository: one HelmRelease for each environment. Those behind dev carry a
 /// marker where Sluice sets the version.

@@ -2,35 +2,37 @@
 //! learn.microsoft.com/rest/api/azure/devops/git: "Pull Requests", "Pull Request Threads", "Commits".
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{self, Page, Reading};
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+use super::api::{ListFilter, MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
-use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
+use super::connection::ForgeConnection;
+use super::error::ForgeResult;
+use super::http::ForgeHttp;
+use super::json::{names, text};
+use super::pager::{self, ListPage, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
+use crate::address::{AddressError, RepositoryAddress};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
-/// Understood by the service, and by every server since 2020.
+/// Supported by the service, and by every server since 2020.
 const VERSION: (&str, &str) = ("api-version", "6.0");
-/// The same, of what counted as a preview then and is taken under that name since.
+/// The same, for calls that were a preview in that version.
 const PREVIEW: (&str, &str) = ("api-version", "6.0-preview.1");
 const BRANCH: &str = "refs/heads/";
 const PAGE: u64 = 100;
-/// The policy that says how it may be merged, "Limit merge types" (learn.microsoft.com/rest/api/azure/devops/policy/types).
+/// The policy that limits the ways to merge, "Limit merge types" (learn.microsoft.com/rest/api/azure/devops/policy/types).
 const MERGE_TYPES: &str = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab";
-/// Its settings, and what they allow ("GitPullRequestMergeStrategy"), in the order of preference: what is
-/// done where there is no such policy comes first.
+/// Its settings, and the strategies that they allow ("GitPullRequestMergeStrategy"), in the order of preference. The
+/// default without such a policy comes first.
 const STRATEGIES: [(&str, &str); 5] = [
     ("allowNoFastForward", "noFastForward"),
     ("allowSquash", "squash"),
@@ -38,63 +40,24 @@ const STRATEGIES: [(&str, &str); 5] = [
     ("allowRebase", "rebase"),
     ("allowRebaseMerge", "rebaseMerge"),
 ];
-/// Where lists cut descriptions off ("will be truncated up to 400 symbols": "Get Pull Requests").
-const CUT: usize = 400;
+/// The length from which lists shorten descriptions ("will be truncated up to 400 symbols": "Get Pull Requests").
+const SHORTENED_FROM: usize = 400;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "allowNoFastForward",
-    "allowRebase",
-    "allowRebaseMerge",
-    "allowSquash",
-    "comment",
-    "commitId",
-    "configuration",
-    "context",
-    "creationDate",
-    "description",
-    "displayName",
-    "forkSource",
-    "genre",
-    "id",
-    "isBlocking",
-    "isDeleted",
-    "isDraft",
-    "isEnabled",
-    "iterationId",
-    "labels",
-    "lastMergeCommit",
-    "lastMergeSourceCommit",
-    "mergeStatus",
-    "minimumApproverCount",
-    "name",
-    "parents",
-    "project",
-    "pullRequestId",
-    "repository",
-    "reviewers",
-    "settings",
-    "sourceRefCommit",
-    "sourceRefName",
-    "state",
-    "status",
-    "statusName",
-    "targetRefName",
-    "title",
-    "typeKey",
-    "useSquashMerge",
-    "value",
-    "vote",
-];
+const FIELDS: &str = "allowNoFastForward allowRebase allowRebaseMerge allowSquash comment commitId configuration context \
+    creationDate description displayName forkSource genre id isBlocking isDeleted isDraft isEnabled \
+    iterationId labels lastMergeCommit lastMergeSourceCommit mergeStatus minimumApproverCount name \
+    parents project pullRequestId repository reviewers settings sourceRefCommit sourceRefName state \
+    status statusName targetRefName title typeKey useSquashMerge value vote";
 
-pub(crate) struct AzureDevOps {
-    pub(super) http: ForgeHttp,
-    place: Place,
+pub(super) struct AzureDevOps {
+    http: ForgeHttp,
+    place: RepositoryPlace,
 }
 
-/// Where a repository is.
+/// A repository in its collection and project.
 #[derive(Debug)]
-struct Place {
+struct RepositoryPlace {
     /// The address of the organization or collection.
     collection: String,
     project: String,
@@ -102,19 +65,16 @@ struct Place {
 }
 
 impl AzureDevOps {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
+        let address = &connection.address;
         let mut place = place(address)?;
         if let Some(api) = &address.api {
             place.collection = api.clone();
         }
-        // A personal access token is the password of nobody (learn.microsoft.com, "Use personal access
+        // A personal access token is the password of a user with an empty name (learn.microsoft.com, "Use personal access
         // tokens").
-        let (kind, scheme) = (ForgeKind::AzureDevOps, Scheme::Nameless);
-        let http = ForgeHttp::new(kind, &place.collection, address, scheme, credentials, shared)?;
+        let (kind, scheme) = (ForgeKind::AzureDevOps, AuthScheme::EmptyUser);
+        let http = ForgeHttp::new(kind, &place.collection, scheme, connection)?;
         Ok(AzureDevOps { http: http.with_fields(FIELDS), place })
     }
 
@@ -131,7 +91,13 @@ impl AzureDevOps {
         self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
     }
 
-    async fn page(&self, head: &str, status: &str, since: &str, at: u64) -> Result<Page, ForgeError> {
+    async fn page(
+        &self,
+        head: &str,
+        status: &str,
+        since: &str,
+        at: u64,
+    ) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (branch, size, skip) = (format!("{BRANCH}{head}"), PAGE.to_string(), at.to_string());
         let mut query = vec![
             ("searchCriteria.sourceRefName", branch.as_str()),
@@ -140,30 +106,27 @@ impl AzureDevOps {
             ("$skip", &skip),
         ];
         if !since.is_empty() {
-            // By the time of their creation, unless another is asked for.
+            // It is the time of creation unless another one is requested.
             query.push(("searchCriteria.minTime", since));
         }
         let reduce = |answer: Value| {
             let list = answer["value"].as_array()?;
             let next = (list.len() as u64 >= PAGE).then_some(at + PAGE);
-            Some(Page { found: list.iter().filter_map(|value| self.parse(value)).collect(), next })
+            Some(ListPage { entries: list.iter().filter_map(|value| self.parse(value)).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
-    /// Those from a branch, newest first, each with the whole of its description. In which order a list
-    /// comes is not written anywhere, so it is read to its end.
-    async fn all(&self, head: &str, status: &str, since: &str) -> Result<Vec<Found>, ForgeError> {
-        let mut reading = Reading::all(head);
-        while let Some(at) = reading.at(&self.http)? {
-            reading.take(self.page(head, status, since, at).await?);
-        }
-        let mut all = reading.ours;
+    /// The pull requests from a branch, the newest first, each with its whole description. The order of a list is not
+    /// documented, so it is read to its end.
+    async fn all(&self, head: &str, status: &str, since: &str) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        let page = |at| self.page(head, status, since, at);
+        let mut all = pager::change_requests(&self.http, head, Reach::End, page).await?;
         all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
         for found in &mut all {
-            if found.body.encode_utf16().count() >= CUT
+            if found.body.encode_utf16().count() >= SHORTENED_FROM
                 && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
-                && let Some(whole) = self.parse(&whole).and_then(Found::checked)
+                && let Some(whole) = self.parse(&whole).and_then(ForgeChangeRequest::checked)
             {
                 *found = whole;
             }
@@ -171,17 +134,17 @@ impl AzureDevOps {
         Ok(all)
     }
 
-    /// The statuses of a pull request, beside those of its commits: the newest of each context, for "to update a
-    /// status create a new status with the same genre and name"; of those that are of an iteration (a push) only
-    /// those of the one that made this head ("Pull Request Statuses", "Pull Request Iterations").
-    async fn own_statuses(&self, number: u64, head: &str) -> Result<Vec<Value>, ForgeError> {
+    /// The statuses of a pull request, which are not those of its commits: the newest of each context, because "to update a
+    /// status create a new status with the same genre and name". Of the statuses of an iteration (a push), only those of
+    /// the iteration that made this head ("Pull Request Statuses", "Pull Request Iterations").
+    async fn own_statuses(&self, number: u64, head: &str) -> ForgeResult<Vec<Value>> {
         let (id, of) = (number.to_string(), |one: &Value| one["iterationId"].as_u64().filter(|id| *id > 0));
         let url = self.versioned(PREVIEW, &["pullrequests", &id, "statuses"], &[]);
-        let all = self.http.call(Method::GET, url, None).await?;
+        let all = self.http.get(url).await?;
         let all = all["value"].as_array().ok_or_else(|| self.http.unreadable("a list"))?;
         let mut current = None;
         if all.iter().any(|one| of(one).is_some()) {
-            let pushes = self.http.call(Method::GET, self.one(number, &["iterations"]), None).await?;
+            let pushes = self.http.get(self.one(number, &["iterations"])).await?;
             let pushes = pushes["value"].as_array().into_iter().flatten();
             let made = pushes.filter(|push| push["sourceRefCommit"]["commitId"] == head);
             current = made.filter_map(|push| push["id"].as_u64()).max();
@@ -196,27 +159,28 @@ impl AzureDevOps {
         Ok(newest.into_values().cloned().collect())
     }
 
-    async fn patch(&self, number: u64, body: &Value) -> Result<Found, ForgeError> {
+    async fn patch(&self, number: u64, body: &Value) -> ForgeResult<ForgeChangeRequest> {
         self.http.change(Method::PATCH, self.one(number, &[]), body, |value| self.parse(value)).await
     }
 
-    /// One of this repository's own branches; those from forks have the same names and are nobody we know.
-    fn parse(&self, value: &Value) -> Option<Found> {
+    /// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same
+    /// names.
+    fn parse(&self, value: &Value) -> Option<ForgeChangeRequest> {
         if !value["forkSource"].is_null() {
             return None;
         }
         let commit = |key: &str| text(&value[key]["commitId"]).unwrap_or_default();
         let state = match value["status"].as_str()? {
-            "completed" => State::Merged { commit: commit("lastMergeCommit") },
-            "abandoned" => State::Closed,
-            _ => State::Open,
+            "completed" => ChangeRequestState::Merged { commit: commit("lastMergeCommit") },
+            "abandoned" => ChangeRequestState::Closed,
+            _ => ChangeRequestState::Open,
         };
         let branch = |key: &str| value[key].as_str()?.strip_prefix(BRANCH).map(String::from);
         let number = value["pullRequestId"].as_u64()?;
-        Some(Found {
+        Some(ForgeChangeRequest {
             request: ChangeRequest {
                 number,
-                url: self.shown(number)?,
+                url: self.page_url(number)?,
                 branch: branch("sourceRefName")?,
                 head_commit: commit("lastMergeSourceCommit"),
                 notes: Vec::new(),
@@ -225,10 +189,10 @@ impl AzureDevOps {
             base: branch("targetRefName")?,
             title: text(&value["title"])?,
             body: text(&value["description"]).unwrap_or_default(),
-            conflicts: state == State::Open && value["mergeStatus"] == "conflicts",
+            conflicts: state == ChangeRequestState::Open && value["mergeStatus"] == "conflicts",
             state,
             is_draft: value["isDraft"].as_bool() == Some(true),
-            has: Extras {
+            metadata: Metadata {
                 labels: names(&value["labels"], "name"),
                 reviewers: names(&value["reviewers"], "id"),
                 assignees: Vec::new(),
@@ -237,9 +201,9 @@ impl AzureDevOps {
         })
     }
 
-    /// The page of one for people, which answers do not have.
-    fn shown(&self, number: u64) -> Option<String> {
-        let Place { collection, project, repository } = &self.place;
+    /// The address of the page of a pull request, which answers do not have.
+    fn page_url(&self, number: u64) -> Option<String> {
+        let RepositoryPlace { collection, project, repository } = &self.place;
         let mut url = Url::parse(collection).ok()?;
         url.path_segments_mut().ok()?.pop_if_empty().extend([
             project.as_str(),
@@ -252,8 +216,8 @@ impl AzureDevOps {
     }
 }
 
-/// Where a repository is, by any of the addresses that it has.
-fn place(address: &Address) -> Result<Place, AddressError> {
+/// The repository of any of its addresses.
+fn place(address: &RepositoryAddress) -> Result<RepositoryPlace, AddressError> {
     let not = || AddressError::NotOf {
         address: address.text.clone(),
         forge: "Azure DevOps",
@@ -264,7 +228,7 @@ fn place(address: &Address) -> Result<Place, AddressError> {
     let (host, parts) = (address.host_name(), address.parts());
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let of = |collection: String, project: &str, repository: &str| {
-        Ok(Place { collection, project: project.into(), repository: repository.into() })
+        Ok(RepositoryPlace { collection, project: project.into(), repository: repository.into() })
     };
     if matches!(host, "ssh.dev.azure.com" | "vs-ssh.visualstudio.com") {
         return match parts.as_slice() {
@@ -275,7 +239,7 @@ fn place(address: &Address) -> Result<Place, AddressError> {
         };
     }
     let [before @ .., "_git", repository] = parts.as_slice() else { return Err(not()) };
-    // A project's first repository is called as it is, and may go without it.
+    // The first repository of a project has its name, and the address may omit the project.
     let organization = host.strip_suffix(".visualstudio.com");
     match (organization, before) {
         (Some(name), ["DefaultCollection", rest @ ..] | rest) if rest.len() < 2 => {
@@ -291,152 +255,151 @@ fn place(address: &Address) -> Result<Place, AddressError> {
     }
 }
 
-impl Forge for AzureDevOps {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.all(head, "active", "").await?.into_iter().next())
+impl_forge!(AzureDevOps);
+
+impl AzureDevOps {
+    async fn list(
+        &self,
+        head: &str,
+        _base: &str,
+        filter: ListFilter,
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        let ListFilter::Since(since) = filter else { return self.all(head, "active", "").await };
+        let since = pager::earliest(since);
+        let mut all = self.all(head, "all", &since.to_string()).await?;
+        // A server that does not know the time limit returns all.
+        all.retain(|found| found.created >= since);
+        Ok(all)
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        let since = pages::earliest(since);
-        let all = self.all(head, "all", &since.to_string()).await?;
-        // A server that does not know the time limit gives them all.
-        Ok(all.into_iter().filter(|found| found.created >= since).collect())
-    }
-
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let mut body = json!({
-            "sourceRefName": format!("{BRANCH}{}", draft.head),
-            "targetRefName": format!("{BRANCH}{}", draft.base),
-            "title": draft.title, "description": draft.body,
+            "sourceRefName": format!("{BRANCH}{}", proposal.head),
+            "targetRefName": format!("{BRANCH}{}", proposal.base),
+            "title": proposal.title, "description": proposal.body,
         });
-        if draft.is_draft {
+        if proposal.is_draft {
             body["isDraft"] = true.into();
         }
         let url = self.url(&["pullrequests"], &[]);
         self.http.change(Method::POST, url, &body, |value| self.parse(value)).await
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"title": draft.title, "description": draft.body});
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        let body = json!({"title": proposal.title, "description": proposal.body});
         let found = self.patch(number, &body).await?;
-        if found.base == draft.base {
+        if found.base == proposal.base {
             return Ok(found);
         }
-        // Only where it is another: not every server lets it be changed.
-        self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", draft.base)})).await
+        // Only if it differs: not every server allows the change.
+        self.patch(number, &json!({"targetRefName": format!("{BRANCH}{}", proposal.base)})).await
     }
 
     // "Pull Request Labels - Create", "Pull Request Reviewers - Create Pull Request Reviewer".
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> ForgeResult<Vec<String>> {
         let mut there = Vec::new();
         for name in names {
             let path = ["pullrequests", &found.request.number.to_string()];
-            let added = match what {
-                Extra::Label => {
+            let added = match kind {
+                MetadataKind::Label => {
                     let url = self.versioned(PREVIEW, &[&path[..], &["labels"]].concat(), &[]);
-                    text(&self.http.call(Method::POST, url, Some(&json!({"name": name}))).await?["name"])
+                    text(&self.http.post(url, &json!({"name": name})).await?["name"])
                 }
-                // An identity's id, which a token for code alone cannot look up by a name.
-                Extra::Reviewer => {
+                // The id of an identity: a token for code alone cannot look it up by a name.
+                MetadataKind::Reviewer => {
                     let url = self.url(&[&path[..], &["reviewers", name]].concat(), &[]);
-                    text(&self.http.call(Method::PUT, url, Some(&json!({"vote": 0}))).await?["id"])
+                    text(&self.http.put(url, &json!({"vote": 0})).await?["id"])
                 }
-                Extra::Assignee => return Err(self.http.lacks("assignees")),
+                MetadataKind::Assignee => return Err(self.http.lacks("assignees")),
             };
             there.extend(added);
         }
         Ok(there)
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         let body = json!({"status": "abandoned"});
-        self.http.call(Method::PATCH, self.one(number, &[]), Some(&body)).await.map(drop)
+        self.http.patch(self.one(number, &[]), &body).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.one(number, &[]), self.url(&[], &[]), |value| self.parse(value)).await
     }
 
     // learn.microsoft.com/rest/api/azure/devops/policy/evaluations/list, and git/statuses/list.
-    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number;
-        let now = self.http.call(Method::GET, self.one(number, &[]), None).await?;
+        let now = self.http.get(self.one(number, &[])).await?;
         let head = text(&now["lastMergeSourceCommit"]["commitId"]).unwrap_or_default();
         let project = now["repository"]["project"]["id"].as_str().unwrap_or_default();
         let artifact = format!("vstfs:///CodeReview/CodeReviewId/{project}/{number}");
         let path = [&self.place.project, "_apis", "policy", "evaluations"];
         let url = self.http.url(&path, &[PREVIEW, ("artifactId", &artifact)]);
-        let policies = self.http.call(Method::GET, url, None).await?;
+        let policies = self.http.get(url).await?;
         let url = self.url(&["commits", &head, "statuses"], &[("latestOnly", "true")]);
-        let statuses = self.http.call(Method::GET, url, None).await?;
+        let statuses = self.http.get(url).await?;
         let mut readiness = Readiness { head, ..Readiness::default() };
-        // The head that it shows is that of the last look ("at the time of the last pull request merge").
+        // The head is that of the last comparison ("at the time of the last pull request merge").
         if matches!(now["mergeStatus"].as_str(), Some("queued" | "notSet")) {
             readiness.waits.push("Azure DevOps to look whether it can be merged".into());
         }
-        readiness.judge(&now, &policies);
+        readiness.add_policies(&now, &policies);
         readiness.checks.extend(statuses["value"].as_array().into_iter().flatten().map(check));
         readiness.checks.extend(self.own_statuses(number, &readiness.head).await?.iter().map(check));
         Ok(readiness)
     }
 
-    // "Pull Requests - Update": it is completed only at the commit that is named, and a moment later.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
+    // "Pull Requests - Update": it is completed only at the named commit, with a delay.
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
+        if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
         }
-        let mut body = json!({"status": "completed", "lastMergeSourceCommit": {"commitId": at.head}});
-        body["completionOptions"] = json!({"mergeCommitMessage": message.whole()});
-        if at.how.is_string() {
-            body["completionOptions"]["mergeStrategy"] = at.how.clone();
+        let mut body =
+            json!({"status": "completed", "lastMergeSourceCommit": {"commitId": call.readiness.head}});
+        body["completionOptions"] = json!({"mergeCommitMessage": call.message.whole()});
+        if call.readiness.merge_options.is_string() {
+            body["completionOptions"]["mergeStrategy"] = call.readiness.merge_options.clone();
         }
-        let url = self.one(found.request.number, &[]);
-        self.http.call(Method::PATCH, url, Some(&body)).await.map(drop)
+        let url = self.one(call.found.request.number, &[]);
+        self.http.patch(url, &body).await.map(drop)
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
-        // Closed, so that it holds nobody up who wants every thread closed.
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
+        // Closed, because a policy can require that all threads are closed.
         let body = json!({
             "comments": [{"parentCommentId": 0, "content": text, "commentType": "text"}],
             "status": "closed",
         });
-        self.http.call(Method::POST, self.one(number, &["threads"]), Some(&body)).await.map(drop)
+        self.http.post(self.one(number, &["threads"]), &body).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let found = self.http.read(self.url(&["commits", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["comment"], &c["parents"], "commitId")))
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
+        let url = self.url(&["commits", id], &[]);
+        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")).await
     }
 
-    // "Statuses - Create". A new one of the same genre and name takes the place of the one before.
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
-        let name = status.name(NAME);
+    // "Statuses - Create". A new status with the same genre and name replaces the earlier one.
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
+        let name = status.name(MAX_NAME_CHARS);
         let (genre, name) = name.split_once('/').unwrap_or_default();
         let body = json!({
             "context": {"genre": genre, "name": name}, "targetUrl": status.url,
             "state": status.progress.word("pending", "succeeded", "failed"),
-            "description": status.description(DESCRIPTION),
+            "description": status.description(MAX_DESCRIPTION_CHARS),
         });
-        self.http
-            .call(Method::POST, self.url(&["commits", commit, "statuses"], &[]), Some(&body))
-            .await
-            .map(drop)
+        self.http.post(self.url(&["commits", commit, "statuses"], &[]), &body).await.map(drop)
     }
 }
 
 impl Readiness {
-    /// Takes in what the policies of the target branch say, and the votes. One that blocks nothing is a check
-    /// like any other, once it has begun: many are started by hand only.
-    fn judge(&mut self, now: &Value, policies: &Value) {
+    /// Adds the policies of the target branch, and the votes. A policy that does not block is a check like any other, once
+    /// it has begun: many are started only by hand.
+    fn add_policies(&mut self, now: &Value, policies: &Value) {
         for one in policies["value"].as_array().into_iter().flatten() {
             let policy = &one["configuration"];
             if policy["isEnabled"] != true || policy["isDeleted"] == true {
@@ -456,9 +419,9 @@ impl Readiness {
                 continue;
             }
             if kind["id"] == MERGE_TYPES {
-                // Judged by what is asked for when it is completed.
+                // It is checked against the strategy of the merge.
                 let allowed = STRATEGIES.iter().find(|(setting, _)| settings[*setting] == true);
-                self.how = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
+                self.merge_options = allowed.map(|(_, strategy)| (*strategy).into()).unwrap_or_default();
                 continue;
             }
             match settings["minimumApproverCount"].as_u64() {
@@ -482,14 +445,14 @@ impl Readiness {
     }
 }
 
-/// What a status is about, in one text.
+/// The context of a status, in one text.
 fn context(one: &Value) -> String {
     let parts = [&one["context"]["genre"], &one["context"]["name"]];
     let parts: Vec<String> = parts.into_iter().filter_map(text).filter(|part| !part.is_empty()).collect();
     parts.join("/")
 }
 
-/// A status, which blocks nothing by itself.
+/// A status. Statuses alone do not block a merge.
 fn check(one: &Value) -> Check {
     let state = match one["state"].as_str() {
         Some("succeeded" | "notApplicable") => CheckState::Green,
@@ -531,8 +494,8 @@ mod tests {
             ("https://tfs.example.com/platform/_git/fleet", usual),
         ];
         for (text, expected) in cases {
-            match (place(&Address::parse(text, false).unwrap()), expected) {
-                (Ok(Place { collection, project, repository }), Ok(expected)) => {
+            match (place(&RepositoryAddress::parse(text, false).unwrap()), expected) {
+                (Ok(RepositoryPlace { collection, project, repository }), Ok(expected)) => {
                     assert_eq!(format!("{collection} {project} {repository}"), expected);
                 }
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),

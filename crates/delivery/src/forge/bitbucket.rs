@@ -1,86 +1,57 @@
 //! Bitbucket Cloud. Paths, fields and states are those of developer.atlassian.com/cloud/bitbucket/rest,
-//! "Pullrequests", "Merge queues" and "Commits". It shortens the ids of commits, returns the open pull request
-//! to who opens a second one, and merges by a task where that takes long.
+//! "Pullrequests", "Merge queues" and "Commits". Bitbucket Cloud shortens the ids of commits, answers a second pull request
+//! with the open one, and runs a long merge as a task.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use reqwest::header::LOCATION;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Entries, Page, Reading};
-use super::readiness::{Check, CheckState};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+use super::api::{ListFilter, MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
-use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
+use super::connection::ForgeConnection;
+use super::error::ForgeResult;
+use super::http::{ApiCall, ForgeHttp};
+use super::json::{names, text};
+use super::pager::{self, ListPage, Reach};
+use super::readiness::{Check, CheckState, Readiness};
+use crate::address::{AddressError, RepositoryAddress};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
-/// The length of a whole id.
-const WHOLE: usize = 40;
+/// The length of a whole commit id.
+const WHOLE_ID: usize = 40;
 /// The most characters of the key of a build status.
-const KEY: usize = 40;
+const MAX_KEY_CHARS: usize = 40;
 
-/// How long a merge that is under way is asked about, and the pauses between.
+/// How long a running merge task is polled, and the first and the longest pause between two polls.
 const TASK_TIMEOUT: Duration = Duration::from_secs(15);
 const TASK_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "account_id",
-    "branch",
-    "commit",
-    "created_on",
-    "default_merge_strategy",
-    "description",
-    "destination",
-    "draft",
-    "full_name",
-    "hash",
-    "href",
-    "html",
-    "id",
-    "key",
-    "links",
-    "merge_commit",
-    "name",
-    "next",
-    "parents",
-    "participants",
-    "queued",
-    "repository",
-    "reviewers",
-    "source",
-    "state",
-    "task_status",
-    "title",
-    "uuid",
-    "values",
-];
+const FIELDS: &str = "account_id branch commit created_on default_merge_strategy description destination draft full_name \
+    hash href html id key links merge_commit name next parents participants queued repository reviewers \
+    source state task_status title uuid values";
 
-pub(crate) struct Bitbucket {
-    pub(super) http: ForgeHttp,
+pub(super) struct Bitbucket {
+    http: ForgeHttp,
     workspace: String,
     slug: String,
 }
 
 impl Bitbucket {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
+        let address = &connection.address;
         let (base, workspace, slug) = place(address)?;
-        // An access token goes as Bearer; an API token, or an app password, with the user it is of
+        // An access token goes as Bearer; an API token, or an app password, with its user
         // (developer.atlassian.com/cloud/bitbucket/rest, "Authentication methods").
-        let scheme = Scheme::BearerOrUser;
-        let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, address, scheme, credentials, shared)?;
+        let scheme = AuthScheme::BearerOrUser;
+        let http = ForgeHttp::new(ForgeKind::Bitbucket, &base, scheme, connection)?;
         Ok(Bitbucket { http: http.with_fields(FIELDS), workspace, slug })
     }
 
@@ -93,10 +64,10 @@ impl Bitbucket {
         self.url(&[&["pullrequests", &number.to_string()], path].concat(), &[])
     }
 
-    /// A page of those in some states; 50 are the most that a page may hold. The states stand in the filter:
-    /// where there is one, the parameter `state` is not looked at (github.com/elastic/kibana/pull/288824,
+    /// A page of the pull requests in these states, with 50 entries at most. The states are in the filter, because
+    /// Bitbucket ignores the parameter `state` if there is a filter (github.com/elastic/kibana/pull/288824,
     /// github.com/MunifTanjim/node-bitbucket/issues/16).
-    async fn page(&self, head: &str, states: &[&str], at: u64) -> Result<Page, ForgeError> {
+    async fn page(&self, head: &str, states: &[&str], at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let states: Vec<String> = states.iter().map(|state| format!("state=\"{state}\"")).collect();
         let filter = format!("source.branch.name=\"{head}\" AND ({})", states.join(" OR "));
         let page = (at + 1).to_string();
@@ -104,22 +75,15 @@ impl Bitbucket {
         let reduce = |answer: Value| {
             let list = answer["values"].as_array()?;
             let next = answer["next"].is_string().then_some(at + 1);
-            Some(Page { found: list.iter().filter_map(parse).collect(), next })
+            Some(ListPage { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["pullrequests"], &query), reduce).await
     }
 
-    async fn list(&self, head: &str, states: &[&str], mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at(&self.http)? {
-            to.take(self.page(head, states, at).await?);
-        }
-        Ok(to.ours)
-    }
-
-    /// The whole of an id that was shortened to 12 digits
+    /// The whole id of a commit that was shortened to 12 digits
     /// (github.com/jenkinsci/bitbucket-branch-source-plugin/pull/63).
-    async fn whole(&self, id: String) -> Result<String, ForgeError> {
-        if id.is_empty() || id.len() >= WHOLE {
+    async fn whole(&self, id: String) -> ForgeResult<String> {
+        if id.is_empty() || id.len() >= WHOLE_ID {
             return Ok(id);
         }
         if let Some(known) = self.http.known_id(&id) {
@@ -131,50 +95,43 @@ impl Bitbucket {
         Ok(whole)
     }
 
-    async fn with_whole_ids(&self, mut found: Found) -> Result<Found, ForgeError> {
+    async fn with_whole_ids(&self, mut found: ForgeChangeRequest) -> ForgeResult<ForgeChangeRequest> {
         found.request.head_commit = self.whole(found.request.head_commit).await?;
-        if let State::Merged { commit } = found.state {
-            found.state = State::Merged { commit: self.whole(commit).await? };
+        if let ChangeRequestState::Merged { commit } = found.state {
+            found.state = ChangeRequestState::Merged { commit: self.whole(commit).await? };
         }
         Ok(found)
     }
 
-    /// Whether an open one conflicts with its base. The forge sends on to "List file conflicts" with what it
-    /// compares, and lets API tokens of people not in there (github.com/BitbucketPHP/Client/issues/121).
-    async fn conflicts(&self, found: &Found) -> bool {
+    /// Whether an open pull request conflicts with its base. Bitbucket redirects to "List file conflicts", which rejects
+    /// the API tokens of people (github.com/BitbucketPHP/Client/issues/121).
+    async fn conflicts(&self, found: &ForgeChangeRequest) -> bool {
         let mut url = self.one(found.request.number, &["conflicts"]);
         url.set_query(Some("pagelen=1"));
-        let some = |told: &Value| told["values"].as_array().is_some_and(|files| !files.is_empty());
-        found.state == State::Open && self.http.aside(url, &found.request.head_commit, some).await
+        let has_files = |answer: &Value| answer["values"].as_array().is_some_and(|files| !files.is_empty());
+        found.state == ChangeRequestState::Open
+            && self.http.cached_answer(url, &found.request.head_commit, has_files).await
     }
 
-    /// Asks about a merge that is under way until it has ended, for a while ("Get the merge task status for a pull
-    /// request"). One that has not ended then is seen later, when the pull request is looked at.
-    async fn finish(&self, number: u64, task: &str) -> Result<(), ForgeError> {
+    /// Polls a merge task for a while ("Get the merge task status for a pull request"). If it does not end in that time, a
+    /// later look at the pull request shows the result.
+    async fn finish(&self, number: u64, task: &str) -> ForgeResult<()> {
         let (began, mut pause) = (Instant::now(), TASK_PAUSES.0);
         while began.elapsed() < TASK_TIMEOUT {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(TASK_PAUSES.1);
             let url = self.one(number, &["merge", "task-status", task]);
-            let status = self.http.call(Method::GET, url, None).await?;
+            let status = self.http.get(url).await?;
             if status["task_status"] != "PENDING" {
                 return Ok(());
             }
         }
         Ok(())
     }
-
-    /// The open ones from a branch, the oldest first.
-    async fn all_open(&self, head: &str) -> Result<Vec<Found>, ForgeError> {
-        let mut open = self.list(head, &["OPEN"], Reading::all(head)).await?;
-        open.retain(|found| found.state == State::Open);
-        open.sort_by_key(|found| found.request.number);
-        Ok(open)
-    }
 }
 
 /// Where the API is, the workspace and the repository.
-fn place(address: &Address) -> Result<(String, String, String), AddressError> {
+fn place(address: &RepositoryAddress) -> Result<(String, String, String), AddressError> {
     let not = |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Cloud", write };
     let parts = address.parts();
     if parts.iter().any(|part| part == "scm") {
@@ -187,20 +144,33 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
         "bitbucket.org" | "www.bitbucket.org" | "altssh.bitbucket.org" => {
             "https://api.bitbucket.org/2.0".into()
         }
-        // Something in front of it.
+        // A proxy in front of it.
         _ => format!("{}/2.0", address.origin()),
     };
     Ok((base, workspace.clone(), slug.clone()))
 }
 
-impl Forge for Bitbucket {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.all_open(head).await?.into_iter().next())
-    }
+impl_forge!(Bitbucket);
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        let states = ["OPEN", "MERGED", "DECLINED", "SUPERSEDED"];
-        let found = self.list(head, &states, Reading::since(head, since)).await?;
+impl Bitbucket {
+    async fn list(
+        &self,
+        head: &str,
+        _base: &str,
+        filter: ListFilter,
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        let (states, reach): (&[&str], _) = match filter {
+            ListFilter::Open => (&["OPEN"], Reach::End),
+            ListFilter::Since(since) => (&["OPEN", "MERGED", "DECLINED", "SUPERSEDED"], Reach::Since(since)),
+        };
+        let page = |at| self.page(head, states, at);
+        let mut found = pager::change_requests(&self.http, head, reach, page).await?;
+        if filter == ListFilter::Open {
+            // There can be several. Sluice keeps the oldest.
+            found.retain(|found| found.state == ChangeRequestState::Open);
+            found.sort_by_key(|found| found.request.number);
+            return Ok(found);
+        }
         let mut whole = Vec::new();
         for found in found {
             whole.push(self.with_whole_ids(found).await?);
@@ -208,43 +178,50 @@ impl Forge for Bitbucket {
         Ok(whole)
     }
 
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        // A second one is answered with the first, whatever that says.
-        if let Some(open) = self.find_open(&draft.head, &draft.base).await? {
-            return self.update(open.request.number, draft).await;
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        // Bitbucket answers a second one with the open one, whatever its text.
+        if let Some(open) =
+            self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.into_iter().next()
+        {
+            return self.update(open.request.number, proposal).await;
         }
         let mut body = json!({
-            "title": draft.title, "description": draft.body,
-            "source": {"branch": {"name": draft.head}}, "destination": {"branch": {"name": draft.base}},
+            "title": proposal.title, "description": proposal.body,
+            "source": {"branch": {"name": proposal.head}}, "destination": {"branch": {"name": proposal.base}},
         });
-        if draft.is_draft {
+        if proposal.is_draft {
             body["draft"] = true.into();
         }
         let opened = self.http.change(Method::POST, self.url(&["pullrequests"], &[]), &body, parse).await?;
-        match draft.is_said_by(&opened) {
+        match proposal.is_same_text(&opened) {
             true => Ok(opened),
-            false => self.update(opened.request.number, draft).await,
+            false => self.update(opened.request.number, proposal).await,
         }
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        // Reviewers that are not named again are taken off it (Renovate, lib/modules/platform/bitbucket).
-        let now = self.http.call(Method::GET, self.one(number, &[]), None).await?;
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        // Bitbucket removes reviewers that are not in the list (Renovate, lib/modules/platform/bitbucket).
+        let now = self.http.get(self.one(number, &[])).await?;
         let reviewers = now["reviewers"].as_array().into_iter().flatten();
         let reviewers: Vec<Value> = reviewers.map(|reviewer| json!({"uuid": reviewer["uuid"]})).collect();
         let body = json!({
-            "title": draft.title, "description": draft.body, "reviewers": reviewers,
-            "destination": {"branch": {"name": draft.base}},
+            "title": proposal.title, "description": proposal.body, "reviewers": reviewers,
+            "destination": {"branch": {"name": proposal.base}},
         });
         self.http.change(Method::PUT, self.one(number, &[]), &body, parse).await
     }
 
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
-        if what != Extra::Reviewer {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> ForgeResult<Vec<String>> {
+        if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
         let url = self.one(found.request.number, &[]);
-        let now = self.http.call(Method::GET, url.clone(), None).await?;
+        let now = self.http.get(url.clone()).await?;
         let there = reviewers(&now);
         let missing = names.iter().filter(|name| !there.iter().any(|one| one.eq_ignore_ascii_case(name)));
         let missing: Vec<Value> = missing.map(|name| identity(name)).collect();
@@ -256,35 +233,36 @@ impl Forge for Bitbucket {
         let body = json!({
             "title": now["title"], "description": now["description"], "reviewers": all.collect::<Vec<_>>(),
         });
-        Ok(reviewers(&self.http.call(Method::PUT, url, Some(&body)).await?))
+        Ok(reviewers(&self.http.put(url, &body).await?))
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
-        self.http.call(Method::POST, self.one(number, &["decline"]), None).await.map(drop)
+    async fn close(&self, number: u64) -> ForgeResult<()> {
+        self.http.call(ApiCall::new(Method::POST, self.one(number, &["decline"]))).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         let found = self.http.request(self.one(number, &[]), self.url(&[], &[]), parse).await?;
         let Some(mut found) = found else { return Ok(None) };
         found.conflicts = self.conflicts(&found).await;
         self.with_whole_ids(found).await.map(Some)
     }
 
-    // "List commit statuses for a commit". Which of them are required, and how many approvals, only
-    // administrators may read; it refuses to merge where that is enforced.
-    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+    // "List commit statuses for a commit". Only administrators may read which of them are required,
+    // and how many approvals. Bitbucket rejects the merge if that is enforced.
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let mut url = self.one(found.request.number, &[]);
         url.query_pairs_mut().append_pair("fields", STRATEGY);
-        let now = self.http.call(Method::GET, url, None).await?;
+        let now = self.http.get(url).await?;
         let head = self.whole(text(&now["source"]["commit"]["hash"]).unwrap_or_default()).await?;
-        let mut statuses = Entries::from(1);
-        while let Some(page) = statuses.at(&self.http)? {
-            let query = [("pagelen", "100"), ("page", &page.to_string())];
-            let url = self.url(&["commit", &head, "statuses"], &query);
-            let mut answer = self.http.call(Method::GET, url, None).await?;
+        let commit = head.as_str();
+        let checks = pager::all(&self.http, 1, |page| async move {
+            let page_text = page.to_string();
+            let url = self.url(&["commit", commit, "statuses"], &[("pagelen", "100"), ("page", &page_text)]);
+            let mut answer = self.http.get(url).await?;
             let next = answer["next"].is_string().then_some(page + 1);
-            statuses.take(self.http.values(&mut answer)?.iter().map(check), next);
-        }
+            Ok(ListPage { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+        })
+        .await?;
         let mut waits = Vec::new();
         let people = now["participants"].as_array().into_iter().flatten();
         if people.into_iter().any(|one| one["state"] == "changes_requested") {
@@ -292,69 +270,60 @@ impl Forge for Bitbucket {
         }
         Ok(Readiness {
             head,
-            checks: statuses.all,
+            checks,
             waits,
             // In the merge queue of its base.
             queued: now["queued"] == true,
-            how: now["destination"]["branch"]["default_merge_strategy"].clone(),
+            merge_options: now["destination"]["branch"]["default_merge_strategy"].clone(),
             ..Readiness::default()
         })
     }
 
-    // It takes no head to be held to: what is merged is what was looked at a moment before. Where the base has an
-    // active merge queue, the same call puts it into that ("Merge queues").
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        _merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        let mut body = json!({"type": "pullrequest_merge_parameters", "message": message.whole()});
-        if at.how.is_string() {
-            body["merge_strategy"] = at.how.clone();
+    // The call has no parameter for the expected head, so the merge is for the head that was read just before. If the
+    // base has an active merge queue, the same call puts the pull request into that ("Merge queues").
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
+        let mut body = json!({"type": "pullrequest_merge_parameters", "message": call.message.whole()});
+        if call.readiness.merge_options.is_string() {
+            body["merge_strategy"] = call.readiness.merge_options.clone();
         }
-        let url = self.one(found.request.number, &["merge"]);
-        let reply = self.http.reply(Method::POST, url, &body).await?;
+        let url = self.one(call.found.request.number, &["merge"]);
+        let reply = self.http.send(ApiCall::new(Method::POST, url).with_body(&body)).await?;
         if reply.status != 202 {
             return self.http.success(reply).map(drop);
         }
         let task = reply.headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(task);
         let task = task.ok_or_else(|| self.http.unreadable("a task in the header Location"))?;
-        self.finish(found.request.number, &task).await
+        self.finish(call.found.request.number, &task).await
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let body = json!({"content": {"raw": text}});
-        self.http.call(Method::POST, self.one(number, &["comments"]), Some(&body)).await.map(drop)
+        self.http.post(self.one(number, &["comments"]), &body).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let found = self.http.read(self.url(&["commit", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "hash")))
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
+        let url = self.url(&["commit", id], &[]);
+        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")).await
     }
 
-    // "Create a build status for a commit": one of the same key is overwritten. A key has 40 characters at most
+    // "Create a build status for a commit": a status with the same key is overwritten. A key has 40 characters at most
     // (github.com/buildbot/buildbot/issues/7049).
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let body = json!({
-            "key": status.name(KEY), "name": status.name(NAME),
+            "key": status.name(MAX_KEY_CHARS), "name": status.name(MAX_NAME_CHARS),
             "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"), "url": status.url,
-            "description": status.description(DESCRIPTION),
+            "description": status.description(MAX_DESCRIPTION_CHARS),
         });
         let url = self.url(&["commit", commit, "statuses", "build"], &[]);
-        self.http.call(Method::POST, url, Some(&body)).await.map(drop)
+        self.http.post(url, &body).await.map(drop)
     }
 }
 
-/// The parameter that has an answer say how its base is merged into: a partial response adds what is left out by
-/// default (developer.atlassian.com/cloud/bitbucket/rest/intro, "Partial responses").
+/// The parameter that adds the merge strategy of the base to an answer: a partial response can add fields that are not
+/// returned by default (developer.atlassian.com/cloud/bitbucket/rest/intro, "Partial responses").
 const STRATEGY: &str = "+destination.branch.default_merge_strategy";
 
-/// The id of a merge's task, out of the address to ask it at: `…/merge/task-status/{task_id}`.
+/// The id of a merge task, from its address: `…/merge/task-status/{task_id}`.
 fn task(location: &str) -> Option<String> {
     let (_, id) = location.split_once("/merge/task-status/")?;
     let id = id.split(['?', '#']).next()?.trim_end_matches('/');
@@ -374,29 +343,31 @@ fn check(one: &Value) -> Check {
     Check::new(text(&one["name"]).or(text(&one["key"])).unwrap_or_default(), state, false)
 }
 
-/// Who somebody is: an account's id, or its uuid in braces. Names are nobody's since 2019
+/// A person, by account id or by uuid in braces. Bitbucket has no user names since 2019
 /// (developer.atlassian.com/cloud/bitbucket, "Removal of usernames").
 fn identity(name: &str) -> Value {
     if name.starts_with('{') { json!({"uuid": name}) } else { json!({"account_id": name}) }
 }
 
-/// Who is asked to review one, by both of their ids.
+/// The reviewers of a pull request, by both of their ids.
 fn reviewers(value: &Value) -> Vec<String> {
     [names(&value["reviewers"], "uuid"), names(&value["reviewers"], "account_id")].concat()
 }
 
-/// One of this repository's own branches; those from forks have the same names and are nobody we know.
-fn parse(value: &Value) -> Option<Found> {
+/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let place = |side: &str| value[side]["repository"]["full_name"].as_str();
     if place("source")? != place("destination")? {
         return None;
     }
     let state = match value["state"].as_str()? {
-        "MERGED" => State::Merged { commit: text(&value["merge_commit"]["hash"]).unwrap_or_default() },
-        "DECLINED" | "SUPERSEDED" => State::Closed,
-        _ => State::Open,
+        "MERGED" => {
+            ChangeRequestState::Merged { commit: text(&value["merge_commit"]["hash"]).unwrap_or_default() }
+        }
+        "DECLINED" | "SUPERSEDED" => ChangeRequestState::Closed,
+        _ => ChangeRequestState::Open,
     };
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["id"].as_u64()?,
             url: text(&value["links"]["html"]["href"])?,
@@ -409,10 +380,10 @@ fn parse(value: &Value) -> Option<Found> {
         title: text(&value["title"])?,
         body: text(&value["description"]).unwrap_or_default(),
         state,
-        // It tells that elsewhere.
+        // Another call returns conflicts.
         conflicts: false,
         is_draft: value["draft"].as_bool() == Some(true),
-        has: Extras { reviewers: reviewers(value), ..Extras::default() },
+        metadata: Metadata { reviewers: reviewers(value), ..Metadata::default() },
         created: value["created_on"].as_str()?.parse().ok()?,
     })
 }
@@ -422,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_task_of_a_merge_is_one_of_this_repository() {
+    fn the_id_of_a_merge_task_is_checked() {
         let base = "https://api.bitbucket.org/2.0/repositories/a/b/pullrequests/1/merge/task-status/";
         assert_eq!(task(&format!("{base}7f3c-1_A")).as_deref(), Some("7f3c-1_A"));
         for odd in ["", "..", "a/b", "a%2Fb", &"a".repeat(300)] {
@@ -447,7 +418,7 @@ mod tests {
             ("https://bitbucket.example.com/scm/ACME/fleet.git", Err("write type bitbucket-server")),
         ];
         for (text, expected) in cases {
-            match (place(&Address::parse(text, false).unwrap()), expected) {
+            match (place(&RepositoryAddress::parse(text, false).unwrap()), expected) {
                 (Ok((base, workspace, slug)), Ok(expected)) => {
                     assert_eq!(format!("{base} {workspace} {slug}"), expected);
                 }

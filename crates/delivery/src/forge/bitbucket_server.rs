@@ -1,87 +1,55 @@
 //! Bitbucket Data Center, and Bitbucket Server before it. Paths, fields and states are those of
 //! developer.atlassian.com/server/bitbucket/rest, "Pull Requests" and "Repository". Each change names the
-//! version that it changes, and is refused where that is not the newest.
-
-use std::sync::Arc;
+//! version that it changes, and is rejected if that is not the newest.
 
 use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Entries, Page, Reading};
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, text};
-use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use super::api::{ListFilter, MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+};
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
+use super::connection::ForgeConnection;
+use super::error::{ForgeError, ForgeResult};
+use super::http::ForgeHttp;
+use super::json::text;
+use super::pager::{self, ListPage, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
+use crate::address::{AddressError, RepositoryAddress};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
 const BRANCH: &str = "refs/heads/";
-/// How often a change is tried where others change the same.
-const TRIES: u32 = 3;
+/// How often a change is tried if others change the same pull request.
+const MAX_TRIES: u32 = 3;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "canMerge",
-    "conflicted",
-    "createdDate",
-    "description",
-    "detailedMessage",
-    "draft",
-    "fromRef",
-    "href",
-    "id",
-    "isLastPage",
-    "key",
-    "lastReviewedCommit",
-    "latestCommit",
-    "links",
-    "mergeCommit",
-    "mergeResult",
-    "name",
-    "nextPageStart",
-    "outcome",
-    "parents",
-    "project",
-    "properties",
-    "repository",
-    "reviewers",
-    "self",
-    "slug",
-    "state",
-    "status",
-    "summaryMessage",
-    "title",
-    "toRef",
-    "user",
-    "values",
-    "version",
-    "vetoes",
-];
+const FIELDS: &str = "canMerge conflicted createdDate description detailedMessage draft fromRef href id isLastPage key \
+    lastReviewedCommit latestCommit links mergeCommit mergeResult name nextPageStart outcome parents \
+    project properties repository reviewers self slug state status summaryMessage title toRef user \
+    values version vetoes";
 
-pub(crate) struct BitbucketServer {
-    pub(super) http: ForgeHttp,
-    /// The key of the project, `~user` for that of a user.
+pub(super) struct BitbucketServer {
+    http: ForgeHttp,
+    /// The key of the project, or `~user` for that of a user.
     project: String,
     slug: String,
 }
 
 impl BitbucketServer {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
+        let address = &connection.address;
         let (server, project, slug) = place(address)?;
         let base = format!("{server}/rest/api/1.0");
         // HTTP access tokens go as Bearer (confluence.atlassian.com/bitbucketserver, "HTTP access tokens").
-        let (kind, scheme) = (ForgeKind::BitbucketServer, Scheme::BearerOrUser);
-        let http = ForgeHttp::new(kind, &base, address, scheme, credentials, shared)?
+        let (kind, scheme) = (ForgeKind::BitbucketServer, AuthScheme::BearerOrUser);
+        let http = ForgeHttp::new(kind, &base, scheme, connection)?
             .with_fields(FIELDS)
-            // Without it a change is taken for one that a foreign page had a browser make.
+            // Without it, the server rejects a change as a cross-site request.
             .with_header("x-atlassian-token", "no-check");
         Ok(BitbucketServer { http, project, slug })
     }
@@ -94,7 +62,7 @@ impl BitbucketServer {
         self.url(&[&["pull-requests", &number.to_string()], path].concat(), query)
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page, ForgeError> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (branch, start) = (format!("{BRANCH}{head}"), at.to_string());
         let query = [
             ("at", branch.as_str()),
@@ -106,7 +74,7 @@ impl BitbucketServer {
         ];
         let reduce = |answer: Value| {
             let list = answer["values"].as_array()?;
-            Some(Page { found: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
+            Some(ListPage { entries: list.iter().filter_map(parse).collect(), next: next_page(&answer) })
         };
         self.http.page(self.url(&["pull-requests"], &query), reduce).await
     }
@@ -116,50 +84,48 @@ impl BitbucketServer {
         json!({"id": format!("{BRANCH}{name}"), "repository": repository})
     }
 
-    /// Changes one as it is now; if others have changed it in between, as it is then.
-    async fn change(&self, number: u64, change: Change<'_>) -> Result<Value, ForgeError> {
+    /// Changes the current version of a pull request, and again the newest if others have changed it in between.
+    async fn change(&self, number: u64, change: PullRequestChange<'_>) -> ForgeResult<Value> {
         let mut tries = 1;
         loop {
-            let now = self.http.call(Method::GET, self.one(number, &[], &[]), None).await?;
+            let now = self.http.get(self.one(number, &[], &[])).await?;
             match self.change_version(number, &now, &change).await {
-                Err(ForgeError::Refused { status: 409, .. }) if tries < TRIES => tries += 1,
+                Err(ForgeError::Refused { status: 409, .. }) if tries < MAX_TRIES => tries += 1,
                 done => return done,
             }
         }
     }
 
-    async fn change_version(&self, number: u64, now: &Value, to: &Change<'_>) -> Result<Value, ForgeError> {
-        let Change::Say(draft) = to else {
+    async fn change_version(
+        &self,
+        number: u64,
+        now: &Value,
+        to: &PullRequestChange<'_>,
+    ) -> ForgeResult<Value> {
+        let PullRequestChange::Text(proposal) = to else {
             let version = now["version"].to_string();
             let url = self.one(number, &["decline"], &[("version", &version)]);
-            return self.http.call(Method::POST, url, Some(&json!({}))).await;
+            return self.http.post(url, &json!({})).await;
         };
-        // Reviewers that are not named again are taken off it.
+        // The server removes reviewers that are not in the list.
         let reviewers = now["reviewers"].as_array().into_iter().flatten();
         let reviewers: Vec<Value> = reviewers.map(|r| json!({"user": {"name": r["user"]["name"]}})).collect();
         let body = json!({
-            "version": now["version"], "title": draft.title, "description": draft.body,
-            "reviewers": reviewers, "toRef": self.branch(&draft.base),
+            "version": now["version"], "title": proposal.title, "description": proposal.body,
+            "reviewers": reviewers, "toRef": self.branch(&proposal.base),
         });
-        self.http.call(Method::PUT, self.one(number, &[], &[]), Some(&body)).await
-    }
-
-    async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at(&self.http)? {
-            to.take(self.page(head, state, at).await?);
-        }
-        Ok(to.ours)
+        self.http.put(self.one(number, &[], &[]), &body).await
     }
 }
 
-/// What is to become of a change request.
-enum Change<'a> {
-    Say(&'a Draft),
+/// A change of a pull request.
+enum PullRequestChange<'a> {
+    Text(&'a Proposal),
     Decline,
 }
 
 /// The address of the server, the project's key and the repository's name.
-fn place(address: &Address) -> Result<(String, String, String), AddressError> {
+fn place(address: &RepositoryAddress) -> Result<(String, String, String), AddressError> {
     let not =
         |write| AddressError::NotOf { address: address.text.clone(), forge: "Bitbucket Data Center", write };
     if address.host_name() == "bitbucket.org" {
@@ -179,122 +145,129 @@ fn place(address: &Address) -> Result<(String, String, String), AddressError> {
     Ok((server, project.clone(), slug.clone()))
 }
 
-impl Forge for BitbucketServer {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.list(head, "OPEN", Reading::first(head)).await?.into_iter().next())
+impl_forge!(BitbucketServer);
+
+impl BitbucketServer {
+    async fn list(
+        &self,
+        head: &str,
+        _base: &str,
+        filter: ListFilter,
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        let state = if filter == ListFilter::Open { "OPEN" } else { "ALL" };
+        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list(head, "ALL", Reading::since(head, since)).await
-    }
-
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let mut body = json!({
-            "title": draft.title, "description": draft.body,
-            "fromRef": self.branch(&draft.head), "toRef": self.branch(&draft.base),
+            "title": proposal.title, "description": proposal.body,
+            "fromRef": self.branch(&proposal.head), "toRef": self.branch(&proposal.base),
         });
-        if draft.is_draft {
+        if proposal.is_draft {
             // Since 8.18 (confluence.atlassian.com/bitbucketserver, "Bitbucket Data Center 8.18 release
-            // notes"); older ones do not know the field and open it for review.
+            // notes"). Older servers do not know the field and open it for review.
             body["draft"] = true.into();
         }
         self.http.change(Method::POST, self.url(&["pull-requests"], &[]), &body, parse).await
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let answer = self.change(number, Change::Say(draft)).await?;
-        parse(&answer).and_then(Found::checked).ok_or_else(|| self.http.unreadable("a change request"))
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        let answer = self.change(number, PullRequestChange::Text(proposal)).await?;
+        parse(&answer)
+            .and_then(ForgeChangeRequest::checked)
+            .ok_or_else(|| self.http.unreadable("a change request"))
     }
 
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
-        if what != Extra::Reviewer {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> ForgeResult<Vec<String>> {
+        if kind != MetadataKind::Reviewer {
             return Err(self.http.lacks("labels and assignees"));
         }
-        let mut there = found.has.reviewers.clone();
+        let mut there = found.metadata.reviewers.clone();
         for name in names {
             let url = self.one(found.request.number, &["participants"], &[]);
             let body = json!({"user": {"name": name}, "role": "REVIEWER"});
-            let added = self.http.call(Method::POST, url, Some(&body)).await?;
+            let added = self.http.post(url, &body).await?;
             there.extend(text(&added["user"]["name"]));
         }
         Ok(there)
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
-        self.change(number, Change::Decline).await.map(drop)
+    async fn close(&self, number: u64) -> ForgeResult<()> {
+        self.change(number, PullRequestChange::Decline).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.one(number, &[], &[]), self.url(&[], &[]), parse).await
     }
 
     // "Test if pull request can be merged"; the states of builds are those of
     // developer.atlassian.com/server/bitbucket/how-tos/updating-build-status-for-commits.
-    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number;
-        let now = self.http.call(Method::GET, self.one(number, &[], &[]), None).await?;
+        let now = self.http.get(self.one(number, &[], &[])).await?;
         let head = text(&now["fromRef"]["latestCommit"]).unwrap_or_default();
-        let merge = self.http.call(Method::GET, self.one(number, &["merge"], &[]), None).await?;
-        let mut builds = Entries::from(0);
-        while let Some(start) = builds.at(&self.http)? {
-            let (path, start) = (["build-status", "1.0", "commits", &head], start.to_string());
+        let merge = self.http.get(self.one(number, &["merge"], &[])).await?;
+        let commit = head.as_str();
+        let checks = pager::all(&self.http, 0, |start| async move {
+            let (path, start) = (["build-status", "1.0", "commits", commit], start.to_string());
             let url = self.http.beside(2, &path, &[("limit", "100"), ("start", &start)]);
-            let mut answer = self.http.call(Method::GET, url, None).await?;
+            let mut answer = self.http.get(url).await?;
             let next = next_page(&answer);
-            builds.take(self.http.values(&mut answer)?.iter().map(check), next);
-        }
+            Ok(ListPage { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+        })
+        .await?;
         Ok(Readiness {
             head,
-            checks: builds.all,
+            checks,
             waits: waits(&now, &merge),
-            how: now["version"].clone(),
+            merge_options: now["version"].clone(),
             ..Readiness::default()
         })
     }
 
-    // Held to the version, which is another as soon as the head is: 409 then.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
+    // The version changes with the head: then 409.
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
+        if call.mode == MergeMode::Queue {
             return Err(self.http.lacks("merge queue"));
         }
-        let url = self.one(found.request.number, &["merge"], &[("version", &at.how.to_string())]);
-        // Below a subject of its own, unless that is switched off ("PullRequestMergeRequest": `autoSubject`).
-        let body = json!({"message": message.whole()});
-        self.http.call(Method::POST, url, Some(&body)).await.map(drop)
+        let url = self.one(
+            call.found.request.number,
+            &["merge"],
+            &[("version", &call.readiness.merge_options.to_string())],
+        );
+        // The server puts it below a subject of its own, unless that is switched off ("PullRequestMergeRequest": `autoSubject`).
+        let body = json!({"message": call.message.whole()});
+        self.http.post(url, &body).await.map(drop)
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let url = self.one(number, &["comments"], &[]);
-        self.http.call(Method::POST, url, Some(&json!({"text": text}))).await.map(drop)
+        self.http.post(url, &json!({"text": text})).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let found = self.http.read(self.url(&["commits", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "id")))
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
+        let url = self.url(&["commits", id], &[]);
+        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["message"], &c["parents"], "id")).await
     }
 
     // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before
-    // 7.4 have only the one that is deprecated since 7.14 ("Create build status for commit").
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+    // 7.4 have only the call that is deprecated since 7.14 ("Create build status for commit").
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let body = json!({
-            "key": status.name(NAME), "name": status.name(NAME), "url": status.url,
+            "key": status.name(MAX_NAME_CHARS), "name": status.name(MAX_NAME_CHARS), "url": status.url,
             "state": status.progress.word("INPROGRESS", "SUCCESSFUL", "FAILED"),
-            "description": status.description(DESCRIPTION),
+            "description": status.description(MAX_DESCRIPTION_CHARS),
         });
         let url = self.url(&["commits", commit, "builds"], &[]);
-        let done = match self.http.call(Method::POST, url, Some(&body)).await {
+        let done = match self.http.post(url, &body).await {
             Err(ForgeError::NoRepository { .. }) => {
                 let url = self.http.beside(2, &["build-status", "1.0", "commits", commit], &[]);
-                self.http.call(Method::POST, url, Some(&body)).await
+                self.http.post(url, &body).await
             }
             done => done,
         };
@@ -318,8 +291,8 @@ fn next_page(answer: &Value) -> Option<u64> {
     if last { None } else { answer["nextPageStart"].as_u64() }
 }
 
-/// What a pull request waits for: what vetoes its merge, in the server's words, and an approval of this very
-/// head where there is only one of an earlier.
+/// What a pull request waits for: the vetoes against its merge, in the words of the server, and an approval of this very
+/// head if there are only approvals of earlier heads.
 fn waits(now: &Value, merge: &Value) -> Vec<String> {
     let reviewers = now["reviewers"].as_array().map_or(&[][..], Vec::as_slice);
     let mut waits = Vec::new();
@@ -335,7 +308,7 @@ fn waits(now: &Value, merge: &Value) -> Vec<String> {
     }
     let vetoes = merge["vetoes"].as_array().into_iter().flatten();
     waits.extend(vetoes.filter_map(|v| text(&v["detailedMessage"]).or(text(&v["summaryMessage"]))));
-    // Not every version says it in one word: 9.4 describes an answer without `canMerge`.
+    // Not every version has `canMerge`: the description of 9.4 does not.
     match (merge["conflicted"].as_bool(), merge["canMerge"].as_bool()) {
         _ if !waits.is_empty() => {}
         (Some(true), _) => waits.push("its conflicts to be resolved".into()),
@@ -349,8 +322,8 @@ fn reviewers(value: &Value) -> Vec<String> {
     value["reviewers"].as_array().into_iter().flatten().filter_map(|r| text(&r["user"]["name"])).collect()
 }
 
-/// One of this repository's own branches; those from forks have the same names and are nobody we know.
-fn parse(value: &Value) -> Option<Found> {
+/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let place = |side: &str| {
         let repository = &value[side]["repository"];
         Some((repository["slug"].as_str()?, repository["project"]["key"].as_str()?))
@@ -360,12 +333,14 @@ fn parse(value: &Value) -> Option<Found> {
     }
     let properties = &value["properties"];
     let state = match value["state"].as_str()? {
-        "OPEN" => State::Open,
-        "MERGED" => State::Merged { commit: text(&properties["mergeCommit"]["id"]).unwrap_or_default() },
-        _ => State::Closed,
+        "OPEN" => ChangeRequestState::Open,
+        "MERGED" => {
+            ChangeRequestState::Merged { commit: text(&properties["mergeCommit"]["id"]).unwrap_or_default() }
+        }
+        _ => ChangeRequestState::Closed,
     };
     let branch = |side: &str| value[side]["id"].as_str()?.strip_prefix(BRANCH).map(String::from);
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["id"].as_u64()?,
             url: text(&value["links"]["self"][0]["href"])?,
@@ -377,10 +352,10 @@ fn parse(value: &Value) -> Option<Found> {
         base: branch("toRef")?,
         title: text(&value["title"])?,
         body: text(&value["description"]).unwrap_or_default(),
-        conflicts: state == State::Open && properties["mergeResult"]["outcome"] == "CONFLICTED",
+        conflicts: state == ChangeRequestState::Open && properties["mergeResult"]["outcome"] == "CONFLICTED",
         state,
         is_draft: value["draft"].as_bool() == Some(true),
-        has: Extras { reviewers: reviewers(value), ..Extras::default() },
+        metadata: Metadata { reviewers: reviewers(value), ..Metadata::default() },
         created: Timestamp::from_millisecond(value["createdDate"].as_i64()?).ok()?,
     })
 }
@@ -408,7 +383,7 @@ mod tests {
             ("https://bitbucket.org/acme/fleet.git", Err("write type bitbucket,")),
         ];
         for (text, expected) in cases {
-            match (place(&Address::parse(text, false).unwrap()), expected) {
+            match (place(&RepositoryAddress::parse(text, false).unwrap()), expected) {
                 (Ok((server, project, slug)), Ok(expected)) => {
                     assert_eq!(format!("{server} {project} {slug}"), expected);
                 }
@@ -419,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_waited_for_also_where_nothing_else_says_that_it_cannot_be_merged() {
+    fn conflicts_are_waited_for_even_without_a_veto() {
         let of = |merge: Value| waits(&json!({}), &merge);
         let conflicts = ["its conflicts to be resolved"];
         assert_eq!(of(json!({"conflicted": true, "outcome": "CONFLICTED", "vetoes": []})), conflicts);

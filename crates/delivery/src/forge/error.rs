@@ -1,15 +1,22 @@
-//! Why a forge could not do it, and what to do about it.
+//! Errors of calls to forges, and what to do about them.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::error::Retry;
+use crate::address::AddressError;
+use crate::retry::Retry;
 
-/// Why a forge could not do it.
+/// The result of a call to a forge.
+pub(crate) type ForgeResult<T> = Result<T, ForgeError>;
+
+/// Why a call to a forge failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ForgeError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+
     #[error("{forge}: the Secret has no token; add one that may write change requests")]
     NoToken { forge: String },
 
@@ -22,7 +29,7 @@ pub enum ForgeError {
     AppKey { forge: String, says: String },
 
     #[error(
-        "{forge}: the App {app} is not installed where {repository} is, or not for it; install it there, or correct githubAppID and githubAppInstallationID in the Secret"
+        "{forge}: the App {app} is not installed for {repository}; install it there, or correct githubAppID and githubAppInstallationID in the Secret"
     )]
     NoApp { forge: String, app: String, repository: String },
 
@@ -59,7 +66,7 @@ pub enum ForgeError {
     #[error("waiting for the budget at {forge} until {}", until.strftime("%H:%M:%S UTC"))]
     RateLimited { forge: String, until: Timestamp },
 
-    #[error("stopped before the call: the leave to make it was taken back")]
+    #[error("stopped before the call: the fencing token was revoked")]
     Revoked,
 
     #[error("{forge}: cannot be reached: {says}")]
@@ -76,30 +83,31 @@ pub enum ForgeError {
     #[error("{forge}: caFile in the Secret holds no certificate: {says}")]
     BadCaFile { forge: String, says: String },
 
-    #[error("{forge}: sends on to {location}; write the repository's new address into the pipeline")]
+    #[error("{forge}: redirects to {location}; write the repository's new address into the pipeline")]
     Redirected { forge: String, location: String },
 
     #[error(
-        "{forge}: sent too large an answer ({what}); check that url and type in the pipeline are those of the forge"
+        "{forge}: the answer is too large ({what}); check that url and type in the pipeline are those of the forge"
     )]
     TooLarge { forge: String, what: String },
 
-    #[error("{forge}: merges only what is on top of the base branch as it is now")]
+    #[error("{forge}: merges only commits on top of the current base branch")]
     Behind { forge: String },
 
     #[error("{forge}: refused with status {status}: {says}")]
     Refused { forge: String, status: u16, says: String },
 
     #[error(
-        "{forge}: gave an answer that cannot be read ({says}); check that the type in the pipeline is that of the forge"
+        "{forge}: the answer cannot be read ({says}); check that the type in the pipeline is that of the forge"
     )]
     BadAnswer { forge: String, says: String },
 }
 
 impl ForgeError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
+            ForgeError::Address(error) => error.reason(),
             ForgeError::NoToken { .. } => "MissingCredential",
             ForgeError::Authentication { .. } | ForgeError::AppNotAccepted { .. } => "AuthenticationFailed",
             ForgeError::AppKey { .. } => "AppKeyInvalid",
@@ -122,17 +130,17 @@ impl ForgeError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             ForgeError::RateLimited { until, .. } => Retry::At(*until),
-            ForgeError::Redirected { .. } => Retry::OnChange,
+            ForgeError::Address(_) | ForgeError::Redirected { .. } => Retry::OnChange,
             _ => Retry::Soon,
         }
     }
 
-    /// Whether it may say that there is such a change request already: 409 at most, 422 at GitHub, 400 at
-    /// Bitbucket, each in words of its own. Whoever asks looks for it before believing it.
+    /// Whether the error may mean that the change request exists: 409 at most forges, 422 at GitHub, 400 at Bitbucket,
+    /// with different messages. The caller must search for the change request.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             ForgeError::Refused { status, says, .. } => {
@@ -142,7 +150,7 @@ impl ForgeError {
         }
     }
 
-    /// Whether the forge has understood and does not want to: its own words say why.
+    /// Whether the forge rejected the call with a reason.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -150,8 +158,8 @@ impl ForgeError {
         )
     }
 
-    /// The forge's own words, where it has refused; else the whole message.
-    pub(crate) fn words(&self) -> String {
+    /// The reason of the forge if it rejected the call, otherwise the whole message.
+    pub(crate) fn cause(&self) -> String {
         match self {
             ForgeError::Refused { says, .. } => says.clone(),
             ForgeError::Forbidden { says, .. } => format!("the token may not do this ({says})"),
@@ -160,7 +168,7 @@ impl ForgeError {
         }
     }
 
-    /// Whether the call may have taken effect although no answer came.
+    /// Whether the call may have taken effect without an answer.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
             ForgeError::Unreachable { .. }

@@ -1,128 +1,88 @@
-//! Gitea, and Forgejo which kept its API. Their lists cannot be filtered by head branch, so a lookup by base and head
-//! goes first, and pages are read only as far back as it can matter.
+//! Gitea, and Forgejo, which has the same API. Their lists cannot be filtered by head branch, so a lookup by base and head
+//! comes first, and lists are read only as far back as necessary.
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::glob::Pattern;
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Entries, Page, Reading};
-use super::pulls::Pulls;
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
-    without_prefix,
+use super::api::{ForgeFuture, ListFilter, MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata, MetadataKind, Proposal,
 };
-use crate::address::Address;
-use crate::commit_status::{DESCRIPTION, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use super::check_pattern::CheckPattern;
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS};
+use super::connection::ForgeConnection;
+use super::error::{ForgeError, ForgeResult};
+use super::github_pulls::GitHubPulls;
+use super::http::ForgeHttp;
+use super::json::{self, names, text, without_prefix};
+use super::pager::{self, ListPage, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
-/// What drafts are known by, unless a server has set something else (docs.gitea.com/usage/pull-request).
+/// The prefixes of drafts, unless the server is configured otherwise (docs.gitea.com/usage/pull-request).
 const DRAFTS: [&str; 2] = ["WIP:", "[WIP]"];
-/// The ways to merge that the merge call takes (`Do` of MergePullRequestOption in /api/swagger).
+/// The merge styles that the merge call accepts (`Do` of MergePullRequestOption in /api/swagger).
 const STYLES: [&str; 5] = ["merge", "rebase", "rebase-merge", "squash", "fast-forward-only"];
-/// The most patterns of required checks that are read.
-const PATTERNS: usize = 500;
+/// The most patterns of required checks.
+const MAX_PATTERNS: usize = 500;
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "assignees",
-    "base",
-    "body",
-    "commit",
-    "commit_id",
-    "context",
-    "created_at",
-    "default_merge_style",
-    "dismissed",
-    "draft",
-    "enable_status_check",
-    "head",
-    "html_url",
-    "id",
-    "label",
-    "labels",
-    "login",
-    "merge_commit_sha",
-    "mergeable",
-    "merged",
-    "name",
-    "number",
-    "object",
-    "official",
-    "parents",
-    "ref",
-    "repo_id",
-    "requested_reviewers",
-    "required_approvals",
-    "sha",
-    "stale",
-    "state",
-    "status",
-    "status_check_contexts",
-    "statuses",
-    "title",
-];
-/// A page with fewer is the last one: no server is set to give so few at once (`MAX_RESPONSE_ITEMS`, usually 50).
+const FIELDS: &str = "assignees base body commit commit_id context created_at default_merge_style dismissed draft \
+    enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
+    number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
+    status status_check_contexts statuses title";
+/// A page with fewer entries is the last one: no server is configured for such small pages (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
 
-pub(crate) struct Gitea(pub(super) Pulls);
+pub(super) struct Gitea(GitHubPulls);
 
 impl Gitea {
-    pub(crate) fn new(
-        kind: ForgeKind,
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(kind: ForgeKind, connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
+        let address = &connection.address;
         let (prefix, owner, name) = address.repository()?;
         let base = format!("{}/{prefix}", address.origin());
         let base = format!("{}/api/v1", base.trim_end_matches('/'));
-        let http = ForgeHttp::new(kind, &base, address, Scheme::Token, credentials, shared)?;
+        let http = ForgeHttp::new(kind, &base, AuthScheme::Token, connection)?;
         let http = http.with_fields(FIELDS);
-        Ok(Gitea(Pulls { http, owner: owner.into(), name: name.into(), parse }))
+        Ok(Gitea(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    /// A page of a list, newest first. A server may give fewer than were asked for, so only an empty one
-    /// is the last.
-    async fn page(&self, state: &str, at: u64) -> Result<Page, ForgeError> {
+    /// A page of a list, with the newest first. A server may return smaller pages than requested, so only an empty page is
+    /// the last one.
+    async fn page(&self, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let page = (at + 1).to_string();
-        let (found, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
-        Ok(Page { next: (listed > 0).then_some(at + 1), found })
+        let (entries, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
+        Ok(ListPage { next: (listed > 0).then_some(at + 1), entries })
     }
 
-    /// All entries of a list, which its answer has under a key or is itself, reduced to what is needed of each.
+    /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key.
     async fn entries<T>(
         &self,
         path: &[&str],
         key: &str,
         reduce: impl Fn(&Value) -> T,
-    ) -> Result<Vec<T>, ForgeError> {
-        let mut entries = Entries::from(1);
-        while let Some(page) = entries.at(&self.0.http)? {
+    ) -> ForgeResult<Vec<T>> {
+        let (reduce, http) = (&reduce, &self.0.http);
+        pager::all(http, 1, |page| async move {
             let url = self.0.url(path, &[("limit", "50"), ("page", &page.to_string())]);
-            let mut answer = self.0.http.call(Method::GET, url, None).await?;
+            let mut answer = http.get(url).await?;
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
             let list = match list.map(Value::take) {
                 Some(Value::Array(list)) => list,
-                // As Go writes an empty one.
+                // Go writes an empty list like this.
                 Some(Value::Null) => Vec::new(),
-                _ => return Err(self.0.http.unreadable("a list")),
+                _ => return Err(http.unreadable("a list")),
             };
             let next = (list.len() >= FEW).then_some(page + 1);
-            entries.take(list.iter().map(&reduce), next);
-        }
-        Ok(entries.all)
+            Ok(ListPage { entries: list.iter().map(reduce).collect(), next })
+        })
+        .await
     }
 
-    /// The ids of labels; those that the repository does not have are made, as GitHub and GitLab do by
-    /// themselves. Names in their place are understood only since Gitea 1.22.
-    async fn label_ids(&self, names: &[String]) -> Result<Vec<u64>, ForgeError> {
+    /// The ids of labels. Missing labels are made, as GitHub and GitLab do automatically. Gitea accepts names instead of
+    /// ids only since 1.22.
+    async fn label_ids(&self, names: &[String]) -> ForgeResult<Vec<u64>> {
         let label = |l: &Value| Some((text(&l["name"])?, l["id"].as_u64()?));
         let labels = self.entries(&["labels"], "", label).await?;
         let known: Vec<(String, u64)> = labels.into_iter().flatten().collect();
@@ -133,8 +93,7 @@ impl Gitea {
                 Some(id) => id,
                 None => {
                     let body = json!({"name": name, "color": "#ededed"});
-                    let made =
-                        self.0.http.call(Method::POST, self.0.url(&["labels"], &[]), Some(&body)).await?;
+                    let made = self.0.http.post(self.0.url(&["labels"], &[]), &body).await?;
                     made["id"].as_u64().ok_or_else(|| self.0.http.unreadable("a label"))?
                 }
             });
@@ -142,103 +101,112 @@ impl Gitea {
         Ok(ids)
     }
 
-    /// Who can be assigned. Anybody else in a change of assignees is answered with 500 (`EditIssue` of 1.25), as if
-    /// the server were out of order.
-    async fn assignable(&self) -> Result<Vec<String>, ForgeError> {
-        let all = self.0.http.call(Method::GET, self.0.url(&["assignees"], &[]), None).await?;
+    /// The people who can be assigned. Gitea answers 500 to a change with anybody else (`EditIssue` of 1.25).
+    async fn assignable(&self) -> ForgeResult<Vec<String>> {
+        let all = self.0.http.get(self.0.url(&["assignees"], &[])).await?;
         Ok(names(&all, "login"))
     }
 
-    /// The head that a merged one had: it is kept as a ref of its own, which follows the branch a moment later
-    /// and ends with the merge, so that it may be one too old or too new where something was pushed just then
+    /// The head of a merged pull request. Gitea keeps it as a ref of its own, which follows the branch with a delay until
+    /// the merge, so it may be too old or too new if a commit was pushed in that moment
     /// (`AddTestPullRequestTask` of 1.25).
-    pub(super) async fn merged_head(&self, number: u64) -> Result<Option<String>, ForgeError> {
+    async fn kept_head(&self, number: u64) -> ForgeResult<Option<MergedHead>> {
         let name = format!("refs/pull/{number}/head");
         let path = ["git", "refs", "pull", &number.to_string(), "head"];
-        // All whose names begin so.
+        // Gitea returns all refs whose names begin like this.
         let refs = self.0.http.read(self.0.url(&path, &[])).await?.unwrap_or_default();
         let one = refs.as_array().into_iter().flatten().find(|one| one["ref"] == name.as_str());
-        Ok(one.and_then(|one| text(&one["object"]["sha"])))
-    }
-
-    async fn list(&self, state: &str, mut reading: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = reading.at(&self.0.http)? {
-            reading.take(self.page(state, at).await?);
-        }
-        Ok(reading.ours)
+        let id = one.and_then(|one| text(&one["object"]["sha"]));
+        Ok(id.map(|id| MergedHead { id, is_certain: false }))
     }
 }
 
-impl Forge for Gitea {
-    async fn find_open(&self, head: &str, base: &str) -> Result<Option<Found>, ForgeError> {
-        // Gives any one of them; there is only one where a branch has been used once.
-        let any = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
-        if let Some(found) = any
-            .as_ref()
-            .and_then(parse)
-            .and_then(Found::checked)
-            .filter(|f| f.state == State::Open && f.request.branch == head)
+impl_forge!(
+    Gitea,
+    fn merged_head<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, Option<MergedHead>> {
+        Box::pin(self.kept_head(found.request.number))
+    }
+);
+
+impl Gitea {
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        if filter == ListFilter::Open
+            && let Some(open) = self.open_between(base, head).await?
         {
-            return Ok(Some(found));
+            return Ok(vec![open]);
         }
-        Ok(self.list("open", Reading::first(head)).await?.into_iter().next())
+        let state = if filter == ListFilter::Open { "open" } else { "all" };
+        let reach = Reach::of(filter);
+        pager::change_requests(&self.0.http, head, reach, |at| self.page(state, at)).await
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list("all", Reading::since(head, since)).await
+    /// The open pull request between two branches, if the lookup returns it. It returns any pull request between them, and
+    /// there is only one if the branch was used once.
+    async fn open_between(&self, base: &str, head: &str) -> ForgeResult<Option<ForgeChangeRequest>> {
+        let found = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
+        let found = found.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
+        let is_open = |found: &ForgeChangeRequest| {
+            found.state == ChangeRequestState::Open && found.request.branch == head
+        };
+        Ok(found.filter(is_open))
     }
 
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.open(draft, &title(draft), Value::Null).await
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        self.0.open(proposal, &title(proposal), Value::Null).await
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.update(number, draft, &title(draft)).await
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        self.0.update(number, proposal, &title(proposal)).await
     }
 
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
-        Ok(match what {
-            Extra::Label => {
+        Ok(match kind {
+            MetadataKind::Label => {
                 let url = self.0.issue(number, &["labels"]);
                 let ids = self.label_ids(names).await?;
-                let all = http.call(Method::POST, url, Some(&json!({"labels": ids}))).await?;
-                super::names(&all, "name")
+                let all = http.post(url, &json!({"labels": ids})).await?;
+                json::names(&all, "name")
             }
-            // It answers with those that were asked now.
-            Extra::Reviewer => {
+            // Gitea answers with the requests of this call only.
+            MetadataKind::Reviewer => {
                 self.0.ask_for_review(number, names).await?;
                 names.to_vec()
             }
-            Extra::Assignee => {
+            MetadataKind::Assignee => {
                 let known = self.assignable().await?;
                 let is_known = |name: &&String| known.iter().any(|one| one.eq_ignore_ascii_case(name));
-                // Those that are not named again are taken off it.
+                // Gitea removes those that are not in the list.
                 let all: Vec<&String> =
-                    found.has.assignees.iter().chain(names.iter().filter(is_known)).collect();
+                    found.metadata.assignees.iter().chain(names.iter().filter(is_known)).collect();
                 let body = json!({"assignees": all});
-                let issue = http.call(Method::PATCH, self.0.issue(number, &[]), Some(&body)).await?;
-                super::names(&issue["assignees"], "login")
+                let issue = http.patch(self.0.issue(number, &[]), &body).await?;
+                json::names(&issue["assignees"], "login")
             }
         })
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         self.0.close(number).await
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.0.get(number).await
     }
 
-    async fn readiness(&self, found: &Found, _merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, _merge: MergeMode) -> ForgeResult<Readiness> {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
-        let branch = http.call(Method::GET, self.0.url(&["branches", &found.base], &[]), None).await?;
+        let branch = http.get(self.0.url(&["branches", &found.base], &[])).await?;
         let kind = self.0.http.kind;
         let statuses = self.entries(&["commits", head, "status"], "statuses", |one| check(one, kind)).await?;
         let reviews = self.entries(&["pulls", &number, "reviews"], "", Review::read).await?;
-        // Only the last one of each reviewer whose word counts is official.
+        // Only the last review of each reviewer with write access is official.
         let of_head = |r: &&Review| !r.stale && r.commit == head;
         let given = reviews.iter().filter(|r| r.approves && of_head(r)).count() as u64;
         let missing = branch["required_approvals"].as_u64().unwrap_or(0).saturating_sub(given);
@@ -246,35 +214,29 @@ impl Forge for Gitea {
         if missing > 0 {
             waits.push(approvals(missing));
         }
-        // Of whichever head, as everywhere else: until whoever said so says otherwise.
+        // Of any head, as at all forges: until the reviewer changes the review.
         if reviews.iter().any(|r| r.asks_for_changes) {
             waits.push("the changes that a reviewer asks for".into());
         }
         let required = required(&branch).ok_or_else(|| {
-            self.0.http.too_large(format!("{} requires more than {PATTERNS} checks", found.base))
+            self.0.http.too_large(format!("{} requires more than {MAX_PATTERNS} checks", found.base))
         })?;
         let checks = checks(required, statuses);
         Ok(Readiness { head: head.into(), checks, waits, ..Readiness::default() })
     }
 
-    // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 where the head is another.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
+    // `head_commit_id` in MergePullRequestOption of /api/swagger: 409 if the head is another commit.
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
+        if call.mode == MergeMode::Queue {
             return Err(self.0.http.lacks("merge queue"));
         }
-        let repository = self.0.http.call(Method::GET, self.0.url(&[], &[]), None).await?;
+        let repository = self.0.http.get(self.0.url(&[], &[])).await?;
         let style = style(&repository);
-        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
-        // Below a title of its own (`MergeMessageField` there).
-        let body = json!({"Do": style, "head_commit_id": at.head, "MergeMessageField": message.trailers});
-        match self.0.http.call(Method::POST, url, Some(&body)).await {
-            // `CheckPullBranchProtections` of 1.25; who may not administer the repository cannot see the rule.
+        let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
+        // Gitea puts it below a title of its own (`MergeMessageField` there).
+        let body = json!({"Do": style, "head_commit_id": call.readiness.head, "MergeMessageField": call.message.trailers});
+        match self.0.http.post(url, &body).await {
+            // `CheckPullBranchProtections` of 1.25. Only administrators of the repository can read the rule.
             Err(ForgeError::Refused { says, .. }) if says.contains("behind the base branch") => {
                 Err(ForgeError::Behind { forge: self.0.http.name.clone() })
             }
@@ -282,30 +244,30 @@ impl Forge for Gitea {
         }
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         self.0.comment(number, text).await
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let found = self.0.commit(id).await?;
-        Ok(found.map(|c| Commit::read(&c["commit"]["message"], &c["parents"], "sha")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["commit"]["message"], &c["parents"], "sha")))
     }
 
     // `repoCreateStatus` of /api/swagger; context and description are of any length (`CommitStatus` in
     // models/git/commit_status.go of go-gitea/gitea).
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
-        self.0.report(commit, status, DESCRIPTION).await
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
+        self.0.report(commit, status, MAX_DESCRIPTION_CHARS).await
     }
 }
 
-/// The way in which a repository merges. Forgejo also has default styles that its merge call does not take
+/// The default merge style of a repository. Forgejo also has default styles that its merge call does not accept
 /// (modules/structs/repo.go): then it is a merge commit.
 fn style(repository: &Value) -> &str {
     let style = repository["default_merge_style"].as_str().filter(|style| STYLES.contains(style));
     style.unwrap_or("merge")
 }
 
-/// A review that counts, of whichever commit.
+/// A review that counts, of any commit.
 struct Review {
     approves: bool,
     asks_for_changes: bool,
@@ -327,15 +289,15 @@ impl Review {
     }
 }
 
-/// The patterns of the checks that a branch requires; `None` where there are too many.
+/// The patterns of the checks that a branch requires; `None` if there are too many.
 fn required(branch: &Value) -> Option<Vec<String>> {
     let wants = branch["enable_status_check"].as_bool() == Some(true);
     let required = if wants { names(&branch["status_check_contexts"], "context") } else { Vec::new() };
-    (required.len() <= PATTERNS).then_some(required)
+    (required.len() <= MAX_PATTERNS).then_some(required)
 }
 
 /// A status of a commit. Gitea merges with `warning` and `skipped` as with `success`
-/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); Forgejo takes a `warning` for worse than
+/// (`CommitStatusStates.Combine` in modules/commitstatus of 1.25); for Forgejo, a `warning` is worse than
 /// pending (`commitStatusPriorities` in modules/structs).
 fn check(one: &Value, kind: ForgeKind) -> Check {
     let state = match one["status"].as_str() {
@@ -347,11 +309,11 @@ fn check(one: &Value, kind: ForgeKind) -> Check {
     Check::new(text(&one["context"]).unwrap_or_default(), state, false)
 }
 
-/// The checks of a commit: what the branch requires, by patterns, and what has reported.
+/// The checks of a commit: those that the branch requires, by patterns, and those that have reported.
 fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     let mut missing = Vec::new();
     for pattern in required {
-        let pattern = Pattern::new(pattern);
+        let pattern = CheckPattern::new(pattern);
         let mut reported = false;
         for check in checks.iter_mut().filter(|check| pattern.fits(&check.name)) {
             (check.required, reported) = (true, true);
@@ -364,30 +326,32 @@ fn checks(required: Vec<String>, mut checks: Vec<Check>) -> Vec<Check> {
     checks
 }
 
-/// The title as it is to be written.
-fn title(draft: &Draft) -> String {
-    if draft.is_draft { format!("{} {}", DRAFTS[0], draft.title) } else { draft.title.clone() }
+/// The title, with the prefix of a draft.
+fn title(proposal: &Proposal) -> String {
+    if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
 }
 
-/// One of this repository's own branches; those from forks have the same names and are nobody we know.
-fn parse(value: &Value) -> Option<Found> {
+/// A pull request from a branch of this repository. Those from forks are skipped: their branches can have the same names.
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["head"]["repo_id"].as_i64()? != value["base"]["repo_id"].as_i64()? {
         return None;
     }
     let merged = value["merged"].as_bool() == Some(true);
     let state = match value["state"].as_str()? {
-        _ if merged => State::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() },
-        "open" => State::Open,
-        _ => State::Closed,
+        _ if merged => {
+            ChangeRequestState::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() }
+        }
+        "open" => ChangeRequestState::Open,
+        _ => ChangeRequestState::Closed,
     };
     let whole = text(&value["title"])?;
     let (title, prefixed) = without_prefix(&whole, &DRAFTS);
     let is_draft = prefixed || value["draft"].as_bool() == Some(true);
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["number"].as_u64()?,
             url: text(&value["html_url"])?,
-            // The branch's name stays here when the branch is gone; `ref` then becomes another.
+            // The label keeps the name of a deleted branch; `ref` changes.
             branch: text(&value["head"]["label"])?,
             head_commit: text(&value["head"]["sha"])?,
             notes: Vec::new(),
@@ -397,10 +361,10 @@ fn parse(value: &Value) -> Option<Found> {
         title: title.into(),
         body: text(&value["body"]).unwrap_or_default(),
         state,
-        // It calls no draft mergeable.
+        // Gitea never reports a draft as mergeable.
         conflicts: value["mergeable"].as_bool() == Some(false) && !is_draft,
         is_draft,
-        has: Extras {
+        metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: names(&value["requested_reviewers"], "login"),
             assignees: names(&value["assignees"], "login"),
@@ -414,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_default_style_that_the_merge_call_does_not_take_is_a_merge_commit() {
+    fn an_unsupported_default_style_is_a_merge_commit() {
         let cases = [
             (json!("squash"), "squash"),
             (json!("fast-forward-only"), "fast-forward-only"),
@@ -428,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_count_as_each_forge_counts_them() {
+    fn statuses_count_as_at_each_forge() {
         let state = |kind, status: &str| check(&json!({"context": "ci", "status": status}), kind).state;
         let cases = [
             ("success", CheckState::Green, CheckState::Green),
@@ -457,7 +421,7 @@ mod tests {
         };
         assert_eq!(of(&["ci/*"]), [("ci/build".to_string(), true)]);
         assert_eq!(of(&["cd/*"]), [("ci/build".to_string(), false), ("cd/*".to_string(), true)]);
-        assert!(required(&branch(vec!["a".into(); PATTERNS + 1])).is_none());
+        assert!(required(&branch(vec!["a".into(); MAX_PATTERNS + 1])).is_none());
         assert_eq!(required(&json!({"status_check_contexts": ["a"]})).unwrap().len(), 0);
     }
 }

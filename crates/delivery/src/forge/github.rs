@@ -1,140 +1,79 @@
 //! GitHub, and GitHub Enterprise Server at other hosts.
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Entries, Page, Reading};
-use super::pulls::Pulls;
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
+use super::api::{ListFilter, MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
-use crate::address::{Address, AddressError};
-use crate::commit_status::Status;
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use super::commit_status::CommitStatus;
+use super::connection::ForgeConnection;
+use super::error::{ForgeError, ForgeResult};
+use super::github_pulls::GitHubPulls;
+use super::http::{ApiCall, ForgeHttp};
+use super::json::{self, names, text};
+use super::pager::{self, Cursor, ListPage, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
+use crate::address::{AddressError, RepositoryAddress};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
 /// The fields that are read of answers.
-pub(super) const FIELDS: &[&str] = &[
-    "assignees",
-    "base",
-    "baseRef",
-    "body",
-    "commit",
-    "commits",
-    "conclusion",
-    "context",
-    "contexts",
-    "created_at",
-    "data",
-    "draft",
-    "endCursor",
-    "expires_at",
-    "hasNextPage",
-    "head",
-    "headRefOid",
-    "html_url",
-    "id",
-    "isRequired",
-    "labels",
-    "latestOpinionatedReviews",
-    "login",
-    "mergeCommitAllowed",
-    "mergeQueueEntry",
-    "mergeStateStatus",
-    "merge_commit_sha",
-    "mergeable",
-    "merged",
-    "merged_at",
-    "name",
-    "nodes",
-    "number",
-    "oid",
-    "owner",
-    "pageInfo",
-    "parents",
-    "pullRequest",
-    "rebaseMergeAllowed",
-    "ref",
-    "refUpdateRule",
-    "repo",
-    "repository",
-    "requested_reviewers",
-    "requested_teams",
-    "requiredApprovingReviewCount",
-    "requiredStatusCheckContexts",
-    "requiresLinearHistory",
-    "reviewDecision",
-    "sha",
-    "slug",
-    "squashMergeAllowed",
-    "state",
-    "status",
-    "statusCheckRollup",
-    "title",
-    "token",
-];
+const FIELDS: &str = "assignees base baseRef body commit commits conclusion context contexts created_at data draft \
+    endCursor expires_at hasNextPage head headRefOid html_url id isRequired labels \
+    latestOpinionatedReviews login mergeCommitAllowed mergeQueueEntry mergeStateStatus merge_commit_sha \
+    mergeable merged merged_at name nodes number oid owner pageInfo parents pullRequest \
+    rebaseMergeAllowed ref refUpdateRule repo repository requested_reviewers requested_teams \
+    requiredApprovingReviewCount requiredStatusCheckContexts requiresLinearHistory reviewDecision sha \
+    slug squashMergeAllowed state status statusCheckRollup title token";
 
-pub(crate) struct GitHub(pub(super) Pulls);
+pub(super) struct GitHub(GitHubPulls);
 
 impl GitHub {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
+        let address = &connection.address;
         let (prefix, owner, name) = address.repository()?;
         if !prefix.is_empty() {
             return Err(AddressError::Invalid(address.text.clone()).into());
         }
-        let base = api(address);
-        let http = ForgeHttp::new(ForgeKind::GitHub, &base, address, Scheme::Bearer, credentials, shared)?
-            .with_fields(FIELDS)
-            .with_header("accept", "application/vnd.github+json")
-            .with_header("x-github-api-version", "2022-11-28");
-        Ok(GitHub(Pulls { http, owner: owner.into(), name: name.into(), parse }))
+        let http = http(&api(address), connection)?;
+        Ok(GitHub(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    async fn list(&self, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        let filter = format!("{}:{}", self.0.owner, to.head);
-        while let Some(at) = to.at(&self.0.http)? {
-            let page = (at + 1).to_string();
-            let query = [
-                ("state", state),
-                ("head", &filter),
-                ("sort", "created"),
-                ("direction", "desc"),
-                ("per_page", "100"),
-                ("page", &page),
-            ];
-            let (found, listed) = self.0.page(&query).await?;
-            to.take(Page { next: (listed >= 100).then_some(at + 1), found });
-        }
-        Ok(to.ours)
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
+        let (filter, page) = (format!("{}:{head}", self.0.owner), (at + 1).to_string());
+        let query = [
+            ("state", state),
+            ("head", &filter),
+            ("sort", "created"),
+            ("direction", "desc"),
+            ("per_page", "100"),
+            ("page", &page),
+        ];
+        let (entries, listed) = self.0.page(&query).await?;
+        Ok(ListPage { next: (listed >= 100).then_some(at + 1), entries })
     }
 }
 
 impl GitHub {
-    /// Asks what only the other API tells: which checks are required, and the queue.
-    async fn graphql(&self, query: &str, variables: Value) -> Result<Value, ForgeError> {
+    /// Calls the GraphQL API, which alone has required checks and the merge queue.
+    async fn graphql(&self, query: &str, variables: Value) -> ForgeResult<Value> {
         self.ask(query, variables).await.map(|(data, _)| data)
     }
 
-    /// The same, and whether all that it refused to show were checks, which fine-grained tokens may not read.
-    async fn ask(&self, query: &str, variables: Value) -> Result<(Value, bool), ForgeError> {
-        // At a server of one's own it is /api/graphql, beside /api/v3.
+    /// The same, and whether checks are hidden: fine-grained tokens may not read them.
+    async fn ask(&self, query: &str, variables: Value) -> ForgeResult<(Value, bool)> {
+        // At GitHub Enterprise Server it is /api/graphql, beside /api/v3.
         let http = &self.0.http;
         let up = usize::from(http.url(&[], &[]).path().ends_with("/v3"));
         let body = json!({"query": query, "variables": variables});
         let (url, preview) = (http.beside(up, &["graphql"], &[]), HeaderValue::from_static(PREVIEW));
-        let mut answer = http.call_with(Method::POST, url, Some(&body), Some((ACCEPT, preview))).await?;
+        let mut answer =
+            http.call(ApiCall::new(Method::POST, url).with_body(&body).with_header(ACCEPT, preview)).await?;
         let data = answer.get_mut("data").map(Value::take).unwrap_or_default();
         let errors = answer["errors"].as_array().map_or(&[][..], Vec::as_slice);
         let of_checks = |error: &Value| {
@@ -152,7 +91,7 @@ impl GitHub {
     }
 }
 
-/// At servers of one's own `mergeStateStatus` is there only with it ("Schema previews" of
+/// GitHub Enterprise Server has `mergeStateStatus` only with this preview ("Schema previews" of
 /// docs.github.com/enterprise-server, "Merge info preview").
 const PREVIEW: &str = "application/vnd.github.merge-info-preview+json";
 
@@ -166,14 +105,14 @@ const READINESS: &str = "query($owner: String!, $name: String!, $number: Int!, $
     ... on CheckRun { name status conclusion isRequired(pullRequestNumber: $number) } \
     ... on StatusContext { context state isRequired(pullRequestNumber: $number) } } } } } } } } } }";
 
-/// What `READINESS` asks for to know whether GitHub would merge; then the same for servers that do not know the
-/// first one even so (github.com/getstackit/stackit/issues/1143), with the checks that are required.
+/// The fields of `READINESS` that say whether GitHub would merge. The second row is for servers without the first field
+/// (github.com/getstackit/stackit/issues/1143), with the required checks.
 const STATES: [(&str, &str); 2] = [("mergeStateStatus", ""), ("mergeable", "requiredStatusCheckContexts")];
 
 /// The ways to merge that a repository and a branch allow, in the order in which they are tried: "Merge commit,
 /// squash, rebase" (docs.github.com/graphql/reference, Repository: `mergeCommitAllowed`, `squashMergeAllowed`,
 /// `rebaseMergeAllowed`; RefUpdateRule: `requiresLinearHistory`). Not `viewerDefaultMergeMethod`, which is the
-/// method that the viewer used last. Rulesets can forbid more, which only a refusal tells.
+/// method that the viewer used last. Rulesets can forbid more methods, which only a rejected merge shows.
 fn methods(repository: &Value) -> Vec<&'static str> {
     let rule = &repository["pullRequest"]["baseRef"]["refUpdateRule"];
     let all = [
@@ -185,7 +124,7 @@ fn methods(repository: &Value) -> Vec<&'static str> {
     if allowed.is_empty() { vec!["merge"] } else { allowed }
 }
 
-/// Whether a merge was refused for its method alone: "Merge commits are not allowed on this repository.",
+/// Whether a merge was rejected only for its method: "Merge commits are not allowed on this repository.",
 /// "Squash merges are not allowed on this repository." and the same of a ruleset.
 fn is_about_the_method(error: &ForgeError) -> bool {
     match error {
@@ -203,10 +142,10 @@ fn commit(pull: &Value) -> &Value {
 }
 
 /// The most characters of the description of a commit status.
-const DESCRIPTION: usize = 140;
+const MAX_DESCRIPTION_CHARS: usize = 140;
 
-/// What a pull request waits for. Of approvals only those of this very head count.
-fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readiness {
+/// The readiness of a pull request. Only approvals of this very head count.
+fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: MergeMode) -> Readiness {
     let head = text(&pull["headRefOid"]).unwrap_or_default();
     let hidden = contexts.is_none();
     let of_head = commit(pull)["oid"] == head.as_str();
@@ -214,7 +153,7 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readin
     let reviews = pull["latestOpinionatedReviews"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |review: &&Value, state: &str| review["state"] == state;
     let given = reviews.iter().filter(|r| is(r, "APPROVED") && r["commit"]["oid"] == head.as_str()).count();
-    // Where no review is required there is no decision either, whatever people say.
+    // If no review is required, GitHub makes no decision, whatever the reviews say.
     let objects = reviews.iter().any(|r| is(&r, "CHANGES_REQUESTED"));
     for name in names(&pull["baseRef"]["refUpdateRule"]["requiredStatusCheckContexts"], "") {
         if !checks.iter().any(|check| check.name == name) {
@@ -229,10 +168,10 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readin
         decision if objects || decision == Some("CHANGES_REQUESTED") => {
             readiness.waits.push("the changes that a reviewer asks for".into());
         }
-        // Where reviews are required; that others are still valid is not enough for this head.
+        // Reviews are required. Valid approvals of an earlier head are not enough for this head.
         Some("REVIEW_REQUIRED" | "APPROVED") => {
             let missing = needed.saturating_sub(given as u64);
-            // A code owner's, for example.
+            // The approval of a code owner can be missing, for example.
             let missing = if pull["reviewDecision"] == "APPROVED" { missing } else { missing.max(1) };
             if missing > 0 {
                 readiness.waits.push(approvals(missing));
@@ -244,15 +183,15 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readin
     let nothing_said = readiness.obstacle(&readiness.head).is_none();
     match merge_state(pull) {
         Some("DIRTY") => readiness.waits.push("its conflicts to be resolved".into()),
-        // A queue brings it up to date itself.
-        Some("BEHIND") => readiness.behind = merge != Merge::Queue,
-        // Something has not reported, or has failed.
+        // A merge queue updates the branch itself.
+        Some("BEHIND") => readiness.behind = merge != MergeMode::Queue,
+        // A check has not reported, or has failed.
         Some("UNSTABLE") if hidden => {
             readiness.waits.push("its checks, which this token may not read".into());
         }
         Some("UNKNOWN") => readiness.waits.push("GitHub to look whether it can be merged".into()),
-        // A required check that has not reported, or a rule. With a queue this is what comes before it.
-        Some("BLOCKED") if nothing_said && merge != Merge::Queue => {
+        // A required check has not reported, or a rule is not met. With a merge queue, this is the state before it.
+        Some("BLOCKED") if nothing_said && merge != MergeMode::Queue => {
             readiness
                 .waits
                 .push("a required check to report, or what else the branch's rules ask for".into());
@@ -262,11 +201,11 @@ fn readiness(pull: &Value, contexts: Option<Vec<Check>>, merge: Merge) -> Readin
     readiness
 }
 
-/// Whether it would be merged, in the words of `mergeStateStatus`.
+/// Whether GitHub would merge, by the words of `mergeStateStatus`.
 fn merge_state(pull: &Value) -> Option<&str> {
     match pull["mergeable"].as_str() {
         Some("CONFLICTING") => Some("DIRTY"),
-        // It may be CLEAN as well, and whatever else is in the way is said when it is merged.
+        // It may be CLEAN as well. GitHub reports any other obstacle at the merge.
         Some("MERGEABLE") => Some("UNSTABLE"),
         Some(_) => Some("UNKNOWN"),
         None => pull["mergeStateStatus"].as_str(),
@@ -286,8 +225,17 @@ fn check(value: &Value) -> Check {
     Check::new(name, state, value["isRequired"].as_bool() == Some(true))
 }
 
+/// Calls of GitHub's API at this address.
+pub(super) fn http(base: &str, connection: &ForgeConnection<'_>) -> ForgeResult<ForgeHttp> {
+    let http = ForgeHttp::new(ForgeKind::GitHub, base, AuthScheme::Bearer, connection)?;
+    Ok(http
+        .with_fields(FIELDS)
+        .with_header("accept", "application/vnd.github+json")
+        .with_header("x-github-api-version", "2022-11-28"))
+}
+
 /// Where the API is.
-pub(super) fn api(address: &Address) -> String {
+pub(super) fn api(address: &RepositoryAddress) -> String {
     match address.host_name() {
         "github.com" | "www.github.com" | "ssh.github.com" => "https://api.github.com".into(),
         host if host.ends_with(".ghe.com") => format!("https://api.{host}"),
@@ -296,83 +244,87 @@ pub(super) fn api(address: &Address) -> String {
 }
 
 impl GitHub {
-    async fn merge_by(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        method: &str,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        let url = self.0.url(&["pulls", &found.request.number.to_string(), "merge"], &[]);
-        let mut body = json!({"sha": at.head, "merge_method": method});
+    async fn merge_by(&self, call: &MergeCall<'_>, method: &str) -> ForgeResult<()> {
+        let url = self.0.url(&["pulls", &call.found.request.number.to_string(), "merge"], &[]);
+        let mut body = json!({"sha": call.readiness.head, "merge_method": method});
         match method {
             "rebase" => {}
-            // Below the title of the pull request.
-            "squash" => body["commit_message"] = message.trailers.as_str().into(),
-            _ => body["commit_message"] = message.whole().into(),
+            // GitHub puts it below the title of the pull request.
+            "squash" => body["commit_message"] = call.message.trailers.as_str().into(),
+            _ => body["commit_message"] = call.message.whole().into(),
         }
-        self.0.http.call(Method::PUT, url, Some(&body)).await.map(drop)
+        self.0.http.put(url, &body).await.map(drop)
     }
 }
 
-impl Forge for GitHub {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.list("open", Reading::first(head)).await?.into_iter().next())
+impl_forge!(GitHub);
+
+impl GitHub {
+    async fn list(
+        &self,
+        head: &str,
+        _base: &str,
+        filter: ListFilter,
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        let state = if filter == ListFilter::Open { "open" } else { "all" };
+        pager::change_requests(&self.0.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list("all", Reading::since(head, since)).await
-    }
-
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
-        if !draft.is_draft {
-            return self.0.open(draft, &draft.title, Value::Null).await;
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        if !proposal.is_draft {
+            return self.0.open(proposal, &proposal.title, Value::Null).await;
         }
-        // Private repositories have drafts only in some of the plans.
-        match self.0.open(draft, &draft.title, json!({"draft": true})).await {
+        // Private repositories have drafts only in some plans.
+        match self.0.open(proposal, &proposal.title, json!({"draft": true})).await {
             Err(ForgeError::Refused { status: 422, says, .. }) if says.contains("Draft pull requests") => {
-                self.0.open(draft, &draft.title, Value::Null).await
+                self.0.open(proposal, &proposal.title, Value::Null).await
             }
             other => other,
         }
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        self.0.update(number, draft, &draft.title).await
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        self.0.update(number, proposal, &proposal.title).await
     }
 
     // docs.github.com/rest/issues/labels, /rest/issues/assignees, /rest/pulls/review-requests.
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> ForgeResult<Vec<String>> {
         let (http, number) = (&self.0.http, found.request.number);
-        Ok(match what {
-            Extra::Label => {
+        Ok(match kind {
+            MetadataKind::Label => {
                 let url = self.0.issue(number, &["labels"]);
-                let all = http.call(Method::POST, url, Some(&json!({"labels": names}))).await?;
-                super::names(&all, "name")
+                let all = http.post(url, &json!({"labels": names})).await?;
+                json::names(&all, "name")
             }
-            Extra::Reviewer => reviewers(&self.0.ask_for_review(number, names).await?),
-            // Who may not be assigned is left out without a word.
-            Extra::Assignee => {
+            MetadataKind::Reviewer => reviewers(&self.0.ask_for_review(number, names).await?),
+            // GitHub silently skips people who may not be assigned.
+            MetadataKind::Assignee => {
                 let url = self.0.issue(number, &["assignees"]);
-                let issue = http.call(Method::POST, url, Some(&json!({"assignees": names}))).await?;
-                super::names(&issue["assignees"], "login")
+                let issue = http.post(url, &json!({"assignees": names})).await?;
+                json::names(&issue["assignees"], "login")
             }
         })
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         self.0.close(number).await
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.0.get(number).await
     }
 
     // docs.github.com/graphql/reference/objects: PullRequest, CheckRun, StatusContext, RefUpdateRule.
-    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
-        // Servers before 3.12 do not know the queue.
-        let queue = if merge == Merge::Queue { "mergeQueueEntry { state }" } else { "" };
-        let (mut contexts, mut after, mut head) = (Entries::from(0), Value::Null, None);
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> ForgeResult<Readiness> {
+        // Servers before 3.12 have no merge queue.
+        let queue = if merge == MergeMode::Queue { "mergeQueueEntry { state }" } else { "" };
+        let (mut cursor, mut contexts) = (Cursor::from(0), Vec::new());
+        let (mut after, mut head) = (Value::Null, None);
         let mut states = STATES.into_iter();
         let (mut state, mut required) = states.next().unwrap_or_default();
         loop {
@@ -394,43 +346,42 @@ impl Forge for GitHub {
             };
             let repository = &data["repository"];
             let pull = &repository["pullRequest"];
-            // What another head has is on pages of its own.
+            // The pages of another head do not belong to this list.
             if pull.is_null() || *head.get_or_insert(pull["headRefOid"].clone()) != pull["headRefOid"] {
                 return Err(self.0.http.unreadable("a pull request"));
             }
             let page = &commit(pull)["statusCheckRollup"]["contexts"];
             let more = page["pageInfo"]["hasNextPage"] == true;
-            contexts.take(page["nodes"].as_array().into_iter().flatten().map(check), more.then_some(0));
-            // The cursor says where the next page begins; this says whether it may be read.
-            if contexts.at(&self.0.http)?.is_some() {
+            contexts.extend(page["nodes"].as_array().into_iter().flatten().map(check));
+            cursor.advance(more.then_some(0));
+            // GitHub's own cursor says where the next page begins; ours says whether it may be read.
+            if cursor.at(&self.0.http, contexts.len())?.is_some() {
                 after = page["pageInfo"]["endCursor"].clone();
                 continue;
             }
-            let mut readiness = readiness(pull, (!hidden).then_some(contexts.all), merge);
-            readiness.how = json!({"id": pull["id"], "methods": methods(repository)});
+            let mut readiness = readiness(pull, (!hidden).then_some(contexts), merge);
+            readiness.merge_options = json!({"id": pull["id"], "methods": methods(repository)});
             return Ok(readiness);
         }
     }
 
-    // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 where the head is another than `sha`.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        if merge == Merge::Queue {
-            // An error where the head is another than the one that is expected.
+    // docs.github.com/rest/pulls/pulls, "Merge a pull request": 409 if the head is not `sha`.
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
+        if call.mode == MergeMode::Queue {
+            // Fails if the head is not the expected one.
             let mutation = "mutation($id: ID!, $head: GitObjectID!) { enqueuePullRequest(input: \
                             {pullRequestId: $id, expectedHeadOid: $head}) { mergeQueueEntry { id } } }";
-            let variables = json!({"id": at.how["id"], "head": at.head});
+            let variables = json!({"id": call.readiness.merge_options["id"], "head": call.readiness.head});
             return self.graphql(mutation, variables).await.map(drop);
         }
-        let mut methods =
-            at.how["methods"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
+        let mut methods = call.readiness.merge_options["methods"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .peekable();
         while let Some(method) = methods.next() {
-            match self.merge_by(found, at, method, message).await {
+            match self.merge_by(call, method).await {
                 Err(error) if is_about_the_method(&error) && methods.peek().is_some() => {}
                 done => return done,
             }
@@ -438,37 +389,39 @@ impl Forge for GitHub {
         Err(self.0.http.unreadable("the ways to merge"))
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         self.0.comment(number, text).await
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let found = self.0.commit(id).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parents"], "sha")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")))
     }
 
     // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140
     // characters)".
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
-        self.0.report(commit, status, DESCRIPTION).await
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
+        self.0.report(commit, status, MAX_DESCRIPTION_CHARS).await
     }
 }
 
-/// Who is asked: people by login, teams as `organization/team`.
+/// The requested reviewers: people by login, teams as `organization/team`.
 fn reviewers(pull: &Value) -> Vec<String> {
     let owner = pull["base"]["repo"]["owner"]["login"].as_str().unwrap_or_default();
     let teams = names(&pull["requested_teams"], "slug").into_iter().map(|team| format!("{owner}/{team}"));
     names(&pull["requested_reviewers"], "login").into_iter().chain(teams).collect()
 }
 
-fn parse(value: &Value) -> Option<Found> {
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     let merged = !value["merged_at"].is_null() || value["merged"].as_bool() == Some(true);
     let state = match value["state"].as_str()? {
-        "open" => State::Open,
-        _ if merged => State::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() },
-        _ => State::Closed,
+        "open" => ChangeRequestState::Open,
+        _ if merged => {
+            ChangeRequestState::Merged { commit: text(&value["merge_commit_sha"]).unwrap_or_default() }
+        }
+        _ => ChangeRequestState::Closed,
     };
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["number"].as_u64()?,
             url: text(&value["html_url"])?,
@@ -483,7 +436,7 @@ fn parse(value: &Value) -> Option<Found> {
         state,
         conflicts: value["mergeable"].as_bool() == Some(false),
         is_draft: value["draft"].as_bool() == Some(true),
-        has: Extras {
+        metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: reviewers(value),
             assignees: names(&value["assignees"], "login"),
@@ -497,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_merge_is_one_that_is_allowed() {
+    fn the_merge_method_is_an_allowed_one() {
         let of = |merge: bool, squash: bool, rebase: bool, linear: bool| {
             methods(&json!({
                 "viewerDefaultMergeMethod": "REBASE", "mergeCommitAllowed": merge,
@@ -512,13 +465,13 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_changes_holds_it_up_also_where_no_review_is_required() {
+    fn requested_changes_block_a_merge_even_if_no_review_is_required() {
         let waits = |decision: Value, state: &str| {
             let pull = json!({
                 "headRefOid": "a", "mergeStateStatus": "CLEAN", "reviewDecision": decision,
                 "latestOpinionatedReviews": {"nodes": [{"state": state, "commit": {"oid": "a"}}]},
             });
-            readiness(&pull, Some(Vec::new()), Merge::WhenGreen).waits
+            readiness(&pull, Some(Vec::new()), MergeMode::WhenGreen).waits
         };
         let asked = ["the changes that a reviewer asks for"];
         assert_eq!(waits(json!("CHANGES_REQUESTED"), "CHANGES_REQUESTED"), asked);

@@ -1,81 +1,50 @@
 //! GitLab, at gitlab.com and elsewhere. Paths, fields and states are those of
 //! docs.gitlab.com/api/merge_requests, /api/notes and /api/commits.
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::http::{ForgeHttp, Shared};
-use super::pages::{Page, Reading};
-use super::readiness::{Check, CheckState, approvals};
-use super::scheme::Scheme;
-use super::{
-    Commit, Draft, Extra, Extras, Forge, ForgeError, Found, MergeMessage, Readiness, State, names, text,
-    without_prefix,
+use super::api::{ListFilter, MergeCall, impl_forge};
+use super::authorization::AuthScheme;
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
-use crate::address::{Address, AddressError};
-use crate::commit_status::{DESCRIPTION, NAME, Progress, Status};
-use crate::credentials::Credentials;
-use crate::error::DeliveryError;
-use crate::order::{ChangeRequest, ForgeKind, Merge};
+use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PromotionProgress};
+use super::connection::ForgeConnection;
+use super::error::{ForgeError, ForgeResult};
+use super::http::ForgeHttp;
+use super::json::{self, names, text, without_prefix};
+use super::pager::{self, ListPage, Reach};
+use super::readiness::{Check, CheckState, Readiness, approvals};
+use crate::address::{AddressError, RepositoryAddress};
+use crate::forge_kind::ForgeKind;
+use crate::order::MergeMode;
+use crate::outcome::ChangeRequest;
 
-/// The most that a page may hold (docs.gitlab.com/api/rest, "Pagination").
+/// The most entries of a page (docs.gitlab.com/api/rest, "Pagination").
 const PAGE: usize = 100;
-/// What drafts are known by (docs.gitlab.com/user/project/merge_requests/drafts).
+/// The prefixes of drafts (docs.gitlab.com/user/project/merge_requests/drafts).
 const DRAFTS: [&str; 3] = ["Draft:", "[Draft]", "(Draft)"];
 
 /// The most characters of a status's `target_url` (lib/api/commit_statuses.rb of gitlabhq/gitlabhq).
 const TARGET_URL: usize = 255;
 
 /// The fields that are read of answers.
-const FIELDS: &[&str] = &[
-    "allow_failure",
-    "approvals_left",
-    "assignees",
-    "created_at",
-    "description",
-    "detailed_merge_status",
-    "draft",
-    "has_conflicts",
-    "head_pipeline",
-    "id",
-    "iid",
-    "labels",
-    "merge_commit_sha",
-    "merge_status",
-    "merged_at",
-    "name",
-    "parent_ids",
-    "pipeline_id",
-    "reviewers",
-    "sha",
-    "source_branch",
-    "source_project_id",
-    "squash_commit_sha",
-    "state",
-    "status",
-    "target_branch",
-    "target_project_id",
-    "title",
-    "username",
-    "web_url",
-];
+const FIELDS: &str = "allow_failure approvals_left assignees created_at description detailed_merge_status draft \
+    has_conflicts head_pipeline id iid labels merge_commit_sha merge_status merged_at name parent_ids \
+    pipeline_id reviewers sha source_branch source_project_id squash_commit_sha state status \
+    target_branch target_project_id title username web_url";
 
-pub(crate) struct GitLab {
-    pub(super) http: ForgeHttp,
-    /// Groups, subgroups and name: one part of a path, with its slashes escaped
+pub(super) struct GitLab {
+    http: ForgeHttp,
+    /// Groups, subgroups and name: one part of the path, with its slashes escaped
     /// (docs.gitlab.com/api/rest, "Namespaced paths").
     project: String,
 }
 
 impl GitLab {
-    pub(crate) fn new(
-        address: &Address,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, DeliveryError> {
+    pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
+        let address = &connection.address;
         let project = project(address)?;
         // One host for SSH behind a firewall (docs.gitlab.com/user/gitlab_com).
         let origin = match address.host_name() {
@@ -83,9 +52,9 @@ impl GitLab {
             _ => address.origin(),
         };
         let base = format!("{origin}/api/v4");
-        // Personal, project and group tokens are taken as Bearer, like those of OAuth
+        // Personal, project and group tokens are accepted as Bearer, like those of OAuth
         // (docs.gitlab.com/api/rest/authentication).
-        let http = ForgeHttp::new(ForgeKind::GitLab, &base, address, Scheme::Bearer, credentials, shared)?;
+        let http = ForgeHttp::new(ForgeKind::GitLab, &base, AuthScheme::Bearer, connection)?;
         Ok(GitLab { http: http.with_fields(FIELDS), project })
     }
 
@@ -97,7 +66,7 @@ impl GitLab {
         self.url(&["merge_requests", &number.to_string()], &[])
     }
 
-    async fn page(&self, head: &str, state: &str, at: u64) -> Result<Page, ForgeError> {
+    async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
         let (page, size) = ((at + 1).to_string(), PAGE.to_string());
         let query = [
             ("source_branch", head),
@@ -110,45 +79,37 @@ impl GitLab {
         let reduce = |answer: Value| {
             let list = answer.as_array()?;
             let next = (list.len() >= PAGE).then_some(at + 1);
-            Some(Page { found: list.iter().filter_map(parse).collect(), next })
+            Some(ListPage { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["merge_requests"], &query), reduce).await
     }
 
     /// The number of a user (docs.gitlab.com/api/users).
-    async fn user(&self, name: &str) -> Result<u64, ForgeError> {
-        let found =
-            self.http.call(Method::GET, self.http.url(&["users"], &[("username", name)]), None).await?;
+    async fn user(&self, name: &str) -> ForgeResult<u64> {
+        let found = self.http.get(self.http.url(&["users"], &[("username", name)])).await?;
         found[0]["id"].as_u64().ok_or_else(|| {
             let says = format!("there is no user {name}");
             ForgeError::Refused { forge: self.http.name.clone(), status: 404, says }
         })
     }
-
-    async fn list(&self, head: &str, state: &str, mut to: Reading<'_>) -> Result<Vec<Found>, ForgeError> {
-        while let Some(at) = to.at(&self.http)? {
-            to.take(self.page(head, state, at).await?);
-        }
-        Ok(to.ours)
-    }
 }
 
-/// What a merge request waits for beside its checks, by the states of docs.gitlab.com/api/merge_requests,
+/// What a merge request waits for apart from its checks, by the states of docs.gitlab.com/api/merge_requests,
 /// "Merge status".
 fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String> {
-    // Before 15.6 there is only the older field.
+    // GitLab before 15.6 has only the older field.
     let older = if now["merge_status"] == "can_be_merged" { "mergeable" } else { "checking" };
     let all_green = readiness.checks.iter().all(|check| check.state == CheckState::Green);
     let wait = match now["detailed_merge_status"].as_str().unwrap_or(older) {
         "mergeable" => return Vec::new(),
-        // The checks say it, if they have begun, and unless it waits for a job that is started by hand.
+        // The checks show it, if they have begun, unless the pipeline waits for a manual job.
         "ci_must_pass" | "ci_still_running" if all_green => "its pipeline".into(),
         "ci_must_pass" | "ci_still_running" => return Vec::new(),
         "not_approved" => approvals(approvals_left),
         "requested_changes" => "the changes that a reviewer asks for".into(),
         "discussions_not_resolved" => "its discussions to be resolved".into(),
         "conflict" => "its conflicts to be resolved".into(),
-        // That is for Sluice to mend, once nothing else is missing.
+        // Sluice fixes that, once nothing else is missing.
         "need_rebase" => return Vec::new(),
         "checking" | "unchecked" | "preparing" | "approvals_syncing" => {
             "GitLab to look whether it can be merged".into()
@@ -158,14 +119,14 @@ fn waits(now: &Value, approvals_left: u64, readiness: &Readiness) -> Vec<String>
     vec![wait]
 }
 
-/// The pipeline of the head, by the jobs that have failed or are under way, where those are known; and the
-/// commit that it ran for, where that is another.
+/// The pipeline of the head, by its failed or running jobs if they are known. `ran_for` is the commit of the pipeline, if
+/// that is not the head.
 ///
-/// `head_pipeline` is what GitLab noted last: until a push has a pipeline, and where it gets none, that of an
-/// earlier head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
+/// `head_pipeline` is the last known pipeline. Until a push has a pipeline, or if it gets none, it is that of an earlier
+/// head (github.com/sortie-ai/sortie/issues/828). GitLab's own `diff_head_pipeline?` goes by `sha` and
 /// `source_sha`, of which the API shows the first alone; but the merge that a pipeline for merged results runs
 /// for has the head as its second parent (`MergeRequests::MergeToRefService`).
-fn checks(now: &Value, ran_for: Option<&Commit>, jobs: &Value) -> Vec<Check> {
+fn checks(now: &Value, ran_for: Option<&ForgeCommit>, jobs: &Value) -> Vec<Check> {
     let state = |status: &Value| match status.as_str() {
         Some("success" | "skipped" | "manual") => CheckState::Green,
         Some("failed" | "canceled" | "canceling") => CheckState::Failed,
@@ -188,13 +149,13 @@ fn checks(now: &Value, ran_for: Option<&Commit>, jobs: &Value) -> Vec<Check> {
     checks
 }
 
-/// The title as it is to be written.
-fn title(draft: &Draft) -> String {
-    if draft.is_draft { format!("{} {}", DRAFTS[0], draft.title) } else { draft.title.clone() }
+/// The title, with the prefix of a draft.
+fn title(proposal: &Proposal) -> String {
+    if proposal.is_draft { format!("{} {}", DRAFTS[0], proposal.title) } else { proposal.title.clone() }
 }
 
-/// The project's path. One dash parts it from the pages about it.
-fn project(address: &Address) -> Result<String, AddressError> {
+/// The path of the project. A single dash separates it from the pages about it.
+fn project(address: &RepositoryAddress) -> Result<String, AddressError> {
     let parts = address.parts();
     if parts.len() < 2 || parts.iter().any(|part| part == "-") {
         return Err(AddressError::NotOf {
@@ -206,69 +167,79 @@ fn project(address: &Address) -> Result<String, AddressError> {
     Ok(parts.join("/"))
 }
 
-impl Forge for GitLab {
-    async fn find_open(&self, head: &str, _base: &str) -> Result<Option<Found>, ForgeError> {
-        Ok(self.list(head, "opened", Reading::first(head)).await?.into_iter().next())
+impl_forge!(GitLab);
+
+impl GitLab {
+    async fn list(
+        &self,
+        head: &str,
+        _base: &str,
+        filter: ListFilter,
+    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+        let state = if filter == ListFilter::Open { "opened" } else { "all" };
+        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
     }
 
-    async fn find(&self, head: &str, _base: &str, since: Timestamp) -> Result<Vec<Found>, ForgeError> {
-        self.list(head, "all", Reading::since(head, since)).await
-    }
-
-    async fn open(&self, draft: &Draft) -> Result<Found, ForgeError> {
+    async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         let body = json!({
-            "source_branch": draft.head, "target_branch": draft.base,
-            "title": title(draft), "description": draft.body,
+            "source_branch": proposal.head, "target_branch": proposal.base,
+            "title": title(proposal), "description": proposal.body,
         });
         self.http.change(Method::POST, self.url(&["merge_requests"], &[]), &body, parse).await
     }
 
-    async fn update(&self, number: u64, draft: &Draft) -> Result<Found, ForgeError> {
-        let body = json!({"target_branch": draft.base, "title": title(draft), "description": draft.body});
+    async fn update(&self, number: u64, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
+        let body =
+            json!({"target_branch": proposal.base, "title": title(proposal), "description": proposal.body});
         self.http.change(Method::PUT, self.one(number), &body, parse).await
     }
 
-    async fn add(&self, found: &Found, what: Extra, names: &[String]) -> Result<Vec<String>, ForgeError> {
+    async fn add(
+        &self,
+        found: &ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &[String],
+    ) -> ForgeResult<Vec<String>> {
         let url = self.one(found.request.number);
-        let (key, field) = match what {
-            Extra::Label => {
+        let (key, field) = match kind {
+            MetadataKind::Label => {
                 let body = json!({"add_labels": names.join(",")});
-                let now = self.http.call(Method::PUT, url, Some(&body)).await?;
-                return Ok(super::names(&now["labels"], "name"));
+                let now = self.http.put(url, &body).await?;
+                return Ok(json::names(&now["labels"], "name"));
             }
-            Extra::Reviewer => ("reviewers", "reviewer_ids"),
-            Extra::Assignee => ("assignees", "assignee_ids"),
+            MetadataKind::Reviewer => ("reviewers", "reviewer_ids"),
+            MetadataKind::Assignee => ("assignees", "assignee_ids"),
         };
-        // Those that are not named again are taken off it; without a licence it takes only one.
-        let now = self.http.call(Method::GET, url.clone(), None).await?;
+        // GitLab removes those that are not in the list. Without a licence it accepts only one.
+        let now = self.http.get(url.clone()).await?;
         let there = now[key].as_array().into_iter().flatten().filter_map(|user| user["id"].as_u64());
         let mut ids: Vec<u64> = there.collect();
         for name in names {
             ids.push(self.user(name).await?);
         }
-        let now = self.http.call(Method::PUT, url, Some(&json!({field: ids}))).await?;
-        Ok(super::names(&now[key], "username"))
+        let now = self.http.put(url, &json!({field: ids})).await?;
+        Ok(json::names(&now[key], "username"))
     }
 
-    async fn close(&self, number: u64) -> Result<(), ForgeError> {
+    async fn close(&self, number: u64) -> ForgeResult<()> {
         let body = json!({"state_event": "close"});
-        self.http.call(Method::PUT, self.one(number), Some(&body)).await.map(drop)
+        self.http.put(self.one(number), &body).await.map(drop)
     }
 
-    async fn get(&self, number: u64) -> Result<Option<Found>, ForgeError> {
+    async fn get(&self, number: u64) -> ForgeResult<Option<ForgeChangeRequest>> {
         self.http.request(self.one(number), self.url(&[], &[]), parse).await
     }
 
-    async fn readiness(&self, found: &Found, merge: Merge) -> Result<Readiness, ForgeError> {
+    async fn readiness(&self, found: &ForgeChangeRequest, merge: MergeMode) -> ForgeResult<Readiness> {
         let number = found.request.number.to_string();
-        let now = self.http.call(Method::GET, self.one(found.request.number), None).await?;
+        let now = self.http.get(self.one(found.request.number)).await?;
         let mut readiness = Readiness { head: text(&now["sha"]).unwrap_or_default(), ..Readiness::default() };
         if now["head_pipeline"].is_object() {
             let path = ["repository", "commits", &readiness.head, "statuses"];
-            // Other pipelines can run for the same commit. Before 17.8 GitLab ignores `pipeline_id`.
+            // Other pipelines can run for the same commit. GitLab before 17.8 ignores `pipeline_id`.
             let pipeline = now["head_pipeline"]["id"].to_string();
             let query = [("per_page", "100"), ("pipeline_id", pipeline.as_str())];
-            let jobs = self.http.call(Method::GET, self.url(&path, &query), None).await?;
+            let jobs = self.http.get(self.url(&path, &query)).await?;
             let ran_for = match now["head_pipeline"]["sha"].as_str() {
                 Some(id) if id != readiness.head => self.commit(id).await?,
                 _ => None,
@@ -278,65 +249,61 @@ impl Forge for GitLab {
         let missing = match now["detailed_merge_status"].as_str() {
             Some("not_approved") => {
                 let url = self.url(&["merge_requests", &number, "approvals"], &[]);
-                let approvals = self.http.call(Method::GET, url, None).await?;
+                let approvals = self.http.get(url).await?;
                 approvals["approvals_left"].as_u64().unwrap_or(1).max(1)
             }
             _ => 0,
         };
         readiness.waits = waits(&now, missing, &readiness);
         readiness.behind = now["detailed_merge_status"] == "need_rebase";
-        if merge == Merge::Queue {
+        if merge == MergeMode::Queue {
             let car = self.http.read(self.url(&["merge_trains", "merge_requests", &number], &[])).await?;
             readiness.queued = car.is_some_and(|car| car["merged_at"].is_null());
         }
         Ok(readiness)
     }
 
-    // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 where the head is another.
-    async fn merge(
-        &self,
-        found: &Found,
-        at: &Readiness,
-        merge: Merge,
-        message: &MergeMessage,
-    ) -> Result<(), ForgeError> {
-        let number = found.request.number.to_string();
-        let done = if merge == Merge::Queue {
+    // "Merge a merge request" and docs.gitlab.com/api/merge_trains: with `sha`, 409 if the head is another commit.
+    async fn merge(&self, call: &MergeCall<'_>) -> ForgeResult<()> {
+        let number = call.found.request.number.to_string();
+        let done = if call.mode == MergeMode::Queue {
             let url = self.url(&["merge_trains", "merge_requests", &number], &[]);
-            self.http.call(Method::POST, url, Some(&json!({"sha": at.head}))).await
+            self.http.post(url, &json!({"sha": call.readiness.head})).await
         } else {
             let url = self.url(&["merge_requests", &number, "merge"], &[]);
-            // Taken only where it squashes.
-            let body = json!({"sha": at.head, "squash_commit_message": message.whole()});
-            self.http.call(Method::PUT, url, Some(&body)).await
+            // Used only for a squash.
+            let body = json!({"sha": call.readiness.head, "squash_commit_message": call.message.whole()});
+            self.http.put(url, &body).await
         };
         match done {
-            // It says so of whom it knows as well: "401: This user does not have permission to accept this merge
-            // request". That the token is one has been seen a moment ago.
+            // GitLab also answers this to a known user: "401: This user does not have permission to accept this merge
+            // request". The token is valid: the readiness was read with it.
             Err(ForgeError::Authentication { forge, says }) => {
-                Err(ForgeError::MayNotMerge { forge, base: found.base.clone(), says })
+                Err(ForgeError::MayNotMerge { forge, base: call.found.base.clone(), says })
             }
             done => done.map(drop),
         }
     }
 
-    async fn comment(&self, number: u64, text: &str) -> Result<(), ForgeError> {
+    async fn comment(&self, number: u64, text: &str) -> ForgeResult<()> {
         let url = self.url(&["merge_requests", &number.to_string(), "notes"], &[]);
-        self.http.call(Method::POST, url, Some(&json!({"body": text}))).await.map(drop)
+        self.http.post(url, &json!({"body": text})).await.map(drop)
     }
 
-    async fn commit(&self, id: &str) -> Result<Option<Commit>, ForgeError> {
+    async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let found = self.http.read(self.url(&["repository", "commits", id], &[])).await?;
-        Ok(found.map(|c| Commit::read(&c["message"], &c["parent_ids"], "id")))
+        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id")))
     }
 
-    async fn report(&self, commit: &str, status: &Status<'_>) -> Result<(), ForgeError> {
+    async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {
         let pipeline = match status.progress {
-            Progress::Pending => None,
-            Progress::Success | Progress::Failure => self.pipeline_of_pending(commit, status).await?,
+            PromotionProgress::Pending => None,
+            PromotionProgress::Success | PromotionProgress::Failure => {
+                self.pipeline_of_pending(commit, status).await?
+            }
         };
         match self.set_status(commit, status, pipeline).await {
-            // That pipeline is gone, or full (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
+            // The pipeline is gone, or full (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
             Err(ForgeError::NoRepository { .. } | ForgeError::Refused { status: 422, .. })
                 if pipeline.is_some() =>
             {
@@ -348,18 +315,14 @@ impl Forge for GitLab {
 }
 
 impl GitLab {
-    /// The pipeline that has the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
+    /// The pipeline with the pending status of this name. Without `pipeline_id`, GitLab puts a status into the
     /// newest pipeline of the commit: a final status would then leave the pending one as it is in an older pipeline
     /// (app/services/ci/create_commit_status_service.rb of gitlabhq/gitlabhq).
-    async fn pipeline_of_pending(
-        &self,
-        commit: &str,
-        status: &Status<'_>,
-    ) -> Result<Option<u64>, ForgeError> {
-        let name = status.name(NAME);
+    async fn pipeline_of_pending(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<Option<u64>> {
+        let name = status.name(MAX_NAME_CHARS);
         let query = [("ref", status.base), ("name", name.as_str())];
         let url = self.url(&["repository", "commits", commit, "statuses"], &query);
-        let statuses = self.http.call(Method::GET, url, None).await?;
+        let statuses = self.http.get(url).await?;
         let pending = statuses.as_array().into_iter().flatten().find(|status| status["status"] == "pending");
         Ok(pending.and_then(|status| status["pipeline_id"].as_u64()))
     }
@@ -370,11 +333,11 @@ impl GitLab {
     async fn set_status(
         &self,
         commit: &str,
-        status: &Status<'_>,
+        status: &CommitStatus<'_>,
         pipeline: Option<u64>,
-    ) -> Result<(), ForgeError> {
+    ) -> ForgeResult<()> {
         let body = status_body(status, pipeline);
-        match self.http.call(Method::POST, self.url(&["statuses", commit], &[]), Some(&body)).await {
+        match self.http.post(self.url(&["statuses", commit], &[]), &body).await {
             Err(ForgeError::Refused { status: 400, says, .. })
                 if says.contains("Cannot transition status") =>
             {
@@ -389,11 +352,11 @@ impl GitLab {
     }
 }
 
-/// The parameters of "Set commit pipeline status". A `target_url` that is too long is left out.
-fn status_body(status: &Status<'_>, pipeline: Option<u64>) -> Value {
+/// The parameters of "Set commit pipeline status", without a `target_url` that is too long.
+fn status_body(status: &CommitStatus<'_>, pipeline: Option<u64>) -> Value {
     let mut body = json!({
-        "state": status.progress.word("pending", "success", "failed"), "name": status.name(NAME),
-        "ref": status.base, "description": status.description(DESCRIPTION),
+        "state": status.progress.word("pending", "success", "failed"), "name": status.name(MAX_NAME_CHARS),
+        "ref": status.base, "description": status.description(MAX_DESCRIPTION_CHARS),
     });
     if status.url.chars().count() <= TARGET_URL {
         body["target_url"] = status.url.into();
@@ -404,27 +367,27 @@ fn status_body(status: &Status<'_>, pipeline: Option<u64>) -> Value {
     body
 }
 
-/// One of this project's own branches; those from forks have the same names and are nobody we know.
-fn parse(value: &Value) -> Option<Found> {
+/// A merge request from a branch of this project. Those from forks are skipped: their branches can have the same names.
+fn parse(value: &Value) -> Option<ForgeChangeRequest> {
     if value["source_project_id"].as_u64()? != value["target_project_id"].as_u64()? {
         return None;
     }
-    // A squash without a merge commit has only the first; a fast-forward neither, and then the head is it.
+    // A squash without a merge commit has only the second id. A fast-forward has none, and then the head is the commit.
     let merged = || {
         let keys = ["merge_commit_sha", "squash_commit_sha", "sha"];
         keys.iter().find_map(|key| text(&value[key])).unwrap_or_default()
     };
     let state = match value["state"].as_str()? {
-        // Locked is one that is being merged.
-        "opened" | "locked" => State::Open,
-        "merged" => State::Merged { commit: merged() },
-        _ => State::Closed,
+        // Locked: the merge is in progress.
+        "opened" | "locked" => ChangeRequestState::Open,
+        "merged" => ChangeRequestState::Merged { commit: merged() },
+        _ => ChangeRequestState::Closed,
     };
     let conflicts = value["has_conflicts"].as_bool() == Some(true)
         || value["detailed_merge_status"].as_str() == Some("conflict");
     let whole = text(&value["title"])?;
     let (title, prefixed) = without_prefix(&whole, &DRAFTS);
-    Some(Found {
+    Some(ForgeChangeRequest {
         request: ChangeRequest {
             number: value["iid"].as_u64()?,
             url: text(&value["web_url"])?,
@@ -436,9 +399,9 @@ fn parse(value: &Value) -> Option<Found> {
         base: text(&value["target_branch"])?,
         title: title.into(),
         body: text(&value["description"]).unwrap_or_default(),
-        conflicts: conflicts && state == State::Open,
+        conflicts: conflicts && state == ChangeRequestState::Open,
         is_draft: prefixed || value["draft"].as_bool() == Some(true),
-        has: Extras {
+        metadata: Metadata {
             labels: names(&value["labels"], "name"),
             reviewers: names(&value["reviewers"], "username"),
             assignees: names(&value["assignees"], "username"),
@@ -464,7 +427,7 @@ mod tests {
             ("https://gitlab.com/acme/fleet/-/tree/main", None),
         ];
         for (text, expected) in cases {
-            match project(&Address::parse(text, false).unwrap()) {
+            match project(&RepositoryAddress::parse(text, false).unwrap()) {
                 Ok(found) => assert_eq!(Some(found.as_str()), expected, "{text}"),
                 Err(error) => {
                     assert_eq!(expected, None, "{text}");
@@ -475,12 +438,17 @@ mod tests {
     }
 
     #[test]
-    fn a_status_goes_without_an_address_that_is_too_long() {
+    fn a_status_has_no_address_that_is_too_long() {
         let sent = |length: usize| {
             let url = "u".repeat(length);
             let (context, description) = ("sluice/apps/podinfo/prod", "it runs");
-            let status =
-                Status { progress: Progress::Success, context, description, url: &url, base: "main" };
+            let status = CommitStatus {
+                progress: PromotionProgress::Success,
+                context,
+                description,
+                url: &url,
+                base: "main",
+            };
             status_body(&status, Some(7))
         };
         assert_eq!(sent(255)["target_url"].as_str().map(str::len), Some(255));
@@ -489,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_merged_is_found_however_it_was_merged() {
+    fn the_merged_commit_is_found_for_every_merge_method() {
         let merged = |merge: Value, squash: Value| {
             let value = json!({
                 "iid": 1, "source_project_id": 1, "target_project_id": 1, "state": "merged",
@@ -499,15 +467,15 @@ mod tests {
             });
             parse(&value).unwrap().state
         };
-        let is = |commit: &str| State::Merged { commit: commit.into() };
+        let is = |commit: &str| ChangeRequestState::Merged { commit: commit.into() };
         assert_eq!(merged(json!("merge"), json!("squash")), is("merge"));
         assert_eq!(merged(Value::Null, json!("squash")), is("squash"));
         assert_eq!(merged(Value::Null, Value::Null), is("head"));
     }
 
     #[test]
-    fn a_pipeline_of_an_earlier_head_says_nothing_of_this_one() {
-        let commit = |parents: &[&str]| Commit {
+    fn a_pipeline_of_an_earlier_head_does_not_count() {
+        let commit = |parents: &[&str]| ForgeCommit {
             message: String::new(),
             parents: parents.iter().map(|id| id.to_string()).collect(),
         };
@@ -533,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_stands_still_is_waited_for_although_no_job_has_failed() {
+    fn a_blocked_pipeline_is_waited_for_although_no_job_has_failed() {
         let of = |status: &str, pipeline: &str| {
             let now = json!({
                 "sha": "a", "detailed_merge_status": status, "head_pipeline": {"sha": "a", "status": pipeline},

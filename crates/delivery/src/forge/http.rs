@@ -1,140 +1,134 @@
-//! How every forge is called: with the token in one header, a deadline, a bound on what is read, and
-//! respect for what the forge says about calling less. Counts each call and remembers ETags.
+//! How every forge is called: with the token in one header, a timeout, a limit on the size of answers, and a rate budget.
+//! Counts each call and remembers ETags.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION};
 use reqwest::{Client, Method, Url};
 use serde_json::{Value, json};
 
-use super::answer::{self, Body, Large, Size, Unread};
-use super::budget::{Budget, Budgets, Purpose};
-use super::github_app::Lent;
-use super::scheme::Scheme;
-use super::{ForgeError, Found, headers, tls, words};
-use crate::address::{Address, AllowedHosts};
+use super::authorization::AuthScheme;
+use super::change_request::{ForgeChangeRequest, ForgeCommit};
+use super::connection::ForgeConnection;
+use super::error::{ForgeError, ForgeResult};
+use super::rate_limit::{CallPurpose, CredentialBudget};
+use super::rate_limit_headers;
+use super::response::{self, ResponseBody, ResponseSize, Unread};
+use super::shared::ForgeShared;
 use crate::clock;
-use crate::credentials::{App, Credentials};
+use crate::credentials::{Credentials, GitHubApp};
+use crate::fair_queue::Slot;
+use crate::fencing::FencingToken;
 use crate::fingerprint::fingerprint;
-use crate::git::hex_hash;
-use crate::line::Place;
-use crate::lru::Lru;
-use crate::order::ForgeKind;
-use crate::permit::Permit;
-use crate::stats::Counters;
+use crate::foreign_text;
+use crate::forge_kind::ForgeKind;
+use crate::http_client::last_cause;
+use crate::lock::lock;
 
-/// How long a call may take, where the deadline of git leaves so much.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a new connection may take, and how long an unused one is kept.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a cached answer about conflicts is valid.
-const ASIDE: Duration = Duration::from_secs(300);
-/// The most clients that are kept: each has the roots of an authority of its own.
-const CLIENTS: usize = 64;
-/// The most bytes of change requests that are kept for conditional calls, and of one of them.
-const SEEN_BYTES: usize = 16 << 20;
-const SEEN_ONE: usize = 8 << 10;
-/// The most commit ids that are kept, and answers about conflicts.
-const IDS: usize = 20_000;
-const ASIDES: usize = 4_096;
-
+const CONFLICT_ANSWER_VALID: Duration = Duration::from_secs(300);
+/// The most bytes of a change request that is cached for conditional calls.
+const MAX_CACHED_CHANGE_REQUEST: usize = 8 << 10;
 /// The most characters of a foreign address or cause that are shown.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
-/// What all forges of this process share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) deadline: Duration,
-    clients: Mutex<Lru<Client>>,
-    pub(crate) budgets: Budgets,
-    pub(super) lent: Lent,
-    seen: Mutex<Lru<(HeaderValue, Found)>>,
-    ids: Mutex<Lru<String>>,
-    aside: Mutex<Lru<(Instant, bool)>>,
-    large: Large,
-    /// Where addresses that people write may lead.
-    pub(super) hosts: AllowedHosts,
-}
-
-impl Shared {
-    pub(crate) fn new(counters: Arc<Counters>, deadline: Duration, hosts: AllowedHosts) -> Self {
-        Shared {
-            counters,
-            deadline: deadline.min(PATIENCE),
-            clients: Mutex::new(Lru::new(CLIENTS)),
-            budgets: Budgets::default(),
-            lent: Lent::default(),
-            seen: Mutex::new(Lru::new(SEEN_BYTES)),
-            ids: Mutex::new(Lru::new(IDS)),
-            aside: Mutex::new(Lru::new(ASIDES)),
-            large: Large::default(),
-            hosts,
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// One forge with one credential.
+/// Calls one forge with one credential.
 pub(super) struct ForgeHttp {
     pub(super) kind: ForgeKind,
-    /// As messages name it.
+    /// The name of the forge in messages.
     pub(super) name: String,
     repository: String,
     base: Url,
     client: Client,
     headers: HeaderMap,
     /// The fields of answers that the adapter reads.
-    fields: &'static [&'static str],
+    fields: &'static str,
     credentials: Credentials,
-    /// The budget that calls come out of: one for each credential.
-    budget: Arc<Budget>,
-    /// What is remembered is so of this credential only.
+    /// The rate budget of the credential.
+    budget: Arc<CredentialBudget>,
+    /// The fingerprint of the credential: cached answers are valid for this credential only.
     fingerprint: String,
-    /// Nothing is changed without it.
-    pub(super) permit: Permit,
-    pub(super) owner: String,
-    shared: Arc<Shared>,
+    /// Every call that changes something checks this token.
+    token: FencingToken,
+    pipeline: String,
+    shared: Arc<ForgeShared>,
+}
+
+/// A call to the API of a forge.
+pub(super) struct ApiCall<'a> {
+    method: Method,
+    url: Url,
+    body: Option<&'a Value>,
+    header: Option<(HeaderName, HeaderValue)>,
+    purpose: CallPurpose,
+    size: ResponseSize,
+}
+
+impl<'a> ApiCall<'a> {
+    /// A call that a delivery needs.
+    pub(super) fn new(method: Method, url: Url) -> Self {
+        let (body, header, purpose, size) = (None, None, CallPurpose::Step, ResponseSize::Object);
+        ApiCall { method, url, body, header, purpose, size }
+    }
+
+    /// A read that can be made later as well.
+    fn look(url: Url) -> Self {
+        ApiCall { purpose: CallPurpose::Look, ..ApiCall::new(Method::GET, url) }
+    }
+
+    pub(super) fn with_body(self, body: &'a Value) -> Self {
+        ApiCall { body: Some(body), ..self }
+    }
+
+    pub(super) fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
+        ApiCall { header: Some((name, value)), ..self }
+    }
 }
 
 /// An answer.
-pub(super) struct Reply {
+pub(super) struct ApiReply {
     pub(super) status: u16,
-    /// `None` where it is no JSON.
+    /// `None` if it is not JSON.
     json: Option<Value>,
     pub(super) headers: HeaderMap,
-    /// The turn that a large one is parsed in, until it is reduced.
-    place: Option<Place>,
+    /// The slot of a large answer, until it is reduced.
+    slot: Option<Slot>,
 }
 
 impl ForgeHttp {
-    /// The calls of one forge. Its API is at `base` unless the address names another.
+    /// Calls one forge. Its API is at `base` unless the address names another.
     pub(super) fn new(
         kind: ForgeKind,
         base: &str,
-        address: &Address,
-        scheme: Scheme,
-        credentials: &Credentials,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, ForgeError> {
+        scheme: AuthScheme,
+        connection: &ForgeConnection<'_>,
+    ) -> ForgeResult<Self> {
+        let ForgeConnection { address, credentials, token, pipeline, shared } = connection;
         let name = address.host.clone();
         let none = || ForgeError::NoToken { forge: name.clone() };
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
-        let payer = credentials.app.as_ref().map_or(authorization, App::fingerprint);
+        let payer = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
         let fingerprint = fingerprint([payer.as_bytes()]);
         let budget = shared.budgets.of(&name, &fingerprint);
-        // Nothing is begun that could not go on.
+        // No delivery begins that must wait long for its first call.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
-        budget.open(Purpose::Step).map_err(limited)?;
-        let client = client(&name, credentials, shared)?;
+        budget.check(CallPurpose::Step).map_err(limited)?;
+        let connect_timeout = shared.timeout.min(CONNECT_TIMEOUT);
+        let (ca_file, protocols) = (credentials.ca_file.as_deref(), ["h2", "http/1.1"]);
+        let client = shared.clients.get(ca_file, "", &protocols, shared.timeout, |builder| {
+            builder.connect_timeout(connect_timeout).pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        });
+        let client = client.map_err(|says| ForgeError::BadCaFile { forge: name.clone(), says })?;
         let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
         let base = Url::parse(address.api.as_deref().unwrap_or(base)).map_err(bad)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
-        let (credentials, repository) = (credentials.clone(), address.text.clone());
+        let (credentials, repository) = ((*credentials).clone(), address.text.clone());
         Ok(ForgeHttp {
             kind,
             name,
@@ -142,29 +136,29 @@ impl ForgeHttp {
             base,
             client,
             headers,
-            fields: &[],
+            fields: "",
             credentials,
             budget,
             fingerprint,
-            permit: Permit::default(),
-            owner: String::new(),
-            shared: shared.clone(),
+            token: token.clone(),
+            pipeline: pipeline.clone(),
+            shared: Arc::clone(shared),
         })
     }
 
-    /// The same, which keeps these fields of answers and skips all others.
-    pub(super) fn with_fields(mut self, fields: &'static [&'static str]) -> Self {
+    /// Keeps these fields of answers, separated by spaces, and skips all others.
+    pub(super) fn with_fields(mut self, fields: &'static str) -> Self {
         self.fields = fields;
         self
     }
 
-    /// A header that goes with every call.
+    /// Adds a header to every call.
     pub(super) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.insert(name, HeaderValue::from_static(value));
         self
     }
 
-    /// The address of a call: each part of the path is escaped as a whole.
+    /// The address of a call. Each part of the path is escaped.
     pub(super) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -176,7 +170,7 @@ impl ForgeHttp {
         url
     }
 
-    /// An address beside the API's own: so many parts up, and down again.
+    /// An address outside of the API: `up` parts of the path up, and then down.
     pub(super) fn beside(&self, up: usize, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.url(&[], query);
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -189,172 +183,181 @@ impl ForgeHttp {
         url
     }
 
-    /// The entries of a page, as both Bitbuckets have them.
-    pub(super) fn values(&self, page: &mut Value) -> Result<Vec<Value>, ForgeError> {
+    /// The entries of a page in the form of both Bitbuckets.
+    pub(super) fn values(&self, page: &mut Value) -> ForgeResult<Vec<Value>> {
         match page.get_mut("values").map(Value::take) {
             Some(Value::Array(values)) => Ok(values),
             _ => Err(self.unreadable("a list")),
         }
     }
 
-    /// Calls, and takes only success for an answer.
-    pub(super) async fn call(
-        &self,
-        method: Method,
-        url: Url,
-        body: Option<&Value>,
-    ) -> Result<Value, ForgeError> {
-        self.call_with(method, url, body, None).await
+    /// Reads, and returns the content of a successful answer.
+    pub(super) async fn get(&self, url: Url) -> ForgeResult<Value> {
+        self.success(self.send(ApiCall::new(Method::GET, url)).await?)
     }
 
-    /// The same, with a header of its own.
-    pub(super) async fn call_with(
-        &self,
-        method: Method,
-        url: Url,
-        body: Option<&Value>,
-        header: Option<(HeaderName, HeaderValue)>,
-    ) -> Result<Value, ForgeError> {
-        let reply = self.send(method, url, body, header, (Purpose::Step, Size::Object)).await?;
-        self.success(reply)
+    /// Sends a body, and returns the content of a successful answer.
+    pub(super) async fn post(&self, url: Url, body: &Value) -> ForgeResult<Value> {
+        self.call(ApiCall::new(Method::POST, url).with_body(body)).await
     }
 
-    /// Calls, and returns the whole answer, whatever its status.
-    pub(super) async fn reply(&self, method: Method, url: Url, body: &Value) -> Result<Reply, ForgeError> {
-        self.send(method, url, Some(body), None, (Purpose::Step, Size::Object)).await
+    /// Sends a body, and returns the content of a successful answer.
+    pub(super) async fn put(&self, url: Url, body: &Value) -> ForgeResult<Value> {
+        self.call(ApiCall::new(Method::PUT, url).with_body(body)).await
     }
 
-    /// Returns what an answer of success says.
-    pub(super) fn success(&self, reply: Reply) -> Result<Value, ForgeError> {
+    /// Sends a body, and returns the content of a successful answer.
+    pub(super) async fn patch(&self, url: Url, body: &Value) -> ForgeResult<Value> {
+        self.call(ApiCall::new(Method::PATCH, url).with_body(body)).await
+    }
+
+    /// Makes a call, and returns the content of a successful answer.
+    pub(super) async fn call(&self, call: ApiCall<'_>) -> ForgeResult<Value> {
+        self.success(self.send(call).await?)
+    }
+
+    /// Returns the content of a successful answer.
+    pub(super) fn success(&self, reply: ApiReply) -> ForgeResult<Value> {
         match (reply.status, reply.json) {
-            // Half of an answer, or somebody's page: what it does not say is not what is not there.
+            // Half of an answer, or a page of another server: a missing entry in it proves nothing.
             (200..300, None | Some(Value::String(_))) => Err(self.unreadable("JSON")),
             (200..300, Some(json)) => Ok(json),
-            (_, json) => Err(self.refusal(&Reply { json, ..reply })),
+            (_, json) => Err(self.refusal(&ApiReply { json, ..reply })),
         }
     }
 
-    /// Reads a page of change requests, and reduces it before anything else is waited for.
-    pub(super) async fn page<T>(
-        &self,
-        url: Url,
-        reduce: impl FnOnce(Value) -> Option<T>,
-    ) -> Result<T, ForgeError> {
-        let mut reply = self.send(Method::GET, url, None, None, (Purpose::Step, Size::Page)).await?;
-        let _place = reply.place.take();
+    /// Reads a page of change requests, and reduces it before the next call.
+    pub(super) async fn page<T>(&self, url: Url, reduce: impl FnOnce(Value) -> Option<T>) -> ForgeResult<T> {
+        let mut reply =
+            self.send(ApiCall { size: ResponseSize::Page, ..ApiCall::new(Method::GET, url) }).await?;
+        let _slot = reply.slot.take();
         let json = self.success(reply)?;
         reduce(json).ok_or_else(|| self.unreadable("a list"))
     }
 
-    /// The forge sends more than Sluice reads.
+    /// The error for an answer that is larger than Sluice reads.
     pub(super) fn too_large(&self, what: impl Into<String>) -> ForgeError {
         ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }
     }
 
     /// How long all pages of a list may take together.
     pub(super) fn list_timeout(&self) -> Duration {
-        self.shared.deadline * 2
+        self.shared.timeout * 2
     }
 
-    /// Reads one thing; `None` where there is no such thing.
-    pub(super) async fn read(&self, url: Url) -> Result<Option<Value>, ForgeError> {
-        let reply = self.send(Method::GET, url, None, None, (Purpose::Step, Size::Object)).await?;
+    /// Reads one object; `None` if it does not exist.
+    pub(super) async fn read(&self, url: Url) -> ForgeResult<Option<Value>> {
+        let reply = self.send(ApiCall::new(Method::GET, url)).await?;
         match reply.status {
             404 | 410 | 422 => Ok(None),
             _ => self.success(reply).map(Some),
         }
     }
 
-    /// Whether something is so, which the forge tells beside the thing itself: asked again after a while only,
-    /// or when `state` is another. Where it does not tell, it is not so: what needs no answer fails for none.
-    pub(super) async fn aside(&self, url: Url, state: &str, is: impl Fn(&Value) -> bool) -> bool {
+    /// Reads a commit; `None` if it does not exist, or if the id is empty.
+    pub(super) async fn read_commit(
+        &self,
+        id: &str,
+        url: Url,
+        parse: impl Fn(&Value) -> ForgeCommit,
+    ) -> ForgeResult<Option<ForgeCommit>> {
+        let found = if id.is_empty() { None } else { self.read(url).await? };
+        Ok(found.as_ref().map(parse))
+    }
+
+    /// Whether `is` holds for an answer. The result is cached for a while, for the same `state`. Without an answer it is
+    /// false: a check that is not essential does not fail the delivery.
+    pub(super) async fn cached_answer(&self, url: Url, state: &str, is: impl Fn(&Value) -> bool) -> bool {
         let key = format!("{} {url} {state}", self.fingerprint);
-        let known = lock(&self.shared.aside).get(&key).copied();
-        if let Some((_, so)) = known.filter(|(asked, _)| asked.elapsed() < ASIDE) {
+        let known = lock(&self.shared.conflicts).get(&key).copied();
+        if let Some((_, so)) = known.filter(|(asked, _)| asked.elapsed() < CONFLICT_ANSWER_VALID) {
             return so;
         }
-        let so = self.look_on(url).await.is_ok_and(|told| told.is_some_and(|told| is(&told)));
-        lock(&self.shared.aside).insert(key, (Instant::now(), so), 1);
+        let so = self.read_elsewhere(url).await.is_ok_and(|answer| answer.is_some_and(|answer| is(&answer)));
+        lock(&self.shared.conflicts).insert(key, (Instant::now(), so), 1);
         so
     }
 
-    /// Looks at something that the forge may have elsewhere; `None` where it does not show it. Only the same
-    /// server is followed: nobody else is given the credentials.
-    async fn look_on(&self, url: Url) -> Result<Option<Value>, ForgeError> {
-        let look = (Purpose::Look, Size::Object);
-        let mut reply = self.send(Method::GET, url.clone(), None, None, look).await?;
+    /// Reads an object that may be at another address; `None` if the forge does not return it. Redirects are followed only
+    /// to the same server, because the call has the credentials.
+    async fn read_elsewhere(&self, url: Url) -> ForgeResult<Option<Value>> {
+        let mut reply = self.send(ApiCall::look(url.clone())).await?;
         let elsewhere = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&reply.status));
         let elsewhere = elsewhere.and_then(|to| url.join(to.to_str().ok()?).ok());
         if let Some(to) = elsewhere.filter(|to| to.origin() == url.origin()) {
-            reply = self.send(Method::GET, to, None, None, look).await?;
+            reply = self.send(ApiCall::look(to)).await?;
         }
         Ok(reply.json.filter(|_| (200..300).contains(&reply.status)))
     }
 
-    /// Changes something, and reads the change request that comes back.
+    /// Changes a change request, and reads the answer.
     pub(super) async fn change(
         &self,
         method: Method,
         url: Url,
         body: &Value,
-        parse: impl Fn(&Value) -> Option<Found>,
-    ) -> Result<Found, ForgeError> {
-        let answer = self.call(method, url, Some(body)).await?;
-        parse(&answer).and_then(Found::checked).ok_or_else(|| self.unreadable("a change request"))
+        parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
+    ) -> ForgeResult<ForgeChangeRequest> {
+        let answer = self.call(ApiCall::new(method, url).with_body(body)).await?;
+        parse(&answer)
+            .and_then(ForgeChangeRequest::checked)
+            .ok_or_else(|| self.unreadable("a change request"))
     }
 
-    /// Reads one change request. It is gone only if its repository is still there to say so.
+    /// Reads one change request. It counts as gone only if its repository exists.
     pub(super) async fn request(
         &self,
         url: Url,
         repository: Url,
-        parse: impl Fn(&Value) -> Option<Found>,
-    ) -> Result<Option<Found>, ForgeError> {
+        parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
+    ) -> ForgeResult<Option<ForgeChangeRequest>> {
         let found = self.read_changed(url, parse).await?;
         if found.is_none() {
-            self.call(Method::GET, repository, None).await?;
+            self.get(repository).await?;
         }
         Ok(found)
     }
 
-    /// The whole of a commit's id that the forge has shortened, if it was read before.
+    /// The whole id of a commit that the forge has shortened, if it was read before.
     pub(super) fn known_id(&self, short: &str) -> Option<String> {
-        lock(&self.shared.ids).get(&format!("{} {} {short}", self.fingerprint, self.repository)).cloned()
+        lock(&self.shared.commit_ids)
+            .get(&format!("{} {} {short}", self.fingerprint, self.repository))
+            .cloned()
     }
 
-    /// Remembers the whole of an id.
+    /// Remembers a whole id.
     pub(super) fn learn_id(&self, short: &str, id: &str) {
         // No hash of a commit is longer.
         if short.len().max(id.len()) > 64 {
             return;
         }
         let key = format!("{} {} {short}", self.fingerprint, self.repository);
-        lock(&self.shared.ids).insert(key, id.into(), 1);
+        lock(&self.shared.commit_ids).insert(key, id.into(), 1);
     }
 
-    /// Reads one change request, and only if it has changed since the last time.
+    /// Reads one change request by a conditional call.
     async fn read_changed(
         &self,
         url: Url,
-        parse: impl Fn(&Value) -> Option<Found>,
-    ) -> Result<Option<Found>, ForgeError> {
+        parse: impl Fn(&Value) -> Option<ForgeChangeRequest>,
+    ) -> ForgeResult<Option<ForgeChangeRequest>> {
         let key = format!("{} {url}", self.fingerprint);
-        let known = lock(&self.shared.seen).get(&key).cloned();
-        let etag = known.as_ref().map(|(etag, _)| (IF_NONE_MATCH, etag.clone()));
-        let reply = self.send(Method::GET, url, None, etag, (Purpose::Look, Size::Object)).await?;
+        let known = lock(&self.shared.change_requests).get(&key).cloned();
+        let header = known.as_ref().map(|(etag, _)| (IF_NONE_MATCH, etag.clone()));
+        let reply = self.send(ApiCall { header, ..ApiCall::look(url) }).await?;
         match (reply.status, known) {
             (304, Some((_, found))) => Ok(Some(found)),
             (200..300, _) => {
-                let found = reply.json.as_ref().and_then(parse).and_then(Found::checked);
+                let found = reply.json.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
                 let mut found = found.ok_or_else(|| self.unreadable("a change request"))?;
-                // Only its state is asked for this way; many are remembered.
+                // Only the state is needed here, and many change requests are cached.
                 found.body = String::new();
                 if let Some(etag) = reply.headers.get(ETAG) {
                     let weight = key.len() + etag.len() + found.weight();
-                    if weight <= SEEN_ONE {
-                        // Headers of one answer share their memory.
+                    if weight <= MAX_CACHED_CHANGE_REQUEST {
+                        // A copy, because headers of one answer share their memory.
                         let etag = HeaderValue::from_bytes(etag.as_bytes()).unwrap_or(etag.clone());
-                        lock(&self.shared.seen).insert(key, (etag, found.clone()), weight);
+                        lock(&self.shared.change_requests).insert(key, (etag, found.clone()), weight);
                     }
                 }
                 Ok(Some(found))
@@ -364,28 +367,23 @@ impl ForgeHttp {
         }
     }
 
-    /// This kind of forge has no such thing. The pipeline's definition refuses to ask for it.
+    /// The error for a feature that this forge does not have. The validation of the pipeline rejects it, too.
     pub(super) fn lacks(&self, what: &str) -> ForgeError {
         let says = format!("{} has no {what}", self.kind.name());
         ForgeError::Refused { forge: self.name.clone(), status: 400, says }
     }
 
-    /// The answer does not hold what it should.
+    /// The error for an answer without the expected content.
     pub(super) fn unreadable(&self, what: &str) -> ForgeError {
         ForgeError::BadAnswer { forge: self.name.clone(), says: format!("{what} was expected") }
     }
 
-    async fn send(
-        &self,
-        method: Method,
-        url: Url,
-        body: Option<&Value>,
-        header: Option<(HeaderName, HeaderValue)>,
-        (purpose, size): (Purpose, Size),
-    ) -> Result<Reply, ForgeError> {
+    /// Makes a call, and returns the answer, whatever its status.
+    pub(super) async fn send(&self, call: ApiCall<'_>) -> ForgeResult<ApiReply> {
+        let ApiCall { method, url, body, header, purpose, size } = call;
         let limited = |until| ForgeError::RateLimited { forge: self.name.clone(), until };
-        let _turn = self.budget.turn(purpose, &self.owner).await.map_err(limited)?;
-        if !method.is_safe() && self.permit.check().is_err() {
+        let _slot = self.budget.reserve(purpose, &self.pipeline).await.map_err(limited)?;
+        if !method.is_safe() && self.token.check().is_err() {
             return Err(ForgeError::Revoked);
         }
         let label = label(&method);
@@ -398,7 +396,7 @@ impl ForgeHttp {
         match self.exchange(request, size).await {
             Ok(reply) => {
                 self.shared.counters.forge_call(self.kind.name(), label, reply.status);
-                self.obey(&reply)?;
+                self.record_rate_limit(&reply)?;
                 Ok(reply)
             }
             Err(unread) => {
@@ -408,48 +406,55 @@ impl ForgeHttp {
         }
     }
 
-    async fn exchange(&self, request: reqwest::RequestBuilder, size: Size) -> Result<Reply, Unread> {
+    async fn exchange(
+        &self,
+        request: reqwest::RequestBuilder,
+        size: ResponseSize,
+    ) -> Result<ApiReply, Unread> {
         let response = request.send().await.map_err(Unread::Http)?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        // Azure DevOps shows its sign-in page in place of refusing a token: with 203, or on the way to it.
+        // Azure DevOps returns its sign-in page instead of rejecting a token: with 203, or by a redirect.
         let to = headers.get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or_default();
         let signs_in = status == 203 || (status == 302 && to.to_ascii_lowercase().contains("signin"));
         if signs_in && self.kind == ForgeKind::AzureDevOps {
             let json = Some(json!({"message": "it shows the sign-in page"}));
-            return Ok(Reply { status: 401, json, headers, place: None });
+            return Ok(ApiReply { status: 401, json, headers, slot: None });
         }
-        let Body { bytes, place } = self.shared.large.read(response, &self.owner).await?;
+        let ResponseBody { bytes, slot } = self.shared.large.read(response, &self.pipeline).await?;
         let json = match bytes.is_empty() {
             true => Some(Value::Null),
-            false => match answer::parse(&bytes, self.fields, size) {
-                // That it is refused is clear without the words.
+            false => match response::parse(&bytes, self.fields, size) {
+                // The status is enough, even without the message.
                 Err(_) if !(200..300).contains(&status) => None,
                 parsed => parsed?,
             },
         };
-        Ok(Reply { status, json, headers, place })
+        Ok(ApiReply { status, json, headers, slot })
     }
 
-    /// Takes down what the forge says about its budget, and stops where it says so.
-    fn obey(&self, reply: &Reply) -> Result<(), ForgeError> {
-        let mut told = headers::budget(&reply.headers, clock::now());
-        let words = || self.says(reply).to_ascii_lowercase().contains("rate limit");
-        told.refused = matches!(reply.status, 403 | 429 | 503)
-            && (told.after.is_some() || told.left == Some(0) || reply.status == 429 || words());
-        if !told.refused && !(200..300).contains(&reply.status) {
-            // What a failure says of the time to come back is about that failure.
-            told.after = None;
+    /// Records the rate limit in an answer. Fails if the call was rejected for it.
+    fn record_rate_limit(&self, reply: &ApiReply) -> ForgeResult<()> {
+        let mut report = rate_limit_headers::budget(&reply.headers, clock::now());
+        let names_rate_limit = || self.says(reply).to_ascii_lowercase().contains("rate limit");
+        report.refused = matches!(reply.status, 403 | 429 | 503)
+            && (report.after.is_some()
+                || report.left == Some(0)
+                || reply.status == 429
+                || names_rate_limit());
+        if !report.refused && !(200..300).contains(&reply.status) {
+            // `Retry-After` of a failed call is about that failure.
+            report.after = None;
         }
-        match self.budget.hear(told) {
+        match self.budget.record(report) {
             Some(until) => Err(ForgeError::RateLimited { forge: self.name.clone(), until }),
             None => Ok(()),
         }
     }
 
-    /// What an answer that is not success means.
-    pub(super) fn refusal(&self, reply: &Reply) -> ForgeError {
+    /// The error for an answer that is no success.
+    pub(super) fn refusal(&self, reply: &ApiReply) -> ForgeError {
         let (forge, says) = (self.name.clone(), self.says(reply));
-        match self.meant(reply) {
+        match self.meaning(reply) {
             300..=399 => ForgeError::Redirected { forge, location: self.location(reply) },
             401 => ForgeError::Authentication { forge, says },
             403 => ForgeError::Forbidden { forge, says },
@@ -459,11 +464,11 @@ impl ForgeHttp {
         }
     }
 
-    /// The status of a refusal by what it is about, where a forge uses another. Bitbucket Data Center answers with
-    /// 401 also whom it knows and who has too few rights ("insufficient permissions":
-    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps with 403 what a policy
-    /// of the branch rejects, for every user.
-    fn meant(&self, reply: &Reply) -> u16 {
+    /// The status that a rejection should have, if a forge uses another. Bitbucket Data Center also answers 401 to a known
+    /// user with too few rights ("insufficient permissions":
+    /// developer.atlassian.com/server/bitbucket/rest, "Merge pull request"), and Azure DevOps answers 403 if a policy
+    /// of the branch rejects a call, for every user.
+    fn meaning(&self, reply: &ApiReply) -> u16 {
         let json = reply.json.as_ref().unwrap_or(&Value::Null);
         let errors = || json["errors"].as_array().into_iter().flatten();
         let is_about_rights =
@@ -479,27 +484,27 @@ impl ForgeHttp {
         }
     }
 
-    /// Where an answer sends on to, without what may be secret in it.
-    fn location(&self, reply: &Reply) -> String {
+    /// The target of a redirect, without parts that may be secret.
+    fn location(&self, reply: &ApiReply) -> String {
         let to = reply.headers.get(LOCATION).and_then(|to| self.base.join(to.to_str().ok()?).ok());
         let shown = to.map(|mut to| {
             to.set_query(None);
             to.set_fragment(None);
             let _ = (to.set_username(""), to.set_password(None));
-            words::clean(&self.credentials.redact(to.as_str()), SHOWN)
+            foreign_text::clean(&self.credentials.redact(to.as_str()), MAX_SHOWN_CHARS)
         });
         shown.unwrap_or_else(|| "another address".into())
     }
 
-    /// The forge's own words, in a line.
-    fn says(&self, reply: &Reply) -> String {
+    /// The message of an answer, in one line.
+    fn says(&self, reply: &ApiReply) -> String {
         let says = reply.json.as_ref().map(|json| self.message(json)).unwrap_or_default();
-        if says.is_empty() { "it gives no reason".into() } else { says }
+        if says.is_empty() { "no reason given".into() } else { says }
     }
 
-    /// What the message fields of a part of an answer say, in a line and without secrets; empty if there are none.
+    /// The message fields of a part of an answer, in one line and without secrets; empty if there are none.
     pub(super) fn message(&self, json: &Value) -> String {
-        words::message(json, |text| self.credentials.redact(text))
+        foreign_text::message(json, |text| self.credentials.redact(text))
     }
 
     fn failure(&self, unread: Unread) -> ForgeError {
@@ -510,31 +515,14 @@ impl ForgeHttp {
             Unread::TooSlow(after) => return ForgeError::Timeout { forge, after },
         };
         if error.is_timeout() {
-            return ForgeError::Timeout { forge, after: self.shared.deadline };
+            return ForgeError::Timeout { forge, after: self.shared.timeout };
         }
-        // The address may hold nothing secret, but the cause at the end of the chain says it best.
-        let error = error.without_url();
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(next) = cause.source() {
-            cause = next;
-        }
-        let says = words::clean(&self.credentials.redact(&cause.to_string()), SHOWN);
+        let says = foreign_text::clean(&self.credentials.redact(&last_cause(error)), MAX_SHOWN_CHARS);
         if says.contains("certificate") {
             return ForgeError::Certificate { forge, says };
         }
         ForgeError::Unreachable { forge, says }
     }
-}
-
-fn client(name: &str, credentials: &Credentials, shared: &Shared) -> Result<Client, ForgeError> {
-    let key = credentials.ca_file.as_deref().map(hex_hash).unwrap_or_default();
-    if let Some(client) = lock(&shared.clients).get(&key) {
-        return Ok(client.clone());
-    }
-    let made = tls::client(credentials.ca_file.as_deref(), shared.deadline)
-        .map_err(|says| ForgeError::BadCaFile { forge: name.into(), says })?;
-    lock(&shared.clients).insert(key, made.clone(), 1);
-    Ok(made)
 }
 
 fn label(method: &Method) -> &'static str {
@@ -545,17 +533,5 @@ fn label(method: &Method) -> &'static str {
         Method::PUT => "PUT",
         Method::DELETE => "DELETE",
         _ => "other",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_that_takes_too_long_is_told_its_own_deadline() {
-        let of =
-            |git| Shared::new(Arc::default(), Duration::from_secs(git), AllowedHosts::default()).deadline;
-        assert_eq!((of(120), of(5)), (PATIENCE, Duration::from_secs(5)));
     }
 }

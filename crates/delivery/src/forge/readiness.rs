@@ -1,40 +1,39 @@
-//! How far a change request is from being merged: what its forge tells of checks and approvals, and what
-//! follows from that. Pure.
+//! Whether a change request can be merged: its checks and approvals, and what it waits for. Pure.
 
 use serde_json::Value;
 
-use super::words::clean;
+use crate::foreign_text::clean;
 
 /// What stands between a change request and its merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Readiness {
-    /// The head that all of this is about.
+    /// The head that the rest is about.
     pub(crate) head: String,
     pub(crate) checks: Vec<Check>,
-    /// What else it waits for, a few words each: `1 approval`.
+    /// What else it waits for, a few words each, such as `1 approval`.
     pub(crate) waits: Vec<String>,
-    /// Its forge merges it only on top of its base as it is now, and it is not there.
+    /// Whether the forge merges only heads on top of the current base, and this head is not.
     pub(crate) behind: bool,
-    /// It is in the forge's queue.
+    /// Whether it is in the merge queue.
     pub(crate) queued: bool,
-    /// What the adapter needs to know when it merges.
-    pub(crate) how: Value,
+    /// What the adapter needs for the merge.
+    pub(crate) merge_options: Value,
 }
 
-/// The most characters of a check's name that are kept, and of what a forge says that are shown.
-const NAME: usize = 512;
-const SHOWN: usize = 120;
+/// The most characters of the name of a check that are kept, and of a foreign text that are shown.
+const MAX_NAME_CHARS: usize = 512;
+const MAX_SHOWN_CHARS: usize = 120;
 
-/// A check of a commit, by whatever name its forge has for them.
+/// A check of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) name: String,
     pub(crate) state: CheckState,
-    /// The forge does not merge without it.
+    /// Whether the forge does not merge without it.
     pub(crate) required: bool,
 }
 
-/// How a check has gone.
+/// The state of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckState {
     Green,
@@ -44,7 +43,7 @@ pub(crate) enum CheckState {
 
 impl Check {
     pub(crate) fn new(name: impl Into<String>, state: CheckState, required: bool) -> Self {
-        let name: String = name.into().chars().take(NAME).collect();
+        let name: String = name.into().chars().take(MAX_NAME_CHARS).collect();
         Check { name, state, required }
     }
 }
@@ -56,8 +55,8 @@ impl Readiness {
         self.checks.iter().any(|c| c.state == CheckState::Failed && (c.required || !required))
     }
 
-    /// Why this head cannot be merged now; `None` when nothing stands in the way. Where the forge requires
-    /// checks these count, else each one that has reported.
+    /// Why this head cannot be merged now; `None` if it can. If the forge requires checks, only these count, otherwise
+    /// each check that has reported.
     pub(crate) fn obstacle(&self, head: &str) -> Option<String> {
         if self.head != head {
             let short = |id: &str| id.chars().take(8).collect::<String>();
@@ -81,27 +80,28 @@ impl Readiness {
             all.push(format!("waits for checks: {} pending", listed(&pending)));
         }
         if !self.waits.is_empty() {
-            let waits: Vec<String> = self.waits.iter().take(LISTED).map(|wait| clean(wait, SHOWN)).collect();
+            let waits: Vec<String> =
+                self.waits.iter().take(MAX_LISTED).map(|wait| clean(wait, MAX_SHOWN_CHARS)).collect();
             all.push(format!("waits for {}", waits.join(" and ")));
         }
         (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
-/// The most names, or things that are waited for, in one message.
-const LISTED: usize = 5;
+/// The most names in one message.
+const MAX_LISTED: usize = 5;
 
-/// Some names, and how many more there are.
+/// The first names, and the number of the others.
 fn listed(names: &[&str]) -> String {
-    let shown: Vec<String> = names.iter().take(LISTED).map(|name| clean(name, SHOWN)).collect();
+    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| clean(name, MAX_SHOWN_CHARS)).collect();
     let mut text = shown.join(", ");
-    if names.len() > LISTED {
-        text.push_str(&format!(" and {} more", names.len() - LISTED));
+    if names.len() > MAX_LISTED {
+        text.push_str(&format!(" and {} more", names.len() - MAX_LISTED));
     }
     text
 }
 
-/// So many approvals, in words.
+/// A number of approvals, in words.
 pub(crate) fn approvals(missing: u64) -> String {
     if missing == 1 { "1 approval".into() } else { format!("{missing} approvals") }
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_required_counts_and_else_all_that_has_reported() {
+    fn required_checks_count_or_else_all_that_have_reported() {
         let of = |checks: &[(&str, CheckState, bool)], waits: &[&str]| {
             let checks = checks.iter().map(|(name, state, required)| Check::new(*name, *state, *required));
             let waits = waits.iter().map(|w| w.to_string()).collect();
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn another_head_is_never_merged() {
         let readiness = Readiness { head: "a".repeat(40), ..Default::default() };
-        let said = readiness.obstacle(&"b".repeat(40)).unwrap();
-        assert_eq!(said, "its branch is at aaaaaaaa, and Sluice pushed bbbbbbbb");
+        let obstacle = readiness.obstacle(&"b".repeat(40)).unwrap();
+        assert_eq!(obstacle, "its branch is at aaaaaaaa, and Sluice pushed bbbbbbbb");
         assert!(readiness.obstacle("").is_some());
     }
 }

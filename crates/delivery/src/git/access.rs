@@ -1,5 +1,5 @@
-//! How git gets at a repository: the address, and credentials where only git can see them: in its
-//! environment, and in files that only this user can read. Nothing of it is ever an argument.
+//! Access to a repository: the address, and the credentials where only git can see them: in its environment, and in files
+//! that only this user can read. Credentials are never arguments.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -7,38 +7,41 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{GitError, identity};
-use crate::address::Address;
+use super::error::{GitError, GitResult};
+use super::ssh_identity;
+use crate::address::RepositoryAddress;
 use crate::credentials::Credentials;
-use crate::order::ForgeKind;
+use crate::forge_kind::ForgeKind;
 
-/// The way to one repository, for the time of one delivery.
-pub(crate) struct Access {
-    pub(crate) address: Address,
+/// Access to one repository, for the time of one delivery.
+pub(crate) struct RepositoryAccess {
+    pub(crate) address: RepositoryAddress,
     credentials: Credentials,
     fingerprint: String,
-    owner: String,
+    /// The pipeline, as `namespace/name`, in whose queue the delivery waits.
+    pipeline: String,
     forge: Option<ForgeKind>,
     ca_file: Option<NamedTempFile>,
     ssh: Option<(NamedTempFile, NamedTempFile)>,
-    /// For what is secret and needed for a moment.
+    /// The folder for temporary files with secrets.
     folder: PathBuf,
 }
 
-/// The key that commits are signed with, and what unlocks it.
+/// The key that signs commits, and its passphrase.
 pub(super) struct SigningKey<'a> {
     pub(super) key: &'a [u8],
     pub(super) passphrase: Option<&'a str>,
 }
 
-impl Access {
-    /// Writes what git needs into private files below `folder`; they go when this goes.
+impl RepositoryAccess {
+    /// Writes the credentials for git into private files below `folder`. They are removed with this value.
     pub(crate) fn new(
-        address: Address,
+        address: RepositoryAddress,
         forge: Option<ForgeKind>,
         credentials: &Credentials,
+        pipeline: &str,
         folder: &Path,
-    ) -> Result<Self, GitError> {
+    ) -> GitResult<Self> {
         let write = |bytes: &[u8]| {
             private_file(folder, bytes)
                 .map_err(|e| GitError::Cache { repository: address.text.clone(), says: e.to_string() })
@@ -48,48 +51,47 @@ impl Access {
         let ssh = if address.scheme == "ssh" {
             let identity = credentials.identity.as_deref().ok_or_else(|| lacks("identity"))?;
             let known = credentials.known_hosts.as_deref().ok_or_else(|| lacks("known_hosts"))?;
-            let identity = identity::readable(identity)
+            let identity = ssh_identity::readable(identity)
                 .map_err(|is| GitError::Identity { repository: address.text.clone(), is })?;
             Some((write(&identity)?, write(known)?))
         } else {
             None
         };
         let (credentials, fingerprint) = (credentials.clone(), credentials.fingerprint());
-        let owner = String::new();
-        Ok(Access { credentials, fingerprint, owner, forge, ca_file, ssh, address, folder: folder.into() })
+        let pipeline = pipeline.to_string();
+        Ok(RepositoryAccess {
+            credentials,
+            fingerprint,
+            pipeline,
+            forge,
+            ca_file,
+            ssh,
+            address,
+            folder: folder.into(),
+        })
     }
 
-    /// The same, in the queue of this pipeline wherever it has to wait.
-    pub(crate) fn of(self, owner: String) -> Self {
-        Access { owner, ..self }
+    pub(super) fn pipeline(&self) -> &str {
+        &self.pipeline
     }
 
-    pub(super) fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// The key to sign commits with, if there is one.
+    /// The key that signs commits, if there is one.
     pub(super) fn signing_key(&self) -> Option<SigningKey<'_>> {
         let key = self.credentials.signing_key.as_deref()?;
         Some(SigningKey { key, passphrase: self.credentials.signing_passphrase.as_deref() })
     }
 
-    /// Whether commits are signed.
-    pub(crate) fn signs(&self) -> bool {
-        self.credentials.signing_key.is_some()
-    }
-
-    /// Where files may lie that nobody else may read.
+    /// The folder for files that nobody else may read.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The repository as messages name it.
+    /// The name of the repository in messages.
     pub(super) fn name(&self) -> &str {
         &self.address.text
     }
 
-    /// Whose rights these are: what the repository says to others is not for them.
+    /// A fingerprint of the credentials: answers to other credentials are not valid for these.
     pub(super) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -102,7 +104,7 @@ impl Access {
         self.credentials.redact(text)
     }
 
-    /// Settings that git reads from its environment, bound to this address.
+    /// The configuration of git for this address.
     pub(super) fn configuration(&self) -> Vec<(String, OsString)> {
         let mut settings = vec![("remote.origin.url".to_string(), OsString::from(&self.address.text))];
         if !self.address.scheme.starts_with("http") {
@@ -118,7 +120,7 @@ impl Access {
         settings
     }
 
-    /// How git calls ssh: with this key and to known servers only.
+    /// The command by which git runs ssh: with this key, and to known servers only.
     pub(super) fn ssh_command(&self) -> Option<OsString> {
         let (identity, known) = self.ssh.as_ref()?;
         let mut command = OsString::from(
@@ -134,7 +136,7 @@ impl Access {
     }
 }
 
-/// A path as a shell takes it: git hands this command to one.
+/// A path in quotes for a shell, because git runs the command in one.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }
@@ -154,16 +156,17 @@ mod tests {
     #[test]
     fn ssh_is_pinned_and_its_files_are_private() {
         let folder = tempfile::tempdir().unwrap();
-        let address = Address::parse("git@example.com:a/b.git", false).unwrap();
+        let address = RepositoryAddress::parse("git@example.com:a/b.git", false).unwrap();
         let bare = Credentials::default();
-        let refused = Access::new(address.clone(), None, &bare, folder.path()).err().unwrap();
+        let refused =
+            RepositoryAccess::new(address.clone(), None, &bare, "apps/podinfo", folder.path()).err().unwrap();
         assert_eq!(refused.reason(), "MissingCredential");
         let full = Credentials {
             identity: Some(b"-----BEGIN PRIVATE KEY-----\n".to_vec()),
             known_hosts: Some(b"example.com ssh-ed25519 AAAA".to_vec()),
             ..Credentials::default()
         };
-        let access = Access::new(address, None, &full, folder.path()).unwrap();
+        let access = RepositoryAccess::new(address, None, &full, "apps/podinfo", folder.path()).unwrap();
         let command = access.ssh_command().unwrap().into_string().unwrap();
         assert!(command.contains("StrictHostKeyChecking=yes"));
         for file in std::fs::read_dir(folder.path()).unwrap() {

@@ -1,127 +1,42 @@
-//! Makes a commit on top of another with one `fast-import`: no index, no working tree, no blob that
-//! is not changed. The same base, files and date make the same commit, so doing it twice is doing it once.
-//! Where it is signed, it is made anew with the signature in it: `fast-import` of git 2.39 cannot.
+//! A commit as git stores it.
 
-use std::io::Write;
+use super::error::{GitError, GitResult};
+use crate::trailers;
 
-use jiff::Timestamp;
+/// The largest commit that is read, in bytes. The tips of branches are kept in memory.
+const MAX_COMMIT_BYTES: usize = 64 * 1024;
 
-use super::run::Call;
-use super::{Access, Cache, Git, GitError, sign};
-
-/// What a commit says about itself.
-#[derive(Clone, Debug)]
-pub(crate) struct CommitText {
-    /// `Name <address>`.
-    pub(crate) author: String,
-    pub(crate) date: Timestamp,
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub(crate) id: String,
+    pub(crate) parents: Vec<String>,
     pub(crate) message: String,
+    /// The whole object; empty for a commit that this process has just made.
+    pub(super) raw: Vec<u8>,
 }
 
-/// A file with its new content.
-#[derive(Clone, Debug)]
-pub(crate) struct ChangedFile {
-    pub(crate) path: Vec<u8>,
-    pub(crate) mode: &'static str,
-    pub(crate) text: String,
-}
-
-impl Cache {
-    /// Makes the commit and returns its id.
-    pub(crate) async fn commit(
-        &self,
-        git: &Git,
-        access: &Access,
-        base: &str,
-        files: &[ChangedFile],
-        text: &CommitText,
-    ) -> Result<String, GitError> {
-        let id = self.commit_unsigned(git, access, base, files, text).await?;
-        if access.signs() { self.sign(git, access, &id).await } else { Ok(id) }
+impl Commit {
+    /// A commit that this process has just made.
+    pub(crate) fn made(id: String, parent: String, message: String) -> Self {
+        Commit { id, parents: vec![parent], message, raw: Vec::new() }
     }
 
-    /// Makes the commit without a signature and returns its id.
-    pub(super) async fn commit_unsigned(
-        &self,
-        git: &Git,
-        access: &Access,
-        base: &str,
-        files: &[ChangedFile],
-        text: &CommitText,
-    ) -> Result<String, GitError> {
-        let stream = stream(base, files, text)
-            .map_err(|e| GitError::Cache { repository: access.name().into(), says: e.to_string() })?;
-        let args = ["fast-import", "--quiet", "--force", "--done", "--date-format=raw"];
-        let out = git.run(Call::local(self.dir(), access, args).with_input(stream)).await?;
-        let id = String::from_utf8_lossy(&out).trim().to_string();
-        check_id(access, "fast-import", &id).map(|()| id)
+    /// Whether the message names the promotion with this key.
+    pub(crate) fn carries(&self, known_by: &str) -> bool {
+        trailers::carries(&self.message, known_by)
     }
 
-    /// The same commit with a signature.
-    async fn sign(&self, git: &Git, access: &Access, id: &str) -> Result<String, GitError> {
-        let unsigned = git.run(Call::local(self.dir(), access, ["cat-file", "commit", id])).await?;
-        let signature = sign::sign(git, access, &unsigned).await?;
-        self.write_commit(git, access, sign::put_in(&unsigned, sign::header(id), &signature)).await
-    }
-
-    /// Stores the text of a commit and returns its id.
-    pub(super) async fn write_commit(
-        &self,
-        git: &Git,
-        access: &Access,
-        raw: Vec<u8>,
-    ) -> Result<String, GitError> {
-        let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        let out = git.run(Call::local(self.dir(), access, args).with_input(raw)).await?;
-        let id = String::from_utf8_lossy(&out).trim().to_string();
-        check_id(access, "hash-object", &id).map(|()| id)
-    }
-}
-
-fn check_id(access: &Access, doing: &str, id: &str) -> Result<(), GitError> {
-    if id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Ok(());
-    }
-    let says = "it made no commit".to_string();
-    Err(GitError::Failed { repository: access.name().into(), doing: doing.into(), says })
-}
-
-fn stream(base: &str, files: &[ChangedFile], text: &CommitText) -> std::io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let when = text.date.as_second();
-    writeln!(out, "commit refs/sluice/made")?;
-    writeln!(out, "mark :1")?;
-    writeln!(out, "author {} {when} +0000", text.author)?;
-    writeln!(out, "committer {} {when} +0000", text.author)?;
-    data(&mut out, text.message.as_bytes())?;
-    writeln!(out, "from {base}")?;
-    for file in files {
-        write!(out, "M {} inline ", file.mode)?;
-        quote(&mut out, &file.path)?;
-        writeln!(out)?;
-        data(&mut out, file.text.as_bytes())?;
-    }
-    writeln!(out, "get-mark :1")?;
-    writeln!(out, "done")?;
-    Ok(out)
-}
-
-fn data(out: &mut Vec<u8>, bytes: &[u8]) -> std::io::Result<()> {
-    writeln!(out, "data {}", bytes.len())?;
-    out.write_all(bytes)?;
-    writeln!(out)
-}
-
-/// A path as fast-import reads it, whatever bytes it has.
-fn quote(out: &mut Vec<u8>, path: &[u8]) -> std::io::Result<()> {
-    out.push(b'"');
-    for byte in path {
-        match byte {
-            b'"' | b'\\' => out.extend([b'\\', *byte]),
-            0x20..=0x7e => out.push(*byte),
-            _ => write!(out, "\\{byte:03o}")?,
+    /// Parses a commit object. An object that was too large to read is empty here.
+    pub(super) fn parse(repository: &str, id: &str, raw: &[u8]) -> GitResult<Self> {
+        if raw.is_empty() || raw.len() > MAX_COMMIT_BYTES {
+            let (repository, doing) = (repository.to_string(), "cat-file".to_string());
+            let says = format!("the commit {id} has more than {} KiB", MAX_COMMIT_BYTES >> 10);
+            return Err(GitError::TooLarge { repository, doing, says });
         }
+        let text = String::from_utf8_lossy(raw);
+        let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let parents = head.lines().filter_map(|l| l.strip_prefix("parent ")).map(String::from).collect();
+        Ok(Commit { id: id.into(), parents, message: message.into(), raw: raw.to_vec() })
     }
-    out.push(b'"');
-    Ok(())
 }

@@ -1,10 +1,13 @@
-//! What went wrong with git, read from what it says (in the C locale), with what to do about it.
+//! Errors of git, recognized by its messages in the C locale, with what to do about them.
 
 use std::time::Duration;
 
-use crate::error::Retry;
+use crate::retry::Retry;
 
-/// Why git could not do it.
+/// The result of a run of git.
+pub(crate) type GitResult<T> = Result<T, GitError>;
+
+/// Why git failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum GitError {
@@ -12,8 +15,8 @@ pub enum GitError {
     Program { program: &'static str, install: &'static str, source: std::io::Error },
 
     #[error(
-        "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and let the user \
-         that Sluice runs as stand in /etc/passwd"
+        "{repository}: ssh cannot run here ({says}); install OpenSSH's client beside Sluice, and add the user \
+         that Sluice runs as to /etc/passwd"
     )]
     NoSsh { repository: String, says: String },
 
@@ -51,11 +54,11 @@ pub enum GitError {
     HostKey { repository: String, says: String },
 
     #[error(
-        "{repository}: the server sends on to another address ({says}); write that address into the pipeline"
+        "{repository}: the server redirects to another address ({says}); write that address into the pipeline"
     )]
     Redirected { repository: String, says: String },
 
-    #[error("{repository}: the server asks to call less often ({says})")]
+    #[error("{repository}: the server limits the rate of calls ({says})")]
     TooManyCalls { repository: String, says: String },
 
     #[error("{repository}: the push to {branch} was refused: {says}")]
@@ -93,7 +96,7 @@ pub enum GitError {
 }
 
 impl GitError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             GitError::Program { .. } | GitError::NoSsh { .. } => "GitUnavailable",
@@ -118,7 +121,7 @@ impl GitError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             GitError::Redirected { .. } => Retry::OnChange,
@@ -126,112 +129,103 @@ impl GitError {
         }
     }
 
-    /// Whether a fresh cache may mend it: everything that is not clearly the other side's.
+    /// Whether a new cache may fix it: every failure that is not clearly one of the server.
     pub(super) fn may_be_the_cache(&self) -> bool {
         matches!(self, GitError::Failed { .. } | GitError::Cache { .. })
     }
 }
 
-/// Phrases of git, curl and ssh, and what they mean; the first that is found counts.
-const PHRASES: &[(&str, Kind)] = &[
-    // Signals 24 and 25: the limits for processor time and for the size of a file.
-    ("out of memory", Kind::TooLarge),
-    ("cannot allocate memory", Kind::TooLarge),
-    ("died of signal 24", Kind::TooLarge),
-    ("died of signal 25", Kind::TooLarge),
-    ("file too large", Kind::TooLarge),
-    // A tree in a tree in a tree: git has no more stack.
-    ("died of signal 11", Kind::TooLarge),
-    ("cannot run ssh", Kind::NoSsh),
-    ("ssh: not found", Kind::NoSsh),
-    ("no user exists for uid", Kind::NoSsh),
-    ("host key verification failed", Kind::HostKey),
-    ("remote host identification has changed", Kind::HostKey),
-    ("load key \"", Kind::Identity),
-    ("permission denied (", Kind::Authentication),
-    ("too many authentication failures", Kind::Authentication),
-    ("ssl certificate problem", Kind::Certificate),
-    ("server certificate verification failed", Kind::Certificate),
-    ("certificate subject name", Kind::Certificate),
-    ("no alternative certificate subject name", Kind::Certificate),
-    ("error setting certificate", Kind::Certificate),
-    ("unable to update url base from redirection", Kind::Redirected),
-    ("returned error: 301", Kind::Redirected),
-    ("returned error: 302", Kind::Redirected),
-    ("returned error: 307", Kind::Redirected),
-    ("returned error: 308", Kind::Redirected),
-    ("returned error: 429", Kind::TooManyCalls),
-    ("returned error: 401", Kind::Authentication),
-    ("returned error: 403", Kind::Authentication),
-    ("authentication failed", Kind::Authentication),
-    ("could not read username", Kind::Authentication),
-    ("could not read password", Kind::Authentication),
-    ("returned error: 404", Kind::NoRepository),
-    ("returned error: 5", Kind::Unreachable),
-    ("repository not found", Kind::NoRepository),
-    ("does not appear to be a git repository", Kind::NoRepository),
-    ("could not be found", Kind::NoRepository),
-    ("could not resolve host", Kind::Unreachable),
-    ("failed to connect", Kind::Unreachable),
-    ("couldn't connect", Kind::Unreachable),
-    ("connection refused", Kind::Unreachable),
-    ("connection timed out", Kind::Unreachable),
-    ("connection reset", Kind::Unreachable),
-    ("connection closed", Kind::Unreachable),
-    ("operation too slow", Kind::Unreachable),
-    ("operation timed out", Kind::Unreachable),
-    ("empty reply from server", Kind::Unreachable),
-    ("recv failure", Kind::Unreachable),
-    ("unable to access", Kind::Unreachable),
-    ("hung up unexpectedly", Kind::Unreachable),
-    ("unexpected disconnect", Kind::Unreachable),
-    ("early eof", Kind::Unreachable),
-    ("could not read from remote repository", Kind::Unreachable),
-];
+/// A run of git that failed.
+struct FailedRun {
+    repository: String,
+    doing: String,
+    says: String,
+}
 
 const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Secret that ssh-keygen wrote";
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Authentication,
-    NoRepository,
-    Unreachable,
-    Certificate,
-    HostKey,
-    Identity,
-    NoSsh,
-    Redirected,
-    TooManyCalls,
-    TooLarge,
-}
+/// Makes the error of a failed run.
+type ErrorOfRun = fn(FailedRun) -> GitError;
 
-/// What a program said on its way out.
-pub(super) struct Words {
-    /// What it means is read from this, which nobody is shown.
+/// Phrases of git, curl and ssh in lower case, separated by `|`, and their meaning. The first match counts. Signals 24 and
+/// 25 are the limits for processor time and for the size of a file. Signal 11 is the end of git's stack, by a tree in a tree
+/// in a tree.
+const PHRASES: &[(&str, ErrorOfRun)] = &[
+    (
+        "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
+         |died of signal 11",
+        |f| GitError::TooLarge { repository: f.repository, doing: f.doing, says: f.says },
+    ),
+    ("cannot run ssh|ssh: not found|no user exists for uid", |f| GitError::NoSsh {
+        repository: f.repository,
+        says: f.says,
+    }),
+    ("host key verification failed|remote host identification has changed", |f| GitError::HostKey {
+        repository: f.repository,
+        says: f.says,
+    }),
+    ("load key \"", |f| GitError::Identity { repository: f.repository, is: BROKEN_KEY }),
+    ("permission denied (|too many authentication failures", |f| GitError::Authentication {
+        repository: f.repository,
+        says: f.says,
+    }),
+    (
+        "ssl certificate problem|server certificate verification failed|certificate subject name\
+         |no alternative certificate subject name|error setting certificate",
+        |f| GitError::Certificate { repository: f.repository, says: f.says },
+    ),
+    (
+        "unable to update url base from redirection|returned error: 301|returned error: 302\
+         |returned error: 307|returned error: 308",
+        |f| GitError::Redirected { repository: f.repository, says: f.says },
+    ),
+    ("returned error: 429", |f| GitError::TooManyCalls { repository: f.repository, says: f.says }),
+    (
+        "returned error: 401|returned error: 403|authentication failed|could not read username\
+         |could not read password",
+        |f| GitError::Authentication { repository: f.repository, says: f.says },
+    ),
+    ("returned error: 404", |f| GitError::NoRepository { repository: f.repository, says: f.says }),
+    ("returned error: 5", |f| GitError::Unreachable { repository: f.repository, says: f.says }),
+    ("repository not found|does not appear to be a git repository|could not be found", |f| {
+        GitError::NoRepository { repository: f.repository, says: f.says }
+    }),
+    (
+        "could not resolve host|failed to connect|couldn't connect|connection refused\
+         |connection timed out|connection reset|connection closed|operation too slow\
+         |operation timed out|empty reply from server|recv failure|unable to access\
+         |hung up unexpectedly|unexpected disconnect|early eof|could not read from remote repository",
+        |f| GitError::Unreachable { repository: f.repository, says: f.says },
+    ),
+];
+
+/// The error output of a program.
+pub(super) struct Stderr {
+    /// Never shown: only the meaning is read from it.
     raw: String,
-    /// The same without secrets. A secret that is a common word makes the rest unreadable, for people only.
+    /// The same without secrets. If a secret is a common word, the rest is unreadable.
     pub(super) shown: String,
 }
 
-impl Words {
+impl Stderr {
     pub(super) fn new(raw: String, redact: impl Fn(&str) -> String) -> Self {
         let shown = redact(&raw);
-        Words { raw, shown }
+        Stderr { raw, shown }
     }
 
-    /// Whether a process had no memory left. A server may say so, too.
+    /// Whether a process ran out of memory. A server may print that, too.
     pub(super) fn say_out_of_memory(&self) -> bool {
         ["out of memory", "cannot allocate memory"].iter().any(|phrase| self.has(phrase))
     }
 
-    /// Whether a phrase in lower case is in it.
+    /// Whether it has a phrase, given in lower case.
     pub(super) fn has(&self, phrase: &str) -> bool {
         self.raw.to_ascii_lowercase().contains(phrase)
     }
 }
 
-/// Makes an error of what git said on its way out.
-pub(super) fn read(repository: &str, doing: &str, words: &Words) -> GitError {
+/// The error for the error output of git.
+pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
     let (repository, says) = (repository.to_string(), essence(&words.shown));
     let lower = words.raw.to_ascii_lowercase();
     if lower.contains("couldn't find remote ref ") {
@@ -240,25 +234,21 @@ pub(super) fn read(repository: &str, doing: &str, words: &Words) -> GitError {
         let branch = rest.lines().next().unwrap_or_default().trim();
         return GitError::NoBranch { repository, branch: branch.trim_start_matches("refs/heads/").into() };
     }
-    let kind = PHRASES.iter().find(|(phrase, _)| lower.contains(phrase)).map(|(_, kind)| *kind);
-    let no_repository = lower.contains("repository '") && lower.contains("' not found");
-    match kind {
-        _ if no_repository => GitError::NoRepository { repository, says },
-        Some(Kind::Authentication) => GitError::Authentication { repository, says },
-        Some(Kind::NoRepository) => GitError::NoRepository { repository, says },
-        Some(Kind::Unreachable) => GitError::Unreachable { repository, says },
-        Some(Kind::Certificate) => GitError::Certificate { repository, says },
-        Some(Kind::HostKey) => GitError::HostKey { repository, says },
-        Some(Kind::Identity) => GitError::Identity { repository, is: BROKEN_KEY },
-        Some(Kind::NoSsh) => GitError::NoSsh { repository, says },
-        Some(Kind::Redirected) => GitError::Redirected { repository, says },
-        Some(Kind::TooManyCalls) => GitError::TooManyCalls { repository, says },
-        Some(Kind::TooLarge) => GitError::TooLarge { repository, doing: doing.into(), says },
-        None => GitError::Failed { repository, doing: doing.into(), says },
+    let failure = FailedRun { repository, doing: doing.into(), says };
+    if lower.contains("repository '") && lower.contains("' not found") {
+        return GitError::NoRepository { repository: failure.repository, says: failure.says };
+    }
+    let has_phrase = |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase));
+    match PHRASES.iter().find(|(phrases, _)| has_phrase(phrases)) {
+        Some((_, error)) => error(failure),
+        None => {
+            let FailedRun { repository, doing, says } = failure;
+            GitError::Failed { repository, doing, says }
+        }
     }
 }
 
-/// The lines of git's output that say something, short enough for a condition.
+/// The lines of git's output with information, short enough for a condition.
 pub(super) fn essence(stderr: &str) -> String {
     let noise = [
         "warning:",
@@ -266,7 +256,7 @@ pub(super) fn essence(stderr: &str) -> String {
         "and the repository exists",
         "hint:",
         "@@@",
-        // ssh's advice about files that are ours and gone.
+        // The advice of ssh about temporary files of Sluice.
         "Add correct host key",
         "Offending",
         "remove with:",
@@ -279,12 +269,12 @@ pub(super) fn essence(stderr: &str) -> String {
         .filter(|line| !line.is_empty() && !noise.iter().any(|n| line.starts_with(n)))
         .collect();
     match lines.join("; ") {
-        text if text.is_empty() => "it said nothing".into(),
+        text if text.is_empty() => "it printed nothing".into(),
         text => ends(&text),
     }
 }
 
-/// The beginning and the end of a text: a hook says first what it refuses, and git says last what failed.
+/// The beginning and the end of a text: a hook prints first what it rejects, and git prints last what failed.
 fn ends(text: &str) -> String {
     const BEGINNING: usize = 400;
     const END: usize = 250;
@@ -302,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_the_last_words_of_a_hook_are_kept() {
+    fn the_beginning_and_the_end_of_the_output_of_a_hook_are_kept() {
         let advice: String = (0..40).map(|nth| format!("line {nth} of what the hook advises\n")).collect();
         let says =
             essence(&format!("error: commits need a ticket\n{advice}[remote rejected] (hook declined)"));
@@ -320,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_says_is_understood() {
+    fn messages_of_git_have_their_reason() {
         for (says, reason) in [
             ("fatal: Authentication failed for 'http://h/a/b/'", "AuthenticationFailed"),
             (
@@ -358,11 +348,11 @@ mod tests {
             ("fatal: bad object 123", "GitFailed"),
             ("", "GitFailed"),
         ] {
-            let words = Words::new(says.into(), str::to_string);
+            let words = Stderr::new(says.into(), str::to_string);
             assert_eq!(read("r", "fetch", &words).reason(), reason, "{says}");
-            // Whatever a secret takes out of it.
+            // Whatever the secret removes from it.
             for secret in ["r", "a", "t", "repository", "fatal", "error"] {
-                let words = Words::new(says.into(), |text| text.replace(secret, "***"));
+                let words = Stderr::new(says.into(), |text| text.replace(secret, "***"));
                 let error = read("r", "fetch", &words);
                 assert_eq!(error.reason(), reason, "{says}");
             }

@@ -1,78 +1,62 @@
-//! Pushes one commit to one branch, and nothing else. What others did in the meantime is never
-//! overwritten: it comes back as `Moved`, and the caller looks again.
+//! Pushes one commit to one branch, and nothing else. A push never overwrites what others pushed in the meantime: the
+//! result is then `Moved`, and the caller fetches again.
 
 use std::sync::atomic::Ordering;
 
-use super::error::{self, GitError};
-use super::run::{Call, Output};
-use super::{Access, Cache, Git};
-use crate::stats::Counters;
+use super::error::{self, GitError, GitResult};
+use super::repository::LockedRepository;
+use super::run::Output;
 
-/// What the branch may lose.
+/// Which commits the branch may lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lease<'a> {
-    /// Nothing: the commit must be on top of it.
-    Nothing,
-    /// The commit that was seen there, or the branch must still not be there.
-    Seen(Option<&'a str>),
+pub(crate) enum PushMode<'a> {
+    /// None: the new commit must be on top of the branch.
+    FastForward,
+    /// The commit that the branch was at. With `None`, the branch must not exist.
+    Replace(Option<&'a str>),
 }
 
-/// How a push ended.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// The branch is at the commit.
     Done,
-    /// The branch was at that very commit already: somebody else was faster with the same.
-    There,
+    /// The branch was at this very commit already: another process pushed the same commit first.
+    AlreadyThere,
     /// Others have changed the branch.
     Moved,
 }
 
-impl Cache {
+impl LockedRepository<'_> {
     /// Deletes a branch, if it is at this commit.
-    pub(crate) async fn delete(
-        &mut self,
-        git: &Git,
-        access: &Access,
-        counters: &Counters,
-        branch: &str,
-        at: &str,
-    ) -> Result<Pushed, GitError> {
-        self.open(git, access, counters).await?;
-        let deleted = self.push(git, access, counters, "", branch, Lease::Seen(Some(at))).await?;
-        self.trust();
+    pub(crate) async fn delete(&mut self, branch: &str, at: &str) -> GitResult<Pushed> {
+        self.open().await?;
+        let deleted = self.push("", branch, PushMode::Replace(Some(at))).await?;
+        self.mark_clean();
         Ok(deleted)
     }
 
-    /// Brings a branch to a commit; to none at all, and it is deleted.
-    pub(crate) async fn push(
-        &self,
-        git: &Git,
-        access: &Access,
-        counters: &Counters,
-        commit: &str,
-        branch: &str,
-        lease: Lease<'_>,
-    ) -> Result<Pushed, GitError> {
+    /// Moves a branch to a commit. With an empty id, deletes the branch.
+    pub(crate) async fn push(&self, commit: &str, branch: &str, mode: PushMode<'_>) -> GitResult<Pushed> {
         let mut args: Vec<String> =
             ["push", "--porcelain", "--no-verify", "--no-signed"].map(String::from).into();
-        if let Lease::Seen(seen) = lease {
+        if let PushMode::Replace(seen) = mode {
             args.push(format!("--force-with-lease=refs/heads/{branch}:{}", seen.unwrap_or_default()));
         }
         args.push("origin".into());
         args.push(format!("{commit}:refs/heads/{branch}"));
-        counters.pushes.fetch_add(1, Ordering::Relaxed);
-        let output = git.try_run(Call::remote(self.dir(), access, args)).await?;
-        outcome(access.name(), branch, &output)
+        self.counters.pushes.fetch_add(1, Ordering::Relaxed);
+        let output = self.git.try_run(self.remote(args)).await?;
+        outcome(self.access.name(), branch, &output)
     }
 }
 
-/// Reads the one line about our branch: `flag, tab, from:to, tab, summary`.
-fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, GitError> {
+/// Reads the result from the line about the branch: `flag, tab, from:to, tab, summary`.
+fn outcome(repository: &str, branch: &str, output: &Output) -> GitResult<Pushed> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     if output.success {
         let there = stdout.lines().any(|line| line.starts_with("=\t"));
-        return Ok(if there { Pushed::There } else { Pushed::Done });
+        return Ok(if there { Pushed::AlreadyThere } else { Pushed::Done });
     }
     let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
         return Err(error::read(repository, "push", &output.stderr));
@@ -104,16 +88,16 @@ fn outcome(repository: &str, branch: &str, output: &Output) -> Result<Pushed, Gi
         return Ok(Pushed::Moved);
     }
     if summary.contains("shallow update not allowed") {
-        // The commit was fetched before, as the end of what this cache knows. A new one has no such ends.
+        // The commit was fetched before, as the end of the shallow history. A new cache has no such end.
         let says = format!("{branch} ends at a commit whose history is not here");
         return Err(GitError::Cache { repository: repository.into(), says });
     }
-    // What a hook or a protection says stands in the lines that the server sent along.
+    // The message of a hook or of branch protection is in the lines of the server.
     let remote: Vec<&str> = output.stderr.shown.lines().filter_map(|l| l.strip_prefix("remote:")).collect();
     rejected(error::essence(&format!("{}\n{summary}", remote.join("\n"))))
 }
 
-/// The branch whose name is the beginning of the one to create, or the other way around.
+/// The existing branch whose name is the beginning of the new one, or the other way around.
 fn in_the_way(stderr: &str) -> Option<&str> {
     let (before, _) = stderr.split_once("' exists; cannot create '")?;
     let (_, other) = before.rsplit_once('\'')?;
@@ -123,30 +107,30 @@ fn in_the_way(stderr: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::error::Words;
+    use crate::git::error::Stderr;
 
-    fn read(line: &str, stderr: &str) -> Result<Pushed, GitError> {
+    fn read(line: &str, stderr: &str) -> GitResult<Pushed> {
         let stdout = format!("To http://h/a/b\n!\tabc:refs/heads/x\t{line}\nDone\n").into_bytes();
         outcome(
             "http://h/a/b",
             "x",
-            &Output { success: false, stdout, stderr: Words::new(stderr.into(), str::to_string) },
+            &Output { success: false, stdout, stderr: Stderr::new(stderr.into(), str::to_string) },
         )
     }
 
     #[test]
-    fn what_was_there_already_was_pushed_by_somebody_else() {
+    fn a_commit_that_was_there_already_was_pushed_by_another_process() {
         for (flag, wanted) in
-            [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::There)]
+            [("*", Pushed::Done), ("+", Pushed::Done), (" ", Pushed::Done), ("=", Pushed::AlreadyThere)]
         {
             let stdout = format!("To http://h/a/b\n{flag}\tabc:refs/heads/x\t[summary]\nDone\n").into_bytes();
-            let output = Output { success: true, stdout, stderr: Words::new(String::new(), str::to_string) };
+            let output = Output { success: true, stdout, stderr: Stderr::new(String::new(), str::to_string) };
             assert_eq!(outcome("http://h/a/b", "x", &output).unwrap(), wanted);
         }
     }
 
     #[test]
-    fn a_name_that_is_in_the_way_is_no_lost_race() {
+    fn a_conflicting_branch_name_is_a_rejection() {
         let remote = "remote: error: cannot lock ref 'refs/heads/sluice/apps/podinfo/prod': 'refs/heads/sluice' \
                       exists; cannot create 'refs/heads/sluice/apps/podinfo/prod'\n";
         let error = read("[remote rejected] (failed to update ref)", remote).unwrap_err();
@@ -154,13 +138,13 @@ mod tests {
         assert!(error.to_string().contains("the branch sluice is in its way: delete that"), "{error}");
         let stdout =
             b"To http://h/a/b\n!\tabc:refs/heads/refs/heads/x\t[rejected] (stale info)\nDone\n".to_vec();
-        let output = Output { success: false, stdout, stderr: Words::new(String::new(), str::to_string) };
+        let output = Output { success: false, stdout, stderr: Stderr::new(String::new(), str::to_string) };
         let error = outcome("http://h/a/b", "x", &output).unwrap_err();
         assert!(error.to_string().contains("refs/heads/refs/heads/x is in its way"), "{error}");
     }
 
     #[test]
-    fn a_lost_race_is_not_a_refusal() {
+    fn a_branch_that_others_moved_is_no_rejection() {
         for line in
             ["[rejected] (stale info)", "[rejected] (fetch first)", "[remote rejected] (cannot lock ref 'x')"]
         {

@@ -1,5 +1,5 @@
-//! Runs the git program: empty environment, no shell, no prompt, no configuration but ours, and a
-//! deadline that ends it with all its children.
+//! Runs the git program: with an empty environment, without a shell or a prompt, with no configuration but Sluice's, and
+//! with a timeout that ends it with all its children.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -12,33 +12,21 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 
-use super::Access;
-use super::error::{self, GitError, Words};
-use super::group::Group;
-use super::limits::{self, Limits, MAX_OUTPUT};
-use super::litter::clear_litter;
-use super::memory::{Memory, Size};
-use crate::line::{Line, Lines};
+use super::access::RepositoryAccess;
+use super::error::{self, GitError, GitResult, Stderr};
+use super::limits::{self, MAX_OUTPUT_BYTES, ProcessLimits};
+use super::memory_budget::{MemoryBudget, RunSize};
+use super::process_group::ProcessGroup;
+use super::stale_locks::remove_stale_locks;
+use crate::fair_queue::{FairQueue, FairQueues};
 
-/// What of our own environment git sees: where programs are, and how to get out of the house.
-const INHERITED: [&str; 12] = [
-    "PATH",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "https_proxy",
-    "http_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "TMPDIR",
-];
+/// The environment variables that git inherits: where programs are, and how to reach the network.
+const INHERITED: &str = "PATH HTTPS_PROXY HTTP_PROXY ALL_PROXY NO_PROXY https_proxy http_proxy all_proxy no_proxy \
+    SSL_CERT_FILE SSL_CERT_DIR TMPDIR";
 
-/// How git behaves, in place of the configuration files that it does not read.
+/// The configuration of git. It does not read configuration files.
 const CONFIGURATION: [(&str, &str); 21] = [
-    // A cache that a power cut breaks is built anew.
+    // A cache that a power cut breaks is built again.
     ("core.fsync", "none"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
@@ -55,7 +43,7 @@ const CONFIGURATION: [(&str, &str); 21] = [
     ("fetch.writeCommitGraph", "false"),
     ("init.defaultBranch", "main"),
     ("advice.fetchShowForcedUpdates", "false"),
-    // What a hostile repository makes git hold in memory: large files pass through it in pieces.
+    // Limits for what a hostile repository makes git hold in memory: git streams larger files.
     ("core.bigFileThreshold", "4m"),
     ("core.packedGitWindowSize", "16m"),
     ("core.packedGitLimit", "64m"),
@@ -64,85 +52,83 @@ const CONFIGURATION: [(&str, &str); 21] = [
     ("pack.windowMemory", "32m"),
 ];
 
-/// How long a run may take that talks to no host: the longest one of a repository of 100,000 files takes 7 s on two
-/// cores that others use, too.
-const LOCAL_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a local run may take: the longest one of a repository of 100,000 files takes 7 s on two busy cores.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs git, a bounded number at a time, of each pipeline in turn: what works here shares one bound, what
-/// talks to a host has one for that host, so that a host that hangs holds up nobody else. All of them share one
-/// budget of memory.
+/// Runs git, a limited number at a time, for each pipeline in turn. Local runs share one limit. Runs that connect to a host
+/// share one limit for each host, so that a host that hangs delays no other. All runs share one memory budget.
 #[derive(Debug)]
 pub(crate) struct Git {
-    local: Arc<Line>,
-    /// The queue of each host that is called at the moment.
-    hosts: Lines,
+    local: Arc<FairQueue>,
+    /// The queue of each host with current runs.
+    hosts: FairQueues,
     processes: usize,
-    deadline: Duration,
-    limits: Limits,
-    memory: Arc<Memory>,
+    timeout: Duration,
+    limits: ProcessLimits,
+    memory: Arc<MemoryBudget>,
     home: PathBuf,
     pub(crate) allow_file: bool,
 }
 
 /// One run of git.
-pub(super) struct Call<'a> {
+pub(super) struct GitRun<'a> {
     pub(super) dir: &'a Path,
-    pub(super) access: &'a Access,
+    pub(super) access: &'a RepositoryAccess,
     pub(super) args: Vec<OsString>,
     pub(super) input: Vec<u8>,
     pub(super) remote: bool,
     /// Settings of this run alone.
     settings: Vec<(String, OsString)>,
-    /// Another program than git: it sees nothing of the repository, and this of its own.
-    other: Option<Other>,
+    /// Another program instead of git, which does not see the repository.
+    other: Option<OtherProgram>,
 }
 
-/// A program that is run as git is.
-struct Other {
+/// Another program that runs like git.
+struct OtherProgram {
     program: &'static str,
     install: &'static str,
     environment: Vec<(&'static str, OsString)>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> GitRun<'a> {
     /// A run that stays on this machine.
     pub(super) fn local<S: Into<OsString>>(
         dir: &'a Path,
-        access: &'a Access,
+        access: &'a RepositoryAccess,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Call { dir, access, args, input: Vec::new(), remote: false, settings: Vec::new(), other: None }
+        GitRun { dir, access, args, input: Vec::new(), remote: false, settings: Vec::new(), other: None }
     }
 
-    /// A run of another program than git; `install` says how one gets it.
+    /// A run of another program than git. `install` says how to install it.
     pub(super) fn of<S: Into<OsString>>(
         (program, install): (&'static str, &'static str),
-        access: &'a Access,
+        access: &'a RepositoryAccess,
         args: impl IntoIterator<Item = S>,
         environment: Vec<(&'static str, OsString)>,
     ) -> Self {
-        let other = Some(Other { program, install, environment });
-        Call { other, ..Call::local(access.folder(), access, args) }
+        let other = Some(OtherProgram { program, install, environment });
+        GitRun { other, ..GitRun::local(access.folder(), access, args) }
     }
 
-    /// A run that talks to the repository's host.
+    /// A run that connects to the host of the repository.
     pub(super) fn remote<S: Into<OsString>>(
         dir: &'a Path,
-        access: &'a Access,
+        access: &'a RepositoryAccess,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
-        Call { remote: true, ..Call::local(dir, access, args) }
+        GitRun { remote: true, ..GitRun::local(dir, access, args) }
     }
 
-    /// What it reads.
+    /// With input.
     pub(super) fn with_input(self, input: Vec<u8>) -> Self {
-        Call { input, ..self }
+        GitRun { input, ..self }
     }
 
-    /// With settings of its own.
+    /// With further configuration.
     pub(super) fn configured(self, settings: Vec<(String, OsString)>) -> Self {
-        Call { settings, ..self }
+        GitRun { settings, ..self }
     }
 
     fn doing(&self) -> String {
@@ -159,24 +145,24 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What came out of a run that may fail in a way that its caller understands.
+/// The output of a run whose failure the caller interprets.
 pub(super) struct Output {
     pub(super) success: bool,
     pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Words,
+    pub(super) stderr: Stderr,
 }
 
-/// A run that has ended, good or bad.
-struct Ended<T> {
+/// A run that has ended, with or without success.
+struct EndedRun<T> {
     success: bool,
     value: std::io::Result<T>,
-    words: Words,
+    words: Stderr,
     lacks_memory: bool,
 }
 
-impl<T> Ended<T> {
-    /// Whether it went well, what was read and what it said.
-    fn checked(self, call: &Call<'_>) -> Result<(bool, T, Words), GitError> {
+impl<T> EndedRun<T> {
+    /// Whether it succeeded, its result and its error output.
+    fn checked(self, call: &GitRun<'_>) -> GitResult<(bool, T, Stderr)> {
         match self.value {
             Ok(value) => Ok((self.success, value, self.words)),
             Err(_) if self.lacks_memory => Err(error::read(call.access.name(), &call.doing(), &self.words)),
@@ -189,131 +175,116 @@ impl<T> Ended<T> {
     }
 }
 
-/// What was read of a run that went well.
-fn successful<T>(call: &Call<'_>, ended: Ended<T>) -> Result<T, GitError> {
+/// The result of a successful run.
+fn successful<T>(call: &GitRun<'_>, ended: EndedRun<T>) -> GitResult<T> {
     let (success, value, words) = ended.checked(call)?;
     if success { Ok(value) } else { Err(error::read(call.access.name(), &call.doing(), &words)) }
 }
 
-/// All of what is printed, up to a limit.
+/// All output, up to a limit.
 async fn collect(mut stdout: ChildStdout) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    (&mut stdout).take(MAX_OUTPUT + 1).read_to_end(&mut bytes).await?;
-    if bytes.len() as u64 > MAX_OUTPUT { Err(limits::too_large("its output")) } else { Ok(bytes) }
+    (&mut stdout).take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 > MAX_OUTPUT_BYTES { Err(limits::too_large("its output")) } else { Ok(bytes) }
 }
 
 impl Git {
-    /// `home` is an empty folder: git looks for personal settings there and finds none.
+    /// `home` is an empty folder: git looks for a personal configuration there and finds none.
     pub(crate) fn new(
         home: PathBuf,
         processes: usize,
-        deadline: Duration,
-        largest_file: u64,
+        timeout: Duration,
+        max_file_bytes: u64,
         allow_file: bool,
     ) -> Self {
-        let (local, limits) = (Line::new(processes), Limits::new(largest_file, deadline));
-        let (hosts, memory) = (Lines::default(), Memory::new());
-        Git { local, hosts, processes, deadline, limits, memory, home, allow_file }
+        let (local, limits) = (FairQueue::new(processes), ProcessLimits::new(max_file_bytes, timeout));
+        let (hosts, memory) = (FairQueues::default(), MemoryBudget::new());
+        Git { local, hosts, processes, timeout, limits, memory, home, allow_file }
     }
 
-    /// Runs to a successful end and returns what was printed.
-    pub(super) async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, GitError> {
+    /// Runs to a successful end and returns the output.
+    pub(super) async fn run(&self, call: GitRun<'_>) -> GitResult<Vec<u8>> {
         self.read(call, collect).await
     }
 
-    /// Runs to a successful end and returns what `read` makes of what is printed, while it comes. A run that needs
-    /// more memory begins again, and so does `read`.
-    pub(super) async fn read<T, F>(
+    /// Runs to a successful end and returns the result of `read`, which gets the output while it comes. A run that needs
+    /// more memory starts again, and so does `read`.
+    pub(super) async fn read<T, F: Future<Output = std::io::Result<T>>>(
         &self,
-        call: Call<'_>,
+        call: GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
-    ) -> Result<T, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<T> {
         let ended = self.run_to_end(&call, read).await?;
         successful(&call, ended)
     }
 
-    /// The same for a run that never needs much memory, so that what is printed is read once.
-    pub(super) async fn read_once<T, F>(
+    /// The same for a run that never needs much memory, so that the output is read once.
+    pub(super) async fn read_once<T, F: Future<Output = std::io::Result<T>>>(
         &self,
-        call: Call<'_>,
+        call: GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-    ) -> Result<T, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<T> {
         let ended = self.run_small(&call, read).await?;
         successful(&call, ended)
     }
 
-    /// Runs to an end, good or bad.
-    pub(super) async fn try_run(&self, call: Call<'_>) -> Result<Output, GitError> {
+    /// Runs to an end, with or without success.
+    pub(super) async fn try_run(&self, call: GitRun<'_>) -> GitResult<Output> {
         let (success, stdout, stderr) = self.run_to_end(&call, collect).await?.checked(&call)?;
         Ok(Output { success, stdout, stderr })
     }
 
-    /// Runs, and once more as the large run if it needs more memory. What git has done by then does no harm: a push
-    /// that has arrived is up to date the second time, or was not the first.
-    async fn run_to_end<T, F>(
+    /// Runs, and once more as the large run if it needs more memory. The effects of the first run are harmless: a push that
+    /// has arrived is up to date the second time.
+    async fn run_to_end<T, F: Future<Output = std::io::Result<T>>>(
         &self,
-        call: &Call<'_>,
+        call: &GitRun<'_>,
         read: impl Fn(ChildStdout) -> F,
-    ) -> Result<Ended<T>, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+    ) -> GitResult<EndedRun<T>> {
         let small = self.run_small(call, &read).await?;
         if !small.lacks_memory {
             return Ok(small);
         }
-        let _place = self.memory.large(call.access.owner()).await;
+        let _slot = self.memory.large(call.access.pipeline()).await;
         if call.other.is_none() {
-            // A run has its cache alone: the locks are those of the run that was ended.
-            let _ = clear_litter(call.dir, 0);
+            // Only one run at a time uses a cache: the locks are those of the run that was ended.
+            let _ = remove_stale_locks(call.dir, 0);
         }
-        self.run_once(call, read, Size::Large).await
+        self.run_once(call, read, RunSize::Large).await
     }
 
-    async fn run_small<T, F>(
+    async fn run_small<T, F: Future<Output = std::io::Result<T>>>(
         &self,
-        call: &Call<'_>,
+        call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-    ) -> Result<Ended<T>, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
-        let line =
+    ) -> GitResult<EndedRun<T>> {
+        let queue =
             if call.remote { self.hosts.of(call.access.host(), self.processes) } else { self.local.clone() };
-        let _place = line.place(call.access.owner()).await;
-        self.run_once(call, read, Size::Small).await
+        let _slot = queue.acquire(call.access.pipeline()).await;
+        self.run_once(call, read, RunSize::Small).await
     }
 
-    /// Runs and hands what is printed to a reader while it comes.
-    async fn run_once<T, F>(
+    /// Runs, and passes the output to a reader while it comes.
+    async fn run_once<T, F: Future<Output = std::io::Result<T>>>(
         &self,
-        call: &Call<'_>,
+        call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-        size: Size,
-    ) -> Result<Ended<T>, GitError>
-    where
-        F: Future<Output = std::io::Result<T>>,
-    {
+        size: RunSize,
+    ) -> GitResult<EndedRun<T>> {
         let not_run = |source| call.not_run(source);
         let child = self.command(call, size).spawn().map_err(not_run)?;
-        let mut group = Group::new(child);
-        let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.owner(), size));
-        let deadline = if call.remote { self.deadline } else { self.deadline.min(LOCAL_DEADLINE) };
+        let mut group = ProcessGroup::new(child);
+        let measured = group.pid().map(|pid| self.memory.measure(pid, call.access.pipeline(), size));
+        let timeout = if call.remote { self.timeout } else { self.timeout.min(LOCAL_TIMEOUT) };
         let talk = converse(&mut group, &call.input, read);
-        let Ok(ended) = tokio::time::timeout(deadline, talk).await else {
-            // Asked kindly first: git takes its locks and half-written packs with it.
+        let Ok(ended) = tokio::time::timeout(timeout, talk).await else {
+            // First by SIGTERM: git then removes its locks and half-written packs.
             group.end().await;
             let repository = call.access.name().to_string();
-            return Err(GitError::Timeout { repository, doing: call.doing(), after: deadline });
+            return Err(GitError::Timeout { repository, doing: call.doing(), after: timeout });
         };
         let (status, value, stderr) = ended.map_err(not_run)?;
-        group.has_ended(status.success());
+        group.record_end(status.success());
         let mut raw = String::from_utf8_lossy(&stderr).into_owned();
         if limits::is_missing(status, &raw) {
             return Err(not_run(std::io::ErrorKind::NotFound.into()));
@@ -323,19 +294,19 @@ impl Git {
         } else if let Some(signal) = status.signal() {
             raw.push_str(&format!("\ndied of signal {signal}"));
         }
-        let words = Words::new(raw, |text| call.access.redact(text));
+        let words = Stderr::new(raw, |text| call.access.redact(text));
         let lacks_memory = !status.success() && words.say_out_of_memory();
-        Ok(Ended { success: status.success(), value, words, lacks_memory })
+        Ok(EndedRun { success: status.success(), value, words, lacks_memory })
     }
 
-    fn command(&self, call: &Call<'_>, size: Size) -> Command {
+    fn command(&self, call: &GitRun<'_>, size: RunSize) -> Command {
         let program = call.other.as_ref().map_or("git", |other| other.program);
         let mut command = self.limits.command(program, size);
         command.args(&call.args).env_clear();
-        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let inherited = INHERITED.split_whitespace().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(inherited).env("HOME", &self.home).env("LC_ALL", "C");
         match &call.other {
-            None => self.tell_git(&mut command, call),
+            None => self.set_git_environment(&mut command, call),
             Some(other) => drop(command.envs(other.environment.iter().map(|(name, value)| (name, value)))),
         }
         command
@@ -348,8 +319,8 @@ impl Git {
         command
     }
 
-    /// What git has to know, in its environment.
-    fn tell_git(&self, command: &mut Command, call: &Call<'_>) {
+    /// Sets the environment variables of git.
+    fn set_git_environment(&self, command: &mut Command, call: &GitRun<'_>) {
         command
             .env("GIT_DIR", call.dir)
             .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -373,9 +344,9 @@ impl Git {
     }
 }
 
-/// Feeds a process, reads both of its outputs and waits for it, all at the same time.
+/// Writes the input of a process, reads both of its outputs and waits for it, all at the same time.
 async fn converse<T, F, R>(
-    group: &mut Group,
+    group: &mut ProcessGroup,
     input: &[u8],
     read: R,
 ) -> std::io::Result<(ExitStatus, std::io::Result<T>, Vec<u8>)>
@@ -389,7 +360,7 @@ where
     let stdout = child.stdout.take().ok_or_else(gone)?;
     let mut stderr = child.stderr.take().ok_or_else(gone)?;
     let feed = async move {
-        // A process that ends without reading all of it says why on its way out.
+        // A process that ends without reading all of it prints why.
         let _ = stdin.write_all(input).await;
         let _ = stdin.shutdown().await;
     };

@@ -1,6 +1,7 @@
-//! Signs commits as `git commit -S` does: with `ssh-keygen` or `gpg`, whichever the key is for. Key and
-//! passphrase lie in private files for as long as that takes; neither is ever an argument.
+//! Signs commits as `git commit -S` does: with `ssh-keygen` or `gpg`, by the type of the key. Key and passphrase are in
+//! private files for that time, and never arguments.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -10,53 +11,191 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustix::process::{Pid, WaitOptions, waitpid};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
-use super::access::{SigningKey, private_file};
-use super::error::essence;
-use super::identity::{self, names_a_cipher};
-use super::run::{Call, Output};
-use super::{Access, Git, GitError};
+use super::access::{RepositoryAccess, SigningKey, private_file};
+use super::error::{GitError, GitResult, essence};
+use super::run::{Git, GitRun, Output};
+use super::ssh_identity::{self, names_a_cipher};
 
 const SSH_KEYGEN: (&str, &str) = ("ssh-keygen", "install OpenSSH's client beside Sluice");
 const GPG: (&str, &str) = ("gpg", "install gpg and gpg-agent beside Sluice, or sign with an SSH key");
 const GPG_CONNECT_AGENT: (&str, &str) = ("gpg-connect-agent", "install gpgconf beside Sluice");
 
-/// How the list of allowed signers names the owner of the Secret's key.
+/// The name of the owner of the Secret's key in the list of allowed signers.
 const SIGNER: &str = "sluice";
 
 const LOCKED: &str = "is locked by a passphrase: put that into the Secret too, as signingPassphrase";
 const OTHER_PASSPHRASE: &str = "is locked by another passphrase than the signingPassphrase in the Secret";
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote (not the one that \
                       ends in .pub), or what gpg --armor --export-secret-keys prints";
-const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it anew in OpenSSH's own";
+const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it again in OpenSSH's own";
 const TWO_KEYS: &str = "holds more than one key or certificate: put a single private key there";
 const SLOW: &str =
     "takes more than 1,000 rounds of bcrypt to unlock: ssh-keygen -p -a 100 -f KEY writes it again with 100";
-const HARDWARE: &str = "is of a kind that needs a device at hand: make another with ssh-keygen -t ed25519";
+const HARDWARE: &str = "needs a hardware device: make another key with ssh-keygen -t ed25519";
 
-/// The most rounds of bcrypt that unlock a key, some ten seconds of work. ssh-keygen writes 16 or 24 by default.
+/// The most rounds of bcrypt that unlock a key: about ten seconds of work. ssh-keygen writes 16 or 24 by default.
 const MAX_ROUNDS: u32 = 1_000;
 
-/// The signature of these bytes, armored.
-pub(super) async fn sign(git: &Git, access: &Access, bytes: &[u8]) -> Result<String, GitError> {
-    let Some(key) = access.signing_key() else { return Err(bad(access, NO_KEY)) };
-    let text = String::from_utf8_lossy(key.key);
-    if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
-        return with_gpg(git, access, &key, bytes).await;
+/// Signs and verifies with the key in the Secret.
+pub(super) struct Signer<'a> {
+    git: &'a Git,
+    access: &'a RepositoryAccess,
+    key: SigningKey<'a>,
+}
+
+impl<'a> Signer<'a> {
+    /// A signer with the key in the Secret, if there is one.
+    ///
+    /// # Errors
+    /// When the key cannot sign.
+    pub(super) fn new(git: &'a Git, access: &'a RepositoryAccess) -> GitResult<Option<Self>> {
+        let Some(key) = access.signing_key() else { return Ok(None) };
+        let signer = Signer { git, access, key };
+        match problem(&signer.key_text(), signer.key.passphrase) {
+            Some(is) if !signer.is_pgp() => Err(signer.bad_key(is)),
+            _ => Ok(Some(signer)),
+        }
     }
-    match refused(&text, key.passphrase) {
-        Some(is) => Err(bad(access, is)),
-        None => with_ssh(git, access, &key, bytes).await,
+
+    fn key_text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.key.key)
+    }
+
+    fn is_pgp(&self) -> bool {
+        self.key_text().contains("BEGIN PGP PRIVATE KEY BLOCK")
+    }
+
+    /// The signature of these bytes, as armored text.
+    pub(super) async fn sign(&self, bytes: &[u8]) -> GitResult<String> {
+        if self.is_pgp() { self.sign_by_gpg(bytes).await } else { self.sign_by_ssh(bytes).await }
+    }
+
+    /// Whether this is a signature of these bytes by the key.
+    pub(super) async fn is_signed(&self, bytes: &[u8], signature: &str) -> GitResult<bool> {
+        let file = self.file(format!("{}\n", signature.trim_end()).as_bytes())?;
+        match self.is_pgp() {
+            true => self.verify_by_gpg(bytes, file.path()).await,
+            false => self.verify_by_ssh(bytes, file.path()).await,
+        }
+    }
+
+    fn file(&self, bytes: &[u8]) -> GitResult<NamedTempFile> {
+        private_file(self.access.folder(), bytes).map_err(|e| self.unwritten(&e))
+    }
+
+    fn bad_key(&self, is: impl Into<String>) -> GitError {
+        GitError::SigningKey { repository: self.access.name().into(), is: is.into() }
+    }
+
+    fn unwritten(&self, error: &std::io::Error) -> GitError {
+        GitError::Cache { repository: self.access.name().into(), says: error.to_string() }
+    }
+
+    async fn sign_by_ssh(&self, bytes: &[u8]) -> GitResult<String> {
+        // ssh-keygen rejects a key without a final line end, or with those of Windows. Secrets often have both.
+        let mut text: Vec<u8> = self.key.key.iter().copied().filter(|b| *b != b'\r').collect();
+        text.push(b'\n');
+        let file = self.file(&text)?;
+        let mut environment = vec![("SSH_ASKPASS_REQUIRE", OsString::from("force"))];
+        let asked = self.key.passphrase.map(|_| askpass(self.access.folder())).transpose();
+        let asked = asked.map_err(|e| self.unwritten(&e))?;
+        environment.push(("SSH_ASKPASS", asked.as_ref().map_or("/bin/false".into(), |path| path.into())));
+        environment.extend(self.key.passphrase.map(|text| ("SLUICE_PASSPHRASE", text.into())));
+        let args =
+            ["-Y", "sign", "-n", "git", "-f"].map(OsString::from).into_iter().chain([file.path().into()]);
+        let run = GitRun::of(SSH_KEYGEN, self.access, args, environment).with_input(bytes.to_vec());
+        let output = self.git.try_run(run).await?;
+        if output.success {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        if output.stderr.has("incorrect passphrase") {
+            return Err(self.bad_key(OTHER_PASSPHRASE));
+        }
+        // The names of temporary files help nobody.
+        let says = essence(&output.stderr.shown).replace(&*file.path().to_string_lossy(), "it");
+        let what = format!("cannot be used by ssh-keygen ({says}); make another with ssh-keygen -t ed25519");
+        Err(self.bad_key(what))
+    }
+
+    async fn verify_by_ssh(&self, bytes: &[u8], signature: &Path) -> GitResult<bool> {
+        let Some(public) = public_half(&self.key_text()) else { return Err(self.bad_key(NO_KEY)) };
+        let signers = self.file(format!("{SIGNER} namespaces=\"git\" {public}\n").as_bytes())?;
+        let options = ["-Y", "verify", "-n", "git", "-I", SIGNER].map(OsString::from);
+        let files = ["-f".into(), signers.path().into(), "-s".into(), signature.into()];
+        let args = options.into_iter().chain(files);
+        let run = GitRun::of(SSH_KEYGEN, self.access, args, Vec::new()).with_input(bytes.to_vec());
+        Ok(self.git.try_run(run).await?.success)
+    }
+
+    async fn sign_by_gpg(&self, bytes: &[u8]) -> GitResult<String> {
+        let signed = self.in_keyring(["--armor", "--detach-sign"].map(OsString::from), bytes).await?;
+        match signed.success {
+            true => Ok(String::from_utf8_lossy(&signed.stdout).into_owned()),
+            false => Err(self.bad_key(gpg_says(&signed, self.key.passphrase))),
+        }
+    }
+
+    /// The keyring has only the Secret's key, so that every good signature is by this key.
+    async fn verify_by_gpg(&self, bytes: &[u8], signature: &Path) -> GitResult<bool> {
+        let args = ["--status-fd", "1", "--verify", "--"].map(OsString::from);
+        let verified = self.in_keyring(args.into_iter().chain([signature.into(), "-".into()]), bytes).await?;
+        // doc/DETAILS of GnuPG: "GOODSIG: The signature with the keyid is good", and neither expired nor revoked.
+        let status = String::from_utf8_lossy(&verified.stdout);
+        let is_good = status.lines().any(|line| line.starts_with("[GNUPG:] GOODSIG "));
+        Ok(verified.success && is_good)
+    }
+
+    /// Runs gpg with a keyring that holds the Secret's key alone.
+    async fn in_keyring(&self, args: impl IntoIterator<Item = OsString>, input: &[u8]) -> GitResult<Output> {
+        let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(self.access.folder());
+        let keyring = keyring.map_err(|e| self.unwritten(&e))?;
+        let passphrase = self.file(self.key.passphrase.unwrap_or_default().as_bytes())?;
+        let gpg = |more: Vec<OsString>, input: &[u8]| {
+            let mut args: Vec<OsString> = vec!["--homedir".into(), keyring.path().into()];
+            args.extend(
+                ["--batch", "--no-tty", "--quiet", "--pinentry-mode", "loopback"].map(OsString::from),
+            );
+            args.extend(["--passphrase-file".into(), passphrase.path().into()]);
+            args.extend(more);
+            GitRun::of(GPG, self.access, args, Vec::new()).with_input(input.to_vec())
+        };
+        let imported = self.git.try_run(gpg(vec!["--import".into()], self.key.key)).await?;
+        let done = match imported.success {
+            true => Some(self.git.try_run(gpg(args.into_iter().collect(), input)).await),
+            false => None,
+        };
+        self.end_agent(&keyring).await;
+        done.unwrap_or_else(|| Err(self.bad_key(gpg_says(&imported, self.key.passphrase))))
+    }
+
+    /// Ends the agent that gpg has started, which holds the key. It would end on its own once its folder is gone. But as
+    /// the first process of a container, Sluice inherits it and must wait for it.
+    async fn end_agent(&self, keyring: &TempDir) {
+        let commands = ["--no-autostart", "GETINFO pid", "KILLAGENT", "/bye"].map(OsString::from);
+        let args = ["--homedir".into(), keyring.path().into()].into_iter().chain(commands);
+        let run = GitRun::of(GPG_CONNECT_AGENT, self.access, args, Vec::new());
+        let Ok(output) = self.git.try_run(run).await else { return };
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let pid = stdout.lines().find_map(|line| line.strip_prefix("D ")?.trim().parse().ok());
+        let Some(pid) = pid.and_then(Pid::from_raw) else { return };
+        for _ in 0..100 {
+            // An error: it is not a child of this process.
+            if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 
-/// The header that holds the signature of a commit with such an id: SHA-1 or SHA-256.
+/// The header for the signature of a commit, by the length of its id: SHA-1 or SHA-256.
 pub(super) fn header(id: &str) -> &'static str {
     if id.len() == 40 { "gpgsig" } else { "gpgsig-sha256" }
 }
 
-/// The signature of a commit as `put_in` put it there.
+/// The signature that `put_in` added to a commit.
 pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
     let text = std::str::from_utf8(commit).ok()?;
     let (head, _) = text.split_once("\n\n")?;
@@ -66,27 +205,7 @@ pub(super) fn signature(commit: &[u8], header: &str) -> Option<String> {
     Some(std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether the key in the Secret has made this signature of these bytes.
-pub(super) async fn is_signed(
-    git: &Git,
-    access: &Access,
-    bytes: &[u8],
-    signature: &str,
-) -> Result<bool, GitError> {
-    let Some(key) = access.signing_key() else { return Ok(false) };
-    let signature = format!("{}\n", signature.trim_end());
-    let file = private_file(access.folder(), signature.as_bytes()).map_err(|e| unwritten(access, &e))?;
-    let text = String::from_utf8_lossy(key.key);
-    if text.contains("BEGIN PGP PRIVATE KEY BLOCK") {
-        return verify_gpg(git, access, &key, bytes, file.path()).await;
-    }
-    match refused(&text, key.passphrase) {
-        Some(is) => Err(bad(access, is)),
-        None => verify_ssh(git, access, &text, bytes, file.path()).await,
-    }
-}
-
-/// A commit with its signature, as git reads it: a header whose further lines begin with a space.
+/// A commit with its signature: a header whose further lines begin with a space.
 pub(super) fn put_in(commit: &[u8], header: &str, signature: &str) -> Vec<u8> {
     let end = commit.windows(2).position(|two| two == b"\n\n").map_or(commit.len(), |at| at + 1);
     let (head, rest) = commit.split_at(end);
@@ -94,13 +213,9 @@ pub(super) fn put_in(commit: &[u8], header: &str, signature: &str) -> Vec<u8> {
     [head, format!("{header} {signature}\n").as_bytes(), rest].concat()
 }
 
-fn bad(access: &Access, is: impl Into<String>) -> GitError {
-    GitError::SigningKey { repository: access.name().into(), is: is.into() }
-}
-
-/// What is wrong with a key for SSH, as far as it shows.
-fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
-    // As ssh-keygen gets it.
+/// What is wrong with a key for SSH, as far as its text shows.
+fn problem(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
+    // As ssh-keygen reads it.
     let key = &key.replace('\r', "");
     if !key.contains("PRIVATE KEY-----") {
         return Some(NO_KEY);
@@ -108,11 +223,11 @@ fn refused(key: &str, passphrase: Option<&str>) -> Option<&'static str> {
     if !key.contains("-----BEGIN OPENSSH PRIVATE KEY-----") {
         return Some(OLD_FORM);
     }
-    // ssh-keygen goes on to a key in another form, with a KDF of its own.
+    // ssh-keygen would try a second key in another format, with a KDF of its own.
     if key.matches("-----BEGIN").count() > 1 {
         return Some(TWO_KEYS);
     }
-    let bytes = identity::decoded(key).unwrap_or_default();
+    let bytes = ssh_identity::decoded(key).unwrap_or_default();
     let is_of = |kind: &[u8]| bytes.windows(kind.len()).any(|window| window == kind);
     if is_of(b"sk-ssh-") || is_of(b"sk-ecdsa-") {
         return Some(HARDWARE);
@@ -139,52 +254,11 @@ fn rounds(key: &[u8]) -> Option<u32> {
     options.first_chunk().map(|rounds| u32::from_be_bytes(*rounds))
 }
 
-async fn with_ssh(
-    git: &Git,
-    access: &Access,
-    key: &SigningKey<'_>,
-    bytes: &[u8],
-) -> Result<String, GitError> {
-    // ssh-keygen refuses a key without a line end, or with those of Windows; Secrets get both easily.
-    let mut text: Vec<u8> = key.key.iter().copied().filter(|b| *b != b'\r').collect();
-    text.push(b'\n');
-    let file = private_file(access.folder(), &text).map_err(|e| unwritten(access, &e))?;
-    let mut environment = vec![("SSH_ASKPASS_REQUIRE", OsString::from("force"))];
-    let asked = key.passphrase.map(|_| asking(access.folder())).transpose();
-    let asked = asked.map_err(|e| unwritten(access, &e))?;
-    environment.push(("SSH_ASKPASS", asked.as_ref().map_or("/bin/false".into(), |path| path.into())));
-    if let Some(passphrase) = key.passphrase {
-        environment.push(("SLUICE_PASSPHRASE", passphrase.into()));
-    }
-    let args = [
-        "-Y".into(),
-        "sign".into(),
-        "-n".into(),
-        "git".into(),
-        "-f".into(),
-        file.path().as_os_str().to_owned(),
-    ];
-    let call = Call::of(SSH_KEYGEN, access, args, environment).with_input(bytes.to_vec());
-    let output = git.try_run(call).await?;
-    if output.success {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    if output.stderr.has("incorrect passphrase") {
-        return Err(bad(access, OTHER_PASSPHRASE));
-    }
-    // The names of files of ours help nobody.
-    let says = essence(&output.stderr.shown).replace(&*file.path().to_string_lossy(), "it");
-    Err(bad(
-        access,
-        format!("cannot be used by ssh-keygen ({says}); make another with ssh-keygen -t ed25519"),
-    ))
-}
-
 /// The public half of a key in OpenSSH's format, as a list of allowed signers has it. The format holds it in the
 /// clear: a magic word, cipher, KDF and its options, the number of keys, the public key
 /// (PROTOCOL.key of OpenSSH).
 fn public_half(key: &str) -> Option<String> {
-    let bytes = identity::decoded(key)?;
+    let bytes = ssh_identity::decoded(key)?;
     let mut rest = bytes.strip_prefix(b"openssh-key-v1\0")?;
     for _ in 0..3 {
         field(&mut rest)?;
@@ -196,7 +270,7 @@ fn public_half(key: &str) -> Option<String> {
     (is_word && !kind.is_empty()).then(|| format!("{kind} {}", STANDARD.encode(public)))
 }
 
-/// Takes a field with its length before it off the front.
+/// Takes a field with a length prefix from the front.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let (field, left) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
@@ -204,93 +278,13 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(field)
 }
 
-async fn verify_ssh(
-    git: &Git,
-    access: &Access,
-    key: &str,
-    bytes: &[u8],
-    signature: &Path,
-) -> Result<bool, GitError> {
-    let Some(public) = public_half(key) else { return Err(bad(access, NO_KEY)) };
-    let signers = format!("{SIGNER} namespaces=\"git\" {public}\n");
-    let signers = private_file(access.folder(), signers.as_bytes()).map_err(|e| unwritten(access, &e))?;
-    let options = ["-Y", "verify", "-n", "git", "-I", SIGNER].map(OsString::from);
-    let files = ["-f".into(), signers.path().into(), "-s".into(), signature.into()];
-    let args = options.into_iter().chain(files);
-    let call = Call::of(SSH_KEYGEN, access, args, Vec::new()).with_input(bytes.to_vec());
-    Ok(git.try_run(call).await?.success)
-}
-
-/// The program that ssh-keygen asks for the passphrase: it has it from the environment.
-fn asking(folder: &Path) -> std::io::Result<tempfile::TempPath> {
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+/// The program that gives ssh-keygen the passphrase from the environment.
+fn askpass(folder: &Path) -> std::io::Result<tempfile::TempPath> {
+    let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(b"#!/bin/sh\nprintf '%s\\n' \"$SLUICE_PASSPHRASE\"\n")?;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o700))?;
     // Closed: a file that is open for writing cannot be run.
     Ok(file.into_temp_path())
-}
-
-fn unwritten(access: &Access, error: &std::io::Error) -> GitError {
-    GitError::Cache { repository: access.name().into(), says: error.to_string() }
-}
-
-async fn with_gpg(
-    git: &Git,
-    access: &Access,
-    key: &SigningKey<'_>,
-    bytes: &[u8],
-) -> Result<String, GitError> {
-    let args = ["--armor", "--detach-sign"].map(OsString::from);
-    let signed = in_keyring(git, access, key, args, bytes).await?;
-    if signed.success {
-        return Ok(String::from_utf8_lossy(&signed.stdout).into_owned());
-    }
-    Err(bad(access, gpg_says(&signed, key.passphrase)))
-}
-
-/// The keyring has the Secret's key and no other, so that every good signature is by this key.
-async fn verify_gpg(
-    git: &Git,
-    access: &Access,
-    key: &SigningKey<'_>,
-    bytes: &[u8],
-    signature: &Path,
-) -> Result<bool, GitError> {
-    let args = ["--status-fd", "1", "--verify", "--"].map(OsString::from);
-    let args = args.into_iter().chain([signature.into(), "-".into()]);
-    let verified = in_keyring(git, access, key, args, bytes).await?;
-    // doc/DETAILS of GnuPG: "GOODSIG: The signature with the keyid is good", and neither expired nor revoked.
-    let status = String::from_utf8_lossy(&verified.stdout);
-    let is_good = status.lines().any(|line| line.starts_with("[GNUPG:] GOODSIG "));
-    Ok(verified.success && is_good)
-}
-
-/// Runs gpg with a keyring that holds the Secret's key alone.
-async fn in_keyring(
-    git: &Git,
-    access: &Access,
-    key: &SigningKey<'_>,
-    args: impl IntoIterator<Item = OsString>,
-    input: &[u8],
-) -> Result<Output, GitError> {
-    let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(access.folder());
-    let keyring = keyring.map_err(|e| unwritten(access, &e))?;
-    let passphrase = private_file(access.folder(), key.passphrase.unwrap_or_default().as_bytes());
-    let passphrase = passphrase.map_err(|e| unwritten(access, &e))?;
-    let gpg = |more: Vec<OsString>, input: &[u8]| {
-        let mut args: Vec<OsString> = vec!["--homedir".into(), keyring.path().into()];
-        args.extend(["--batch", "--no-tty", "--quiet", "--pinentry-mode", "loopback"].map(OsString::from));
-        args.extend(["--passphrase-file".into(), passphrase.path().into()]);
-        args.extend(more);
-        Call::of(GPG, access, args, Vec::new()).with_input(input.to_vec())
-    };
-    let imported = git.try_run(gpg(vec!["--import".into()], key.key)).await?;
-    let done = match imported.success {
-        true => Some(git.try_run(gpg(args.into_iter().collect(), input)).await),
-        false => None,
-    };
-    end_agent(git, access, &keyring).await;
-    done.unwrap_or_else(|| Err(bad(access, gpg_says(&imported, key.passphrase))))
 }
 
 fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
@@ -299,31 +293,6 @@ fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {
     }
     let says = essence(&output.stderr.shown);
     format!("cannot be used by gpg ({says}); put there what gpg --armor --export-secret-keys prints")
-}
-
-/// gpg has started an agent, which holds the key and stays. It would end by itself once its folder is
-/// gone; as the first process of a container we inherit it, and have to take leave of it.
-async fn end_agent(git: &Git, access: &Access, keyring: &TempDir) {
-    let args: [OsString; 6] = [
-        "--homedir".into(),
-        keyring.path().into(),
-        "--no-autostart".into(),
-        "GETINFO pid".into(),
-        "KILLAGENT".into(),
-        "/bye".into(),
-    ];
-    let Ok(said) = git.try_run(Call::of(GPG_CONNECT_AGENT, access, args, Vec::new())).await else { return };
-    let said = String::from_utf8_lossy(&said.stdout);
-    let pid =
-        said.lines().find_map(|line| line.strip_prefix("D ")?.trim().parse().ok()).and_then(Pid::from_raw);
-    let Some(pid) = pid else { return };
-    for _ in 0..100 {
-        // An error: it is not ours.
-        if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[cfg(test)]
@@ -345,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_sign_are_told() {
+    fn keys_that_cannot_sign_are_rejected() {
         let openssh = |inside: &[u8]| {
             let body = STANDARD.encode([b"openssh-key-v1\0", inside].concat());
             format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
@@ -370,7 +339,7 @@ mod tests {
             (locked(16) + hidden, Some("x"), Some(TWO_KEYS)),
             (openssh(open), None, None),
         ] {
-            assert_eq!(refused(&key, passphrase), expected, "{key}");
+            assert_eq!(problem(&key, passphrase), expected, "{key}");
         }
     }
 }

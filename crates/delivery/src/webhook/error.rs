@@ -1,23 +1,21 @@
-//! Why a webhook was not delivered, and what to do about it. The other side is named by its host
-//! alone: the rest of an address is often a key to it.
+//! Why a webhook was not delivered, and what to do about it. Messages name the receiver by its host alone: the rest of an
+//! address is often secret.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::error::Retry;
+use crate::retry::Retry;
 
 /// Why a webhook was not delivered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum WebhookError {
-    #[error(
-        "{place} is no address that can be called: write https://host/path, without user, password and fragment"
-    )]
+    #[error("{place} is not a valid address: write https://host/path, without user, password and fragment")]
     InvalidAddress { place: &'static str },
 
     #[error(
-        "{to}: is to be called without encryption: write https://, or run the controller with \
+        "{to}: the address has no encryption: write https://, or run the controller with \
          --insecure-webhook-http"
     )]
     Unencrypted { to: String },
@@ -32,17 +30,19 @@ pub enum WebhookError {
     BadSecret { what: String },
 
     #[error(
-        "{to}: refused with status {status}: {says}; fix the receiver or the Secret: it is called again, after 5 minutes at most"
+        "{to}: refused with status {status}: {says}; fix the receiver or the Secret: Sluice calls again within 5 minutes"
     )]
     Refused { to: String, status: u16, says: String },
 
-    #[error("{to}: cannot take it now: status {status}: {says}")]
+    #[error("{to}: the receiver answered with status {status}: {says}")]
     Unavailable { to: String, status: u16, says: String },
 
-    #[error("{to}: asks to call again after {until}")]
+    #[error("{to}: the receiver asked for a call after {until}")]
     RateLimited { to: String, until: Timestamp },
 
-    #[error("{to}: sends on to another address (status {status}), which is not followed; name that address")]
+    #[error(
+        "{to}: the receiver redirects to another address (status {status}), which Sluice does not follow; write that address"
+    )]
     Redirected { to: String, status: u16 },
 
     #[error("{to}: cannot be reached: {says}")]
@@ -59,7 +59,7 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// One word for the condition, the event and the metric alike.
+    /// Returns one word for the condition, the event and the metric.
     pub fn reason(&self) -> &'static str {
         match self {
             WebhookError::InvalidAddress { .. } => "InvalidAddress",
@@ -74,7 +74,7 @@ impl WebhookError {
         }
     }
 
-    /// When it is worth another try.
+    /// Returns when to try again.
     pub fn retry(&self) -> Retry {
         match self {
             WebhookError::InvalidAddress { .. }
@@ -82,8 +82,8 @@ impl WebhookError {
             | WebhookError::NotPublic { .. }
             | WebhookError::Redirected { .. } => Retry::OnChange,
             WebhookError::RateLimited { until, .. } => Retry::At(*until),
-            // A receiver that is deployed or configured later says 404, 401 or 403 until then, and nobody tells Sluice
-            // when that has happened.
+            // A receiver that is deployed or configured later answers 404, 401 or 403 until then, and Sluice does not
+            // notice when that changes.
             WebhookError::Refused { .. }
             | WebhookError::BadSecret { .. }
             | WebhookError::Unavailable { .. }

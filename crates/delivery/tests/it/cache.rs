@@ -1,9 +1,9 @@
-//! The cache: lost, broken, locked, fed by servers of all sorts, and never in the way.
+//! The cache of a repository: lost, broken, locked, and with different servers. It never makes a delivery fail.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluice_delivery::{Delivered, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy};
 
 use crate::commit::{server, to_main};
 use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
@@ -15,7 +15,7 @@ fn cache_of(dir: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn is_built_anew_when_it_is_lost_or_broken() {
+async fn a_lost_or_broken_cache_is_built_again() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     let deliver = async |version: &str| {
@@ -106,8 +106,10 @@ async fn servers_without_filters_are_met_too() {
 #[tokio::test]
 async fn folders_are_for_tests_only() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
-    let strategy =
-        Strategy::Commit { url: format!("file://{}", repo.folder().display()), branch: "main".into() };
+    let strategy = DeliveryStrategy::Commit {
+        url: format!("file://{}", repo.folder().display()),
+        branch: "main".into(),
+    };
     let error = bench().delivery.deliver(&order(strategy.clone(), "1.0.0")).await.unwrap_err();
     assert_eq!(error.reason(), "InvalidAddress");
     let allowed = bench_with(|o| o.allow_file = true);

@@ -1,6 +1,6 @@
-//! Delivery by commit, and what a commit of ours looks like.
+//! Delivery by commit, and the content of a commit.
 
-use sluice_delivery::{Delivered, Order, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy, Order};
 use sluice_testkit::{GitServer, Repo};
 
 use crate::fixture::{FILE, again, begun_anew, bench, bench_with, git, order, yaml};
@@ -12,7 +12,7 @@ pub fn server(files: &[(&str, &str)]) -> (GitServer, Repo) {
 }
 
 pub fn to_main(repo: &Repo, version: &str) -> Order {
-    order(Strategy::Commit { url: repo.url().into(), branch: "main".into() }, version)
+    order(DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() }, version)
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_second_try_finds_the_commit_of_the_first() {
 }
 
 #[tokio::test]
-async fn what_was_taken_back_is_committed_once_more_in_each_round() {
+async fn a_reverted_value_is_committed_once_in_each_round() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let mut order = to_main(&repo, "6.1.8");
     let mut seen = vec![bench().delivery.deliver(&order).await.unwrap()];
@@ -191,7 +191,7 @@ async fn nothing_but_the_values_changes() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_set_is_told_with_what_to_do() {
+async fn values_that_cannot_be_set_are_reported_with_what_to_do() {
     let (_server, repo) = server(&[("a.yaml", "version: 1.0.0\n")]);
     let bench = bench();
     let fails = async |reason: &str, words: &[&str]| {

@@ -1,15 +1,15 @@
-//! What holds at every forge, run over the stand-in for each and over real Gitea.
+//! The contract of all forges, tested with the stand-in for each forge and with real Gitea.
 
 use sluice_delivery::{
-    ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Order, Retry, Settings, Stats,
+    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, Order, Retry, Settings, Stats,
 };
 
+use crate::any_forge::{ForgeFixture, ShownChangeRequest};
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forged::*;
 use crate::landing::*;
 use crate::merging::*;
 use crate::statuses::*;
-use crate::world::{Seen, World};
 
 pub async fn proposed(delivery: &Delivery, order: &Order) -> ChangeRequest {
     match delivery.deliver(order).await.unwrap() {
@@ -30,35 +30,38 @@ fn changes(stats: &Stats) -> u64 {
     stats.calls("PATCH") + stats.calls("PUT")
 }
 
-async fn opens_one_and_follows_it_to_the_merge(world: World) {
+async fn opens_one_and_follows_it_to_the_merge(fixture: ForgeFixture) {
     let bench = bench();
-    let order = world.order("6.1.8");
-    let base = world.repo().head("main").unwrap();
+    let order = fixture.order("6.1.8");
+    let base = fixture.repo().head("main").unwrap();
     let request = proposed(&bench.delivery, &order).await;
     assert_eq!(request.branch, "sluice/apps/podinfo/prod");
-    let pulls = world.pulls().await;
+    let pulls = fixture.pulls().await;
     assert_eq!(pulls.len(), 1);
     assert_eq!(pulls[0].title, "Promote apps/podinfo to 6.1.8 in prod");
     assert!(is_marked(&pulls[0].body, "apps/podinfo-prod-6.1.8"), "{}", pulls[0].body);
     assert!(pulls[0].body.contains(&format!("`{FILE}:3`: `6.1.5` → `6.1.8`")), "{}", pulls[0].body);
-    let branch = world.repo().log(&request.branch).unwrap();
+    let branch = fixture.repo().log(&request.branch).unwrap();
     assert_eq!((branch[0].sha.as_str(), &branch[0].parents), (request.head_commit.as_str(), &vec![base]));
     assert_eq!(branch[0].author, "Sluice <sluice@localhost>");
     assert!(branch[0].body.contains("Sluice-Promotion: apps/podinfo-prod-6.1.8"));
-    assert_eq!(world.repo().read(&request.branch, FILE).unwrap(), yaml("6.1.8"));
+    assert_eq!(fixture.repo().read(&request.branch, FILE).unwrap(), yaml("6.1.8"));
 
     let stats = bench.delivery.stats();
     assert_eq!((stats.git_fetches, stats.git_pushes), (1, 1));
     let calls = (stats.calls("GET"), stats.calls("POST"), changes(&stats));
-    assert_eq!(calls, (world.reads_to_open(), 1, 0), "{stats:?}");
+    assert_eq!(calls, (fixture.reads_to_open(), 1, 0), "{stats:?}");
 
     let head = request.head_commit.clone();
     let follow = || bench.delivery.follow(&order, &request);
-    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), stale: None });
-    assert_eq!(follow().await.unwrap(), Followed::Open { head: head.clone(), stale: None });
-    world.merge(request.number).await;
-    let commit = world.repo().head("main").unwrap();
-    assert_eq!(follow().await.unwrap(), Followed::Merged { commit: commit.clone(), head, ours: true });
+    assert_eq!(follow().await.unwrap(), ChangeRequestStatus::Open { head: head.clone(), stale: None });
+    assert_eq!(follow().await.unwrap(), ChangeRequestStatus::Open { head: head.clone(), stale: None });
+    fixture.merge(request.number).await;
+    let commit = fixture.repo().head("main").unwrap();
+    assert_eq!(
+        follow().await.unwrap(),
+        ChangeRequestStatus::Merged { commit: commit.clone(), head, ours: true }
+    );
     // The outcome was not stored, so it runs again: found, not done once more.
     match bench.delivery.deliver(&again(&order)).await.unwrap() {
         Delivered::Proposed { request: found, merged: true } => assert_eq!(found.number, request.number),
@@ -67,19 +70,19 @@ async fn opens_one_and_follows_it_to_the_merge(world: World) {
     // Another promotion of the same revision has nothing to do.
     let other = Order { promotion: "apps/other".into(), ..order.clone() };
     assert_eq!(bench.delivery.deliver(&other).await.unwrap(), Delivered::AlreadySet { commit });
-    assert_eq!(world.pulls().await.len(), 1);
+    assert_eq!(fixture.pulls().await.len(), 1);
 }
 
 /// The forge merged what the branch held a moment before a newer revision was pushed to it.
-async fn does_not_take_an_earlier_revisions_merge_for_its_own(world: World) {
+async fn does_not_take_an_earlier_revisions_merge_for_its_own(fixture: ForgeFixture) {
     let bench = bench();
-    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
-    let newer = world.order("6.2.0");
+    let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+    let newer = fixture.order("6.2.0");
     let mark = format!("<!-- sluice: apps/podinfo/prod promotion={} -->", newer.promotion);
-    world.set_body(first.number, &mark).await;
-    world.merge(first.number).await;
+    fixture.set_body(first.number, &mark).await;
+    fixture.merge(first.number).await;
     match bench.delivery.follow(&newer, &first).await.unwrap() {
-        Followed::Merged { ours, .. } => assert!(!ours),
+        ChangeRequestStatus::Merged { ours, .. } => assert!(!ours),
         other => panic!("{other:?}"),
     }
     match bench.delivery.deliver(&again(&newer)).await.unwrap() {
@@ -88,37 +91,37 @@ async fn does_not_take_an_earlier_revisions_merge_for_its_own(world: World) {
     }
 }
 
-async fn updates_it_in_place(world: World) {
+async fn updates_it_in_place(fixture: ForgeFixture) {
     let bench = bench();
-    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     // The base moves on meanwhile, and the branch starts from there again.
-    let base = world.commit("other", &[("other.yaml", "a: 1\n")]);
-    let second = proposed(&bench.delivery, &world.order("6.2.0")).await;
+    let base = fixture.commit("other", &[("other.yaml", "a: 1\n")]);
+    let second = proposed(&bench.delivery, &fixture.order("6.2.0")).await;
     assert_eq!(first.number, second.number);
     assert_ne!(first.head_commit, second.head_commit);
-    let pulls = world.pulls().await;
+    let pulls = fixture.pulls().await;
     assert_eq!(pulls.len(), 1);
     assert_eq!(pulls[0].title, "Promote apps/podinfo to 6.2.0 in prod");
     assert!(is_marked(&pulls[0].body, "apps/podinfo-prod-6.2.0"), "{}", pulls[0].body);
-    assert_eq!(world.repo().log(&second.branch).unwrap()[0].parents, vec![base]);
-    assert_eq!(world.repo().read(&second.branch, FILE).unwrap(), yaml("6.2.0"));
+    assert_eq!(fixture.repo().log(&second.branch).unwrap()[0].parents, vec![base]);
+    assert_eq!(fixture.repo().read(&second.branch, FILE).unwrap(), yaml("6.2.0"));
     let stats = bench.delivery.stats();
     assert_eq!((stats.git_fetches, stats.git_pushes), (2, 2));
     assert_eq!((stats.calls("POST"), changes(&stats)), (1, 1), "{stats:?}");
     // A used branch: merged, and then the next revision gets a request of its own.
-    world.merge(second.number).await;
-    let third = proposed(&bench.delivery, &world.order("6.3.0")).await;
+    fixture.merge(second.number).await;
+    let third = proposed(&bench.delivery, &fixture.order("6.3.0")).await;
     assert_ne!(third.number, second.number);
-    let pulls = world.pulls().await;
+    let pulls = fixture.pulls().await;
     assert_eq!(pulls.iter().filter(|p| p.open).count(), 1);
     // And once more in place, where the branch has had several.
-    let fourth = proposed(&bench.delivery, &world.order("6.4.0")).await;
+    let fourth = proposed(&bench.delivery, &fixture.order("6.4.0")).await;
     assert_eq!(third.number, fourth.number);
 }
 
-async fn running_it_again_changes_nothing(world: World) {
+async fn running_it_again_changes_nothing(fixture: ForgeFixture) {
     let bench = bench();
-    let order = world.order("6.1.8");
+    let order = fixture.order("6.1.8");
     let first = proposed(&bench.delivery, &order).await;
     for order in [again(&order), order.clone()] {
         let other = crate::fixture::bench();
@@ -127,18 +130,18 @@ async fn running_it_again_changes_nothing(world: World) {
         assert_eq!((stats.git_pushes, stats.calls("POST"), changes(&stats)), (0, 0, 0), "{stats:?}");
     }
     // A person has rewritten the text: the commit still says whose it is.
-    world.set_body(first.number, "mine now").await;
+    fixture.set_body(first.number, "mine now").await;
     let found = proposed(&bench.delivery, &again(&order)).await;
     assert_eq!(found.number, first.number);
-    assert_eq!(world.pulls().await.len(), 1);
+    assert_eq!(fixture.pulls().await.len(), 1);
 }
 
-async fn a_closed_one_is_a_no_until_a_person_asks_again(world: World) {
+async fn a_closed_one_is_a_no_until_a_person_asks_again(fixture: ForgeFixture) {
     let bench = bench();
-    let order = world.order("6.1.8");
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    world.close(request.number).await;
-    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), Followed::Closed);
+    fixture.close(request.number).await;
+    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), ChangeRequestStatus::Closed);
     match bench.delivery.deliver(&again(&order)).await.unwrap() {
         Delivered::Rejected { request: found } => assert_eq!(found.number, request.number),
         other => panic!("{other:?}"),
@@ -148,50 +151,50 @@ async fn a_closed_one_is_a_no_until_a_person_asks_again(world: World) {
     assert_ne!(second.number, request.number);
     // Asked again after a crash, it is found.
     assert_eq!(proposed(&bench.delivery, &reopened).await.number, second.number);
-    assert_eq!(world.pulls().await.len(), 2);
+    assert_eq!(fixture.pulls().await.len(), 2);
 }
 
-async fn withdraws_what_is_not_wanted_any_more(world: World) {
+async fn withdraws_what_is_not_wanted_any_more(fixture: ForgeFixture) {
     let bench = bench();
-    let order = world.order("6.1.8");
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     for _ in 0..2 {
         bench.delivery.withdraw(&order, &request, "Superseded by 6.2.0.").await.unwrap();
     }
-    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), Followed::Closed);
-    assert_eq!(world.comments(request.number).await, ["Superseded by 6.2.0."]);
+    assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), ChangeRequestStatus::Closed);
+    assert_eq!(fixture.comments(request.number).await, ["Superseded by 6.2.0."]);
     let unknown = ChangeRequest { number: 4711, ..request };
-    assert_eq!(bench.delivery.follow(&order, &unknown).await.unwrap(), Followed::Gone);
+    assert_eq!(bench.delivery.follow(&order, &unknown).await.unwrap(), ChangeRequestStatus::Gone);
     bench.delivery.withdraw(&order, &unknown, "?").await.unwrap();
 }
 
-async fn what_would_change_nothing_is_closed(world: World) {
+async fn what_would_change_nothing_is_closed(fixture: ForgeFixture) {
     let bench = bench();
-    let request = proposed(&bench.delivery, &world.order("6.1.8")).await;
-    world.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
-    let done = bench.delivery.deliver(&world.order("6.2.0")).await.unwrap();
-    assert_eq!(done, Delivered::AlreadySet { commit: world.repo().head("main").unwrap() });
-    assert!(world.pulls().await.iter().all(|p| !p.open && !p.merged));
-    assert_eq!(world.comments(request.number).await.len(), 1);
+    let request = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+    fixture.commit("by hand", &[(FILE, &yaml("6.2.0"))]);
+    let done = bench.delivery.deliver(&fixture.order("6.2.0")).await.unwrap();
+    assert_eq!(done, Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() });
+    assert!(fixture.pulls().await.iter().all(|p| !p.open && !p.merged));
+    assert_eq!(fixture.comments(request.number).await.len(), 1);
 }
 
-async fn wrong_rights_are_told(world: World) {
+async fn wrong_rights_are_told(fixture: ForgeFixture) {
     let bench = bench();
-    let mut order = world.order("6.1.8");
+    let mut order = fixture.order("6.1.8");
     (order.credentials.token, order.credentials.password) = (None, None);
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "MissingCredential");
     // Found out before anything was pushed.
-    assert_eq!(world.repo().branches().unwrap(), ["main"]);
-    let mut order = world.order("6.1.8");
+    assert_eq!(fixture.repo().branches().unwrap(), ["main"]);
+    let mut order = fixture.order("6.1.8");
     order.credentials.token = Some("wr0ng".into());
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed");
     assert!(!error.to_string().contains("wr0ng"), "{error}");
 }
 
-async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(world: World) {
-    let (bench, joe, (no_labels, no_assignees)) = (bench(), world.joe().await, world.lacks());
+async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(fixture: ForgeFixture) {
+    let (bench, joe, (no_labels, no_assignees)) = (bench(), fixture.joe().await, fixture.lacks());
     let settings = |settings: &mut Settings| {
         settings.reviewers = vec![joe.clone()];
         if !no_labels {
@@ -201,42 +204,42 @@ async fn labels_reviewers_and_assignees_are_added_and_none_is_taken_off(world: W
             settings.assignees = vec![joe.clone()];
         }
     };
-    let request = proposed(&bench.delivery, &world.order_with("6.1.8", settings)).await;
+    let request = proposed(&bench.delivery, &fixture.order_with("6.1.8", settings)).await;
     assert_eq!(request.notes, Vec::<String>::new());
-    let has = async |wanted: &[&str], what: fn(Seen) -> Vec<String>| {
-        let has = what(world.pulls().await.remove(0));
+    let has = async |wanted: &[&str], what: fn(ShownChangeRequest) -> Vec<String>| {
+        let has = what(fixture.pulls().await.remove(0));
         assert!(wanted.iter().all(|one| has.iter().any(|it| it == one)), "{wanted:?}: {has:?}");
     };
     if !no_labels {
         has(&["promotion", "prod"], |p| p.labels).await;
-        world.add_label(request.number, "by hand").await;
+        fixture.add_label(request.number, "by hand").await;
     }
     has(&[&joe], |p| p.reviewers).await;
     if !no_assignees {
         has(&[&joe], |p| p.assignees).await;
     }
     // Found again, there is nothing to add, unless the forge does not show what is there.
-    let order = world.order_with("6.1.8", settings);
+    let order = fixture.order_with("6.1.8", settings);
     let other = crate::fixture::bench();
     proposed(&other.delivery, &again(&Order { created: order.created, ..order })).await;
     assert_eq!(changes(&other.delivery.stats()), 0, "{:?}", other.delivery.stats());
     // And the next revision keeps what people have added.
-    let next = proposed(&bench.delivery, &world.order_with("6.2.0", settings)).await;
+    let next = proposed(&bench.delivery, &fixture.order_with("6.2.0", settings)).await;
     assert_eq!((next.number, next.notes), (request.number, vec![]));
     has(&[&joe], |p| p.reviewers).await;
     if !no_labels {
         has(&["promotion", "prod", "by hand"], |p| p.labels).await;
     }
-    if matches!(world, World::StandIn(_)) {
+    if matches!(fixture, ForgeFixture::StandIn(_)) {
         has(&["jane"], |p| p.reviewers).await;
     }
 }
 
-async fn who_cannot_be_asked_costs_nothing_but_a_sentence(world: World) {
-    let (bench, joe, nobody) = (bench(), world.joe().await, "00000000-0000-0000-0000-000000000000");
-    let author = world.author();
-    let (_, no_assignees) = world.lacks();
-    let order = world.order_with("6.1.8", |settings| {
+async fn who_cannot_be_asked_costs_nothing_but_a_sentence(fixture: ForgeFixture) {
+    let (bench, joe, nobody) = (bench(), fixture.joe().await, "00000000-0000-0000-0000-000000000000");
+    let author = fixture.author();
+    let (_, no_assignees) = fixture.lacks();
+    let order = fixture.order_with("6.1.8", |settings| {
         settings.reviewers = vec![nobody.into(), author.clone(), joe.clone()];
         if !no_assignees {
             settings.assignees = vec![nobody.into(), joe.clone()];
@@ -248,32 +251,32 @@ async fn who_cannot_be_asked_costs_nothing_but_a_sentence(world: World) {
     let told = |name: &str| request.notes.iter().any(|n| n.starts_with(&format!("{name} was not asked")));
     assert!(told(nobody) && !told(&joe), "{:?}", request.notes);
     // GitLab lets the author review as well.
-    assert_eq!(told(&author), world.kind() != ForgeKind::GitLab, "{:?}", request.notes);
+    assert_eq!(told(&author), fixture.kind() != ForgeKind::GitLab, "{:?}", request.notes);
     assert!(request.notes.iter().all(|n| !n.ends_with(": ")), "{:?}", request.notes);
-    let pull = world.pulls().await.remove(0);
+    let pull = fixture.pulls().await.remove(0);
     assert!(pull.open && pull.reviewers.contains(&joe), "{pull:?}");
     assert!(no_assignees || pull.assignees == [joe], "{pull:?}");
 }
 
-async fn a_draft_is_opened_as_one_and_then_left_to_people(world: World) {
+async fn a_draft_is_opened_as_one_and_then_left_to_people(fixture: ForgeFixture) {
     let bench = bench();
-    let draft = |version: &str| world.order_with(version, |settings| settings.draft = true);
+    let draft = |version: &str| fixture.order_with(version, |settings| settings.draft = true);
     let request = proposed(&bench.delivery, &draft("6.1.8")).await;
     assert_eq!(request.notes, Vec::<String>::new());
-    assert!(world.pulls().await[0].draft);
+    assert!(fixture.pulls().await[0].draft);
     proposed(&bench.delivery, &draft("6.2.0")).await;
-    let pull = world.pulls().await.remove(0);
+    let pull = fixture.pulls().await.remove(0);
     assert!(pull.draft && pull.title.ends_with("Promote apps/podinfo to 6.2.0 in prod"), "{pull:?}");
-    world.mark_ready(request.number).await;
+    fixture.mark_ready(request.number).await;
     proposed(&bench.delivery, &draft("6.3.0")).await;
-    let pull = world.pulls().await.remove(0);
+    let pull = fixture.pulls().await.remove(0);
     assert_eq!((pull.draft, pull.title.as_str()), (false, "Promote apps/podinfo to 6.3.0 in prod"));
 }
 
-async fn it_says_what_its_owner_writes_and_is_found_again(world: World) {
+async fn it_says_what_its_owner_writes_and_is_found_again(fixture: ForgeFixture) {
     let bench = bench();
     let order = |version: &str| {
-        world.order_with(version, |settings| {
+        fixture.order_with(version, |settings| {
             settings.title = Some("{pipeline} {revision} {{{environment}}}".into());
             settings.body = Some("From {replaces}:\n\n{changes}".into());
             settings.branch = Some("deploy/{namespace}/{pipeline}/{environment}".into());
@@ -282,7 +285,7 @@ async fn it_says_what_its_owner_writes_and_is_found_again(world: World) {
     let first = order("6.1.8");
     let request = proposed(&bench.delivery, &first).await;
     assert_eq!(request.branch, "deploy/apps/podinfo/prod");
-    let pull = world.pulls().await.remove(0);
+    let pull = fixture.pulls().await.remove(0);
     assert_eq!(pull.title, "podinfo 6.1.8 {prod}");
     let change = format!("From 6.1.5:\n\n- `{FILE}:3`: `6.1.5` → `6.1.8`");
     assert!(
@@ -295,19 +298,19 @@ async fn it_says_what_its_owner_writes_and_is_found_again(world: World) {
     assert_eq!(proposed(&other.delivery, &again(&first)).await, request);
     assert_eq!((other.delivery.stats().calls("POST"), changes(&other.delivery.stats())), (0, 0));
     assert_eq!(proposed(&bench.delivery, &order("6.2.0")).await.number, request.number);
-    assert_eq!(world.pulls().await[0].title, "podinfo 6.2.0 {prod}");
-    let bad = world.order_with("6.3.0", |settings| settings.title = Some("{version}".into()));
+    assert_eq!(fixture.pulls().await[0].title, "podinfo 6.2.0 {prod}");
+    let bad = fixture.order_with("6.3.0", |settings| settings.title = Some("{version}".into()));
     let error = bench.delivery.deliver(&bad).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("BadTemplate", Retry::OnChange), "{error}");
 }
 
 macro_rules! everywhere {
     ($all:tt $($place:ident: $forge:ident,)*) => {
-        $(everywhere! { @ $place, crate::world::World::of(sluice_delivery::ForgeKind::$forge).await, $all })*
+        $(everywhere! { @ $place, crate::any_forge::ForgeFixture::of(sluice_delivery::ForgeKind::$forge).await, $all })*
     };
-    (@ $place:ident, $world:expr, [$($name:ident)*]) => {
+    (@ $place:ident, $fixture:expr, [$($name:ident)*]) => {
         mod $place {
-            $(#[tokio::test] async fn $name() { super::$name($world).await })*
+            $(#[tokio::test] async fn $name() { super::$name($fixture).await })*
         }
     };
 }
@@ -316,8 +319,8 @@ macro_rules! and_real_gitea {
     ([$($name:ident)*] $($rest:tt)*) => {
         everywhere! { [$($name)*] $($rest)* }
         mod gitea {
-            use crate::world::World;
-            $(#[tokio::test] async fn $name() { super::$name(World::gitea(stringify!($name)).await).await })*
+            use crate::any_forge::ForgeFixture;
+            $(#[tokio::test] async fn $name() { super::$name(ForgeFixture::gitea(stringify!($name)).await).await })*
         }
     };
 }

@@ -8,15 +8,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use sluice_delivery::{
-    ChangeRequest, Credentials, Delivered, Delivery, Followed, ForgeKind, Merge, Order, Settings, Strategy,
+    ChangeRequest, ChangeRequestStatus, Credentials, Delivered, Delivery, DeliveryStrategy, ForgeKind,
+    MergeMode, Order, Settings,
 };
 use sluice_testkit::Repo;
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench_with, order, yaml};
 use crate::merging::{is_merged, merging};
-use crate::world::World;
 
 /// Another process that carries out an order on a cache, and may be told to die.
 fn process(cache: &Path, order: &Order, fault: &str) -> Child {
@@ -25,9 +26,11 @@ fn process(cache: &Path, order: &Order, fault: &str) -> Child {
 
 fn command(cache: &Path, order: &Order, fault: &str) -> Command {
     let strategy = match &order.strategy {
-        Strategy::Commit { url, .. } => format!("commit {url}"),
-        Strategy::PullRequest { forge, url, .. } => format!("{} {url}", forge.name()),
-        Strategy::Notification(_) | Strategy::Webhook { .. } => panic!("no delivery to a repository"),
+        DeliveryStrategy::Commit { url, .. } => format!("commit {url}"),
+        DeliveryStrategy::PullRequest { forge, url, .. } => format!("{} {url}", forge.name()),
+        DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => {
+            panic!("no delivery to a repository")
+        }
     };
     let (version, credentials) = (order.promotion.rsplit('-').next().unwrap(), &order.credentials);
     let order = format!("{strategy} {version} {} {}", order.created, order.retried);
@@ -56,13 +59,13 @@ async fn the_other_process() {
     let [kind, url, version, created, retried] = words[..] else { panic!("{text}") };
     let url = url.to_string();
     let tended = std::env::var("TEST_TEND").ok();
-    let merge = if tended.is_some() { Merge::WhenGreen } else { Merge::Never };
+    let merge = if tended.is_some() { MergeMode::WhenGreen } else { MergeMode::Never };
     let settings = Settings { merge, ..Settings::default() };
     let strategy = match kind {
-        "commit" => Strategy::Commit { url, branch: "main".into() },
+        "commit" => DeliveryStrategy::Commit { url, branch: "main".into() },
         forge => {
             let forge = ForgeKind::from_name(forge).unwrap();
-            Strategy::PullRequest { forge, url, base: "main".into(), settings: Box::new(settings) }
+            DeliveryStrategy::PullRequest { forge, url, base: "main".into(), settings: Box::new(settings) }
         }
     };
     let mut order =
@@ -73,7 +76,7 @@ async fn the_other_process() {
     }
     let bench = bench_with(|o| o.cache_dir = std::env::var_os("TEST_CACHE").unwrap().into());
     if let Some((url, head)) = tended.as_deref().and_then(|text| text.split_once(' ')) {
-        drop(bench.delivery.tend(&order, &request(&order, url, head)).await.unwrap());
+        drop(bench.delivery.advance(&order, &request(&order, url, head)).await.unwrap());
         return;
     }
     match std::env::var("TEST_WITHDRAW") {
@@ -93,7 +96,7 @@ fn request(order: &Order, url: &str, head: &str) -> ChangeRequest {
 async fn withdraw(delivery: &Delivery, order: &Order, url: &str) {
     let request = request(order, url, "");
     let end = delivery.withdraw(order, &request, "Superseded by 6.2.0.").await.unwrap();
-    assert_eq!(end, Followed::Closed);
+    assert_eq!(end, ChangeRequestStatus::Closed);
 }
 
 /// Lets it die at a point, and says whether it did.
@@ -108,23 +111,23 @@ async fn dies_at(cache: &Path, order: &Order, point: &str) -> bool {
 #[tokio::test]
 async fn change_requests_survive_every_point() {
     for forge in ForgeKind::ALL {
-        let world = World::of(forge).await;
+        let fixture = ForgeFixture::of(forge).await;
         let cache = tempfile::tempdir().unwrap();
         let bench = bench_with(|o| o.cache_dir = cache.path().into());
         let points = ["before-push", "after-push", "before-open", "after-open"];
         for (i, point) in points.into_iter().enumerate() {
-            let order = world.order(&format!("6.2.{i}"));
+            let order = fixture.order(&format!("6.2.{i}"));
             assert!(dies_at(cache.path(), &order, point).await, "{point} was not reached");
             let request = proposed(&bench.delivery, &again(&order)).await;
-            let pulls = world.pulls().await;
+            let pulls = fixture.pulls().await;
             assert_eq!((pulls.len(), pulls.iter().filter(|p| p.open).count()), (i + 1, 1), "{point}");
-            let log = world.repo().log(&request.branch).unwrap();
+            let log = fixture.repo().log(&request.branch).unwrap();
             assert_eq!(log[0].body.matches("Sluice-Promotion: ").count(), 1);
             assert!(pulls[i].title.contains(&format!("6.2.{i} ")), "{}", pulls[i].title);
-            world.merge(request.number).await;
-            world.repo().remove_branch(&request.branch).unwrap();
+            fixture.merge(request.number).await;
+            fixture.repo().remove_branch(&request.branch).unwrap();
         }
-        let pushes = world.repo().requests().push;
+        let pushes = fixture.repo().requests().push;
         assert_eq!(pushes, points.len(), "each was pushed once");
     }
 }
@@ -133,10 +136,10 @@ async fn change_requests_survive_every_point() {
 async fn a_change_request_is_withdrawn_and_commented_once() {
     use std::os::unix::process::ExitStatusExt;
     for forge in ForgeKind::ALL {
-        let world = World::of(forge).await;
+        let fixture = ForgeFixture::of(forge).await;
         let cache = tempfile::tempdir().unwrap();
         let bench = bench_with(|o| o.cache_dir = cache.path().into());
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         let mut command = command(cache.path(), &order, "after-close");
         command.env("TEST_WITHDRAW", &request.url);
@@ -145,8 +148,8 @@ async fn a_change_request_is_withdrawn_and_commented_once() {
         for _ in 0..2 {
             withdraw(&bench.delivery, &order, &request.url).await;
         }
-        assert!(world.pulls().await.iter().all(|p| !p.open));
-        assert!(world.comments(request.number).await.len() <= 1);
+        assert!(fixture.pulls().await.iter().all(|p| !p.open));
+        assert!(fixture.comments(request.number).await.len() <= 1);
     }
 }
 
@@ -154,19 +157,19 @@ async fn a_change_request_is_withdrawn_and_commented_once() {
 async fn a_merge_survives_every_point() {
     use std::os::unix::process::ExitStatusExt;
     for forge in ForgeKind::ALL {
-        let world = World::of(forge).await;
+        let fixture = ForgeFixture::of(forge).await;
         let cache = tempfile::tempdir().unwrap();
         let bench = bench_with(|o| o.cache_dir = cache.path().into());
         for (i, point) in ["before-merge", "after-merge"].into_iter().enumerate() {
-            let order = merging(&world, &format!("6.3.{i}"));
+            let order = merging(&fixture, &format!("6.3.{i}"));
             let request = proposed(&bench.delivery, &order).await;
             let mut command = command(cache.path(), &order, point);
             command.env("TEST_TEND", format!("{} {}", request.url, request.head_commit));
             let status = tokio::task::spawn_blocking(move || command.status().unwrap()).await.unwrap();
             assert_eq!(status.signal(), Some(9), "{status:?} at {point}");
             is_merged(&bench.delivery, &order, &request).await;
-            assert_eq!(world.pulls().await.iter().filter(|p| p.merged).count(), i + 1, "{point}");
-            world.repo().remove_branch(&request.branch).unwrap();
+            assert_eq!(fixture.pulls().await.iter().filter(|p| p.merged).count(), i + 1, "{point}");
+            fixture.repo().remove_branch(&request.branch).unwrap();
         }
     }
 }

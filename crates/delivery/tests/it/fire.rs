@@ -1,5 +1,5 @@
-//! Every fault at every single call of a delivery, one at a time: when it is over, a few more tries
-//! bring what there would have been without it, and nothing twice.
+//! Every fault at every single call of a delivery, one at a time: after it, a few more tries have the same result as
+//! without the fault, and nothing happens twice.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,41 +7,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_delivery::{
-    ChangeRequest, Delivered, DeliveryError, Followed, ForgeKind, Merge, Order, Retry, Settings, Strategy,
+    ChangeRequest, ChangeRequestStatus, Delivered, DeliveryError, DeliveryStrategy, ForgeKind, MergeMode,
+    Order, Retry, Settings,
 };
 use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
 
 use crate::fixture::{Bench, FILE, again, bench, bench_with, order, yaml};
 
-/// How long one git or one call may take here: what is silent is waited for so long.
+/// How long one run of git or one call may take here.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// So many tries are enough for one fault, also where a slow machine adds a few of its own.
+/// The most tries after one fault, with a few more for a slow machine.
 const TRIES: usize = 12;
 
-/// Something that is done at a forge, and how it was there before.
+/// Work at a forge, and its state before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Scene {
+enum Scenario {
     /// The first change request for an environment.
     Opens,
-    /// One is open for an earlier revision.
+    /// A change request is open for an earlier revision.
     Replaces,
-    /// An earlier try has opened it, and nobody knows.
+    /// An earlier try has opened it, without an answer.
     Finds,
     /// An earlier try has opened it, and it was merged since.
     FindsMerged,
     /// An earlier try has opened it, and a person closed it since.
     FindsClosed,
-    /// One is open for an earlier revision, and somebody brought this one by hand.
+    /// A change request is open for an earlier revision, and a person committed this one.
     FindsItNeedless,
-    /// One is open, and not wanted any more.
+    /// A change request is open, and is withdrawn.
     Withdraws,
-    /// One is open, and looked at.
+    /// A change request is open, and its status is read.
     Follows,
-    /// One was merged, and is looked at.
+    /// A change request was merged, and its status is read.
     FollowsMerged,
-    /// One is open, somebody has reviewed it, and Sluice is to merge it.
+    /// A change request is open and reviewed, and Sluice merges it.
     Merges,
-    /// The same, and somebody has pushed to it since.
+    /// The same, but a person has pushed to it since.
     LeavesUnreviewed,
     /// A commit.
     Commits,
@@ -49,25 +50,25 @@ enum Scene {
     FindsCommit,
 }
 
-const SCENES: [Scene; 13] = [
-    Scene::Opens,
-    Scene::Replaces,
-    Scene::Finds,
-    Scene::FindsMerged,
-    Scene::FindsClosed,
-    Scene::FindsItNeedless,
-    Scene::Withdraws,
-    Scene::Follows,
-    Scene::FollowsMerged,
-    Scene::Merges,
-    Scene::LeavesUnreviewed,
-    Scene::Commits,
-    Scene::FindsCommit,
+const SCENARIOS: [Scenario; 13] = [
+    Scenario::Opens,
+    Scenario::Replaces,
+    Scenario::Finds,
+    Scenario::FindsMerged,
+    Scenario::FindsClosed,
+    Scenario::FindsItNeedless,
+    Scenario::Withdraws,
+    Scenario::Follows,
+    Scenario::FollowsMerged,
+    Scenario::Merges,
+    Scenario::LeavesUnreviewed,
+    Scenario::Commits,
+    Scenario::FindsCommit,
 ];
 
-/// One scene with a repository of its own.
-struct Stage<'a> {
-    scene: Scene,
+/// One scenario with a repository of its own.
+struct ScenarioRun<'a> {
+    scenario: Scenario,
     forge: &'a Forge,
     hosted: Hosted,
     bench: Bench,
@@ -79,16 +80,16 @@ struct Stage<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Delivered(Delivered),
-    Followed(Followed),
+    Followed(ChangeRequestStatus),
 }
 
 fn process() -> Bench {
     bench_with(|o| o.deadline = DEADLINE)
 }
 
-/// A scene as it is before it begins: made once, and copied for each time it is played.
-struct Model {
-    scene: Scene,
+/// A scenario as it is before it begins: made once, and copied for each time it is played.
+struct ScenarioStart {
+    scenario: Scenario,
     hosted: Hosted,
     order: Order,
     request: Option<ChangeRequest>,
@@ -96,21 +97,23 @@ struct Model {
     calls: Vec<String>,
 }
 
-impl Model {
-    /// Brings a repository to where the scene begins, and plays it once.
-    async fn make(scene: Scene, forge: &Forge) -> Model {
-        let hosted = forge.create_repo(&format!("{scene:?}"), &[(FILE, &yaml("6.1.5"))]).unwrap();
+impl ScenarioStart {
+    /// Brings a repository to where the scenario begins, and plays it once.
+    async fn make(scenario: Scenario, forge: &Forge) -> ScenarioStart {
+        let hosted = forge.create_repo(&format!("{scenario:?}"), &[(FILE, &yaml("6.1.5"))]).unwrap();
         let url = hosted.url.clone();
-        let strategy = match scene {
-            Scene::Commits | Scene::FindsCommit => Strategy::Commit { url, branch: "main".into() },
-            _ => Strategy::PullRequest {
+        let strategy = match scenario {
+            Scenario::Commits | Scenario::FindsCommit => {
+                DeliveryStrategy::Commit { url, branch: "main".into() }
+            }
+            _ => DeliveryStrategy::PullRequest {
                 forge: ForgeKind::GitHub,
                 url,
                 base: "main".into(),
                 settings: Box::new(Settings {
-                    merge: match scene {
-                        Scene::Merges | Scene::LeavesUnreviewed => Merge::WhenGreen,
-                        _ => Merge::Never,
+                    merge: match scenario {
+                        Scenario::Merges | Scenario::LeavesUnreviewed => MergeMode::WhenGreen,
+                        _ => MergeMode::Never,
                     },
                     ..Settings::default()
                 }),
@@ -122,76 +125,80 @@ impl Model {
             Delivered::Proposed { request: made, .. } => request = Some(made),
             _ => request = None,
         };
-        let order = match scene {
-            Scene::Opens | Scene::Commits => this,
-            Scene::Replaces => {
+        let order = match scenario {
+            Scenario::Opens | Scenario::Commits => this,
+            Scenario::Replaces => {
                 stage(&earlier).await;
                 this
             }
-            Scene::FindsItNeedless => {
+            Scenario::FindsItNeedless => {
                 stage(&earlier).await;
                 hosted.repo.commit("main", "by hand", &[(FILE, &yaml("6.2.0"))]).unwrap();
                 this
             }
-            Scene::Finds | Scene::FindsMerged | Scene::FindsClosed | Scene::FindsCommit => {
+            Scenario::Finds | Scenario::FindsMerged | Scenario::FindsClosed | Scenario::FindsCommit => {
                 stage(&this).await;
                 again(&this)
             }
-            Scene::Withdraws
-            | Scene::Follows
-            | Scene::FollowsMerged
-            | Scene::Merges
-            | Scene::LeavesUnreviewed => {
+            Scenario::Withdraws
+            | Scenario::Follows
+            | Scenario::FollowsMerged
+            | Scenario::Merges
+            | Scenario::LeavesUnreviewed => {
                 stage(&this).await;
                 this
             }
         };
-        match scene {
-            Scene::FindsMerged | Scene::FollowsMerged => assert_eq!(forge.merge(&hosted), 1),
-            Scene::FindsClosed => forge.close(&hosted, 1),
-            Scene::Merges => forge.review(&hosted),
-            Scene::LeavesUnreviewed => {
+        match scenario {
+            Scenario::FindsMerged | Scenario::FollowsMerged => assert_eq!(forge.merge(&hosted), 1),
+            Scenario::FindsClosed => forge.close(&hosted, 1),
+            Scenario::Merges => forge.review(&hosted),
+            Scenario::LeavesUnreviewed => {
                 forge.review(&hosted);
                 hosted.repo.commit(&order.branch(), "by hand", &[("a.yaml", "a: b\n")]).unwrap();
             }
-            Scene::FindsCommit => drop(hosted.repo.commit("main", "other", &[("a.yaml", "a: b\n")]).unwrap()),
+            Scenario::FindsCommit => {
+                drop(hosted.repo.commit("main", "other", &[("a.yaml", "a: b\n")]).unwrap())
+            }
             _ => {}
         }
-        let mut model = Model { scene, hosted, order, request, calls: Vec::new() };
+        let mut model = ScenarioStart { scenario, hosted, order, request, calls: Vec::new() };
         forge.door().plan(Plan::Quiet);
         model.stage(forge).play(false).await.unwrap();
         model.calls = forge.door().plan(Plan::Quiet).into_iter().map(|call| call.operation).collect();
         model
     }
 
-    fn stage<'a>(&self, forge: &'a Forge) -> Stage<'a> {
+    fn stage<'a>(&self, forge: &'a Forge) -> ScenarioRun<'a> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name = format!("fleet-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let hosted = forge.copy_repo(&self.hosted, &name).unwrap();
         let (mut order, mut request) = (self.order.clone(), self.request.clone());
         match &mut order.strategy {
-            Strategy::PullRequest { url, .. } | Strategy::Commit { url, .. } => url.clone_from(&hosted.url),
+            DeliveryStrategy::PullRequest { url, .. } | DeliveryStrategy::Commit { url, .. } => {
+                url.clone_from(&hosted.url)
+            }
             _ => {}
         }
         let full = |name: &str| format!("/{name}/");
         request
             .iter_mut()
             .for_each(|r| r.url = r.url.replace(&full(self.hosted.repo.name()), &full(hosted.repo.name())));
-        Stage { scene: self.scene, forge, hosted, bench: process(), order, request }
+        ScenarioRun { scenario: self.scenario, forge, hosted, bench: process(), order, request }
     }
 }
 
-impl Stage<'_> {
+impl ScenarioRun<'_> {
     async fn act(&self) -> Result<End, DeliveryError> {
         let (delivery, order) = (&self.bench.delivery, &self.order);
         let request = || self.request.as_ref().unwrap();
-        match self.scene {
-            Scene::Withdraws => delivery.withdraw(order, request(), "no more").await.map(End::Followed),
-            Scene::Follows | Scene::FollowsMerged => {
+        match self.scenario {
+            Scenario::Withdraws => delivery.withdraw(order, request(), "no more").await.map(End::Followed),
+            Scenario::Follows | Scenario::FollowsMerged => {
                 delivery.follow(order, request()).await.map(End::Followed)
             }
-            Scene::Merges | Scene::LeavesUnreviewed => {
-                delivery.tend(order, request()).await.map(End::Followed)
+            Scenario::Merges | Scenario::LeavesUnreviewed => {
+                delivery.advance(order, request()).await.map(End::Followed)
             }
             _ => delivery.deliver(order).await.map(End::Delivered),
         }
@@ -203,7 +210,9 @@ impl Stage<'_> {
         for tries in 1..=TRIES {
             match self.act().await {
                 // It is looked at again, as long as it is open.
-                Ok(End::Followed(Followed::Waits { why, .. })) if self.scene == Scene::Merges => {
+                Ok(End::Followed(ChangeRequestStatus::Waits { why, .. }))
+                    if self.scenario == Scenario::Merges =>
+                {
                     said.push(why)
                 }
                 Ok(end) => return self.judge(&end).map(|()| tries).map_err(|e| format!("{e}; {said:?}")),
@@ -234,33 +243,38 @@ impl Stage<'_> {
         let proposes =
             |merged| matches!(end, End::Delivered(Delivered::Proposed { merged: m, .. }) if *m == merged);
         let new = yaml("6.2.0");
-        let (right, counts) = match self.scene {
-            Scene::Opens | Scene::Replaces | Scene::Finds => {
+        let (right, counts) = match self.scenario {
+            Scenario::Opens | Scenario::Replaces | Scenario::Finds => {
                 let shown = open.first().is_some_and(|r| {
                     r.title.contains("6.2.0 ") && self.hosted.repo.read(&r.head, FILE).unwrap() == new
                 });
                 (proposes(false) && shown, (1, 1, 0))
             }
             // A forge that does not show the merge is answered by the base: what it holds is delivered.
-            Scene::FindsMerged => {
+            Scenario::FindsMerged => {
                 let set = matches!(end, End::Delivered(Delivered::AlreadySet { .. }));
                 ((proposes(true) || denied && set) && main == new, (1, 0, 1))
             }
-            Scene::FollowsMerged | Scene::Merges => {
+            Scenario::FollowsMerged | Scenario::Merges => {
                 let right = |ours: &bool| *ours || denied;
-                (matches!(end, End::Followed(Followed::Merged { ours, .. }) if right(ours)), (1, 0, 1))
+                (
+                    matches!(end, End::Followed(ChangeRequestStatus::Merged { ours, .. }) if right(ours)),
+                    (1, 0, 1),
+                )
             }
-            Scene::FindsClosed => (matches!(end, End::Delivered(Delivered::Rejected { .. })), (1, 0, 0)),
-            Scene::FindsItNeedless => {
+            Scenario::FindsClosed => (matches!(end, End::Delivered(Delivered::Rejected { .. })), (1, 0, 0)),
+            Scenario::FindsItNeedless => {
                 (matches!(end, End::Delivered(Delivered::AlreadySet { .. })), (1, 0, 0))
             }
-            Scene::Withdraws => {
+            Scenario::Withdraws => {
                 let said = requests[0].comments.len() <= 1;
-                (*end == End::Followed(Followed::Closed) && said, (1, 0, 0))
+                (*end == End::Followed(ChangeRequestStatus::Closed) && said, (1, 0, 0))
             }
-            Scene::LeavesUnreviewed => (matches!(end, End::Followed(Followed::Waits { .. })), (1, 1, 0)),
-            Scene::Follows => (matches!(end, End::Followed(Followed::Open { .. })), (1, 1, 0)),
-            Scene::Commits | Scene::FindsCommit => {
+            Scenario::LeavesUnreviewed => {
+                (matches!(end, End::Followed(ChangeRequestStatus::Waits { .. })), (1, 1, 0))
+            }
+            Scenario::Follows => (matches!(end, End::Followed(ChangeRequestStatus::Open { .. })), (1, 1, 0)),
+            Scenario::Commits | Scenario::FindsCommit => {
                 (matches!(end, End::Delivered(Delivered::Committed { .. })) && main == new, (0, 0, 1))
             }
         };
@@ -284,12 +298,13 @@ struct Tally {
 
 /// Whether a call need not meet a fault, unless the large fire is asked for: for git, one status is as
 /// good as another, and a fetch is the same whoever makes it.
-fn is_like_another(scene: Scene, operation: Option<&String>, fault: Fault) -> bool {
+fn is_like_another(scenario: Scenario, operation: Option<&String>, fault: Fault) -> bool {
     let Some(operation) = operation.filter(|operation| operation.starts_with("git ") && !is_large()) else {
         return false;
     };
     let like = [403, 404, 409, 422, 429, 500, 502].map(Fault::Refused);
-    let fetches = operation.ends_with("fetch") && matches!(scene, Scene::Replaces | Scene::FindsItNeedless);
+    let fetches =
+        operation.ends_with("fetch") && matches!(scenario, Scenario::Replaces | Scenario::FindsItNeedless);
     fetches || like.contains(&fault) || matches!(fault, Fault::Hidden | Fault::Slow)
 }
 
@@ -298,11 +313,17 @@ pub fn is_large() -> bool {
     std::env::var_os("SLUICE_FIRE_ROUNDS").is_some()
 }
 
-/// Plays one fault at each call of a scene, until there are no more calls.
-async fn burn(model: &Model, fault: Fault, restarts: bool, forge: &Forge, tally: &Mutex<Tally>) {
-    let scene = model.scene;
+/// Plays one fault at each call of a scenario, until there are no more calls.
+async fn inject_fault(
+    model: &ScenarioStart,
+    fault: Fault,
+    restarts: bool,
+    forge: &Forge,
+    tally: &Mutex<Tally>,
+) {
+    let scenario = model.scenario;
     for call in 1.. {
-        if is_like_another(scene, model.calls.get(call - 1), fault) {
+        if is_like_another(scenario, model.calls.get(call - 1), fault) {
             continue;
         }
         let mut stage = model.stage(forge);
@@ -318,7 +339,7 @@ async fn burn(model: &Model, fault: Fault, restarts: bool, forge: &Forge, tally:
         match outcome {
             Ok(tries) => *tally.tries.entry(tries).or_default() += 1,
             Err(error) => tally.wrong.push(format!(
-                "{scene:?}, {fault:?} at call {call} ({}), restarts: {restarts}: {error}",
+                "{scenario:?}, {fault:?} at call {call} ({}), restarts: {restarts}: {error}",
                 met.operation
             )),
         }
@@ -331,11 +352,11 @@ const WORKERS: usize = 4;
 #[test]
 fn every_fault_at_every_call_of_every_delivery() {
     let mut cases = Vec::new();
-    for scene in SCENES {
+    for scenario in SCENARIOS {
         for fault in Fault::ALL {
-            cases.push((scene, fault, false));
+            cases.push((scenario, fault, false));
             if fault == Fault::Lost || is_large() && fault == Fault::Half {
-                cases.push((scene, fault, true));
+                cases.push((scenario, fault, true));
             }
         }
     }
@@ -346,12 +367,12 @@ fn every_fault_at_every_call_of_every_delivery() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let forge = Forge::start().unwrap();
         let mut models = BTreeMap::new();
-        while let Some((scene, fault, restarts)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((scenario, fault, restarts)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             runtime.block_on(async {
-                if !models.contains_key(scene) {
-                    models.insert(*scene, Model::make(*scene, &forge).await);
+                if !models.contains_key(scenario) {
+                    models.insert(*scenario, ScenarioStart::make(*scenario, &forge).await);
                 }
-                burn(&models[scene], *fault, *restarts, &forge, &tally).await;
+                inject_fault(&models[scenario], *fault, *restarts, &forge, &tally).await;
             });
         }
     };

@@ -1,9 +1,9 @@
-//! Orders, credentials and repositories as the tests need them.
+//! Orders, credentials and repositories for the tests.
 
 use std::collections::BTreeMap;
 
 use sluice_core::Revision;
-use sluice_delivery::{Credentials, Delivery, Options, Order, Strategy};
+use sluice_delivery::{Credentials, Delivery, DeliveryOptions, DeliveryStrategy, Order};
 use sluice_testkit::GitServer;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ pub fn git_user() -> Credentials {
 }
 
 /// An order to bring a version into prod; every version is a promotion of its own.
-pub fn order(strategy: Strategy, version: &str) -> Order {
+pub fn order(strategy: DeliveryStrategy, version: &str) -> Order {
     Order {
         promotion: format!("apps/podinfo-prod-{version}"),
         namespace: "apps".into(),
@@ -72,9 +72,9 @@ pub fn bench() -> Bench {
     bench_with(|_| {})
 }
 
-pub fn bench_with(change: impl FnOnce(&mut Options)) -> Bench {
+pub fn bench_with(change: impl FnOnce(&mut DeliveryOptions)) -> Bench {
     let cache = tempfile::tempdir().unwrap();
-    let mut options = Options { insecure_http: true, ..Options::new(cache.path()) };
+    let mut options = DeliveryOptions { insecure_http: true, ..DeliveryOptions::new(cache.path()) };
     change(&mut options);
     Bench { delivery: Delivery::new(options).unwrap(), cache }
 }

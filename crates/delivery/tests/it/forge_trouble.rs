@@ -1,43 +1,45 @@
-//! What forges do to us: lost answers, limits, refusals, silence.
+//! Faults of forges: lost answers, rate limits, rejections, timeouts.
 
 use std::time::Duration;
 
 use futures::future::join_all;
-use sluice_delivery::{Delivered, DeliveryError, Followed, ForgeKind, Order, Retry, Strategy};
+use sluice_delivery::{
+    ChangeRequestStatus, Delivered, DeliveryError, DeliveryStrategy, ForgeKind, Order, Retry,
+};
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{Bench, FILE, again, bench, bench_with};
 use crate::merging::{LOOKS, merging};
-use crate::standin::{Call, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, ForgeFault};
 
 /// Side by side: they wait more than they compute.
-pub async fn everywhere(test: impl AsyncFn(World)) {
-    join_all(ForgeKind::ALL.map(async |forge| test(World::of(forge).await).await)).await;
+pub async fn everywhere(test: impl AsyncFn(ForgeFixture)) {
+    join_all(ForgeKind::ALL.map(async |forge| test(ForgeFixture::of(forge).await).await)).await;
 }
 
 #[tokio::test]
 async fn a_lost_answer_to_an_open_is_found_at_once() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        world.standin().trouble(Call::Open, Trouble::Lose);
-        proposed(&bench.delivery, &world.order("6.1.8")).await;
-        assert_eq!(world.pulls().await.len(), 1);
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
+        proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+        assert_eq!(fixture.pulls().await.len(), 1);
     })
     .await;
 }
 
 #[tokio::test]
 async fn or_the_next_time() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        world.standin().trouble(Call::Open, Trouble::Lose);
-        world.standin().trouble(Call::List, Trouble::Answer(502, vec![], "bad gateway"));
-        let order = world.order("6.1.8");
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Lose);
+        fixture.standin().trouble(CallKind::List, ForgeFault::Answer(502, vec![], "bad gateway"));
+        let order = fixture.order("6.1.8");
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon));
         proposed(&bench.delivery, &again(&order)).await;
-        assert_eq!(world.pulls().await.len(), 1);
+        assert_eq!(fixture.pulls().await.len(), 1);
         assert_eq!(bench.delivery.stats().git_pushes, 1);
     })
     .await;
@@ -45,15 +47,15 @@ async fn or_the_next_time() {
 
 #[tokio::test]
 async fn one_that_is_there_already_is_taken_over() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+        let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
         // The branch goes and comes back while the forge keeps the change request.
-        let other = world.order("6.2.0");
-        world.repo().remove_branch("sluice/apps/podinfo/prod").unwrap();
+        let other = fixture.order("6.2.0");
+        fixture.repo().remove_branch("sluice/apps/podinfo/prod").unwrap();
         let second = proposed(&bench.delivery, &other).await;
         assert_eq!(first.number, second.number);
-        let pulls = world.pulls().await;
+        let pulls = fixture.pulls().await;
         assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.2.0 in prod"));
     })
     .await;
@@ -61,15 +63,18 @@ async fn one_that_is_there_already_is_taken_over() {
 
 #[tokio::test]
 async fn following_costs_nothing_while_nothing_changes() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         for _ in 0..5 {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
-            assert_eq!(followed, Followed::Open { head: request.head_commit.clone(), stale: None });
+            assert_eq!(
+                followed,
+                ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: None }
+            );
         }
-        let forge = world.standin().kind;
+        let forge = fixture.standin().kind;
         let stats = bench.delivery.stats();
         // Where a forge does not remember what it has answered, a look is one call. Bitbucket Cloud asks
         // for the whole id of a commit once and for conflicts once, and looked when one was opened.
@@ -84,15 +89,15 @@ async fn following_costs_nothing_while_nothing_changes() {
         // The others have no limits, or do not tell.
         let told = matches!(forge, ForgeKind::GitHub | ForgeKind::GitLab).then_some(4999);
         assert_eq!(left, [told]);
-        world.merge(request.number).await;
+        fixture.merge(request.number).await;
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
-        assert!(matches!(followed, Followed::Merged { .. }), "{followed:?}");
+        assert!(matches!(followed, ChangeRequestStatus::Merged { .. }), "{followed:?}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn refusals_are_told_in_the_forges_words() {
+async fn rejections_have_the_message_of_the_forge() {
     let cases = [
         (
             403,
@@ -112,9 +117,9 @@ async fn refusals_are_told_in_the_forges_words() {
         (200, "<html>", "ForgeRefused", "cannot be read"),
     ];
     for (status, text, reason, words) in cases {
-        let world = World::github().await;
-        world.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text));
-        let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+        let fixture = ForgeFixture::github().await;
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
+        let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
         assert!(error.to_string().contains(words), "{error}");
     }
@@ -122,10 +127,10 @@ async fn refusals_are_told_in_the_forges_words() {
 
 #[tokio::test]
 async fn silence_has_an_end() {
-    let world = World::github().await;
+    let fixture = ForgeFixture::github().await;
     let bench = bench_with(|o| o.deadline = Duration::from_secs(10));
-    let order = world.order("6.1.8");
-    world.standin().trouble(Call::Open, Trouble::Hang);
+    let order = fixture.order("6.1.8");
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Hang);
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Timeout", Retry::Soon));
     proposed(&bench.delivery, &again(&order)).await;
@@ -133,12 +138,12 @@ async fn silence_has_an_end() {
 
 #[tokio::test]
 async fn a_repository_that_cannot_be_seen_is_not_a_change_request_that_is_gone() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        for call in [Call::Read, Call::Repository] {
-            world.standin().trouble(call, Trouble::Answer(404, vec![], "{}"));
+        for call in [CallKind::Read, CallKind::Repository] {
+            fixture.standin().trouble(call, ForgeFault::Answer(404, vec![], "{}"));
         }
         let error = bench.delivery.follow(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "RepositoryNotFound");
@@ -148,47 +153,47 @@ async fn a_repository_that_cannot_be_seen_is_not_a_change_request_that_is_gone()
 
 #[tokio::test]
 async fn two_orders_for_one_environment_at_once_make_one_change_request() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let (one, two) = (bench(), bench());
-        let (a, b) = (world.order("6.1.8"), world.order("6.2.0"));
+        let (a, b) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
         let done = tokio::join!(one.delivery.deliver(&a), two.delivery.deliver(&b), one.delivery.deliver(&b));
         for done in [done.0.unwrap(), done.1.unwrap(), done.2.unwrap()] {
             assert!(matches!(done, Delivered::Proposed { merged: false, .. }), "{done:?}");
         }
-        assert_eq!(world.pulls().await.iter().filter(|p| p.open).count(), 1);
+        assert_eq!(fixture.pulls().await.iter().filter(|p| p.open).count(), 1);
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_commit_that_was_fetched_as_an_end_can_be_pushed_again() {
-    let world = World::github().await;
+    let fixture = ForgeFixture::github().await;
     let (one, two) = (bench(), bench());
-    let (a, b) = (world.order("6.1.8"), world.order("6.2.0"));
+    let (a, b) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
     proposed(&two.delivery, &b).await;
     // The first cache sees the commit of `b` as the end of a shallow branch, and then makes it itself.
     for order in [&a, &b] {
         proposed(&one.delivery, order).await;
     }
-    assert_eq!(world.pulls().await.len(), 1);
+    assert_eq!(fixture.pulls().await.len(), 1);
     assert_eq!(one.delivery.stats().git_rebuilds, 1);
 }
 
 #[tokio::test]
 async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
         for (version, trouble, comments) in
-            [("6.1.8", Trouble::Answer(403, vec![], "{}"), 0), ("6.2.0", Trouble::Lose, 1)]
+            [("6.1.8", ForgeFault::Answer(403, vec![], "{}"), 0), ("6.2.0", ForgeFault::Lose, 1)]
         {
-            let order = world.order(version);
+            let order = fixture.order(version);
             let request = proposed(&bench.delivery, &order).await;
-            world.standin().trouble(Call::Comment, trouble);
+            fixture.standin().trouble(CallKind::Comment, trouble);
             for _ in 0..2 {
                 let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
-                assert_eq!(end, Followed::Closed);
+                assert_eq!(end, ChangeRequestStatus::Closed);
             }
-            assert_eq!(world.comments(request.number).await.len(), comments);
+            assert_eq!(fixture.comments(request.number).await.len(), comments);
         }
     })
     .await;
@@ -196,21 +201,21 @@ async fn a_comment_that_is_refused_or_lost_is_not_said_twice() {
 
 #[tokio::test]
 async fn what_could_not_be_added_or_was_and_nobody_said_so_is_added_once() {
-    everywhere(async |world| {
-        for trouble in [Trouble::Answer(502, vec![], "bad gateway"), Trouble::Lose] {
-            let (bench, joe) = (bench(), world.joe().await);
-            let order = world.order_with("6.1.8", |settings| settings.reviewers = vec![joe.clone()]);
+    everywhere(async |fixture| {
+        for trouble in [ForgeFault::Answer(502, vec![], "bad gateway"), ForgeFault::Lose] {
+            let (bench, joe) = (bench(), fixture.joe().await);
+            let order = fixture.order_with("6.1.8", |settings| settings.reviewers = vec![joe.clone()]);
             // At Bitbucket Cloud it is a change of the whole.
-            let call = if world.kind() == ForgeKind::Bitbucket { Call::Update } else { Call::Add };
-            world.standin().trouble(call, trouble);
+            let call = if fixture.kind() == ForgeKind::Bitbucket { CallKind::Update } else { CallKind::Add };
+            fixture.standin().trouble(call, trouble);
             let error = bench.delivery.deliver(&order).await.unwrap_err();
             assert_eq!(error.retry(), Retry::Soon, "{error}");
             let request = proposed(&bench.delivery, &again(&order)).await;
             assert_eq!(request.notes, Vec::<String>::new());
-            let pull = world.pulls().await.pop().unwrap();
+            let pull = fixture.pulls().await.pop().unwrap();
             assert_eq!(pull.reviewers.iter().filter(|r| **r == joe).count(), 1, "{pull:?}");
-            world.close(request.number).await;
-            world.repo().remove_branch(&request.branch).unwrap();
+            fixture.close(request.number).await;
+            fixture.repo().remove_branch(&request.branch).unwrap();
         }
     })
     .await;
@@ -231,48 +236,48 @@ async fn until_done<T>(order: &Order, act: impl AsyncFn(&Order) -> Result<T, Del
 
 #[tokio::test]
 async fn whichever_answer_is_lost_nothing_is_done_twice() {
-    everywhere(async |world| whichever_answer_is_lost(&world).await).await;
+    everywhere(async |fixture| any_answer_can_be_lost(&fixture).await).await;
 }
 
 #[tokio::test]
 async fn whichever_answer_of_a_real_gitea_is_lost_nothing_is_done_twice() {
-    whichever_answer_is_lost(&World::gitea_behind_a_door("lost-answers").await).await;
+    any_answer_can_be_lost(&ForgeFixture::gitea_behind_a_door("lost-answers").await).await;
 }
 
 /// Plays the same again with each answer lost, of the calls that change something: one is opened, replaced and
 /// closed; and one is opened and merged.
-async fn whichever_answer_is_lost(world: &World) {
+async fn any_answer_can_be_lost(fixture: &ForgeFixture) {
     let bench = bench();
-    let closed = until_none_is_lost(world, async |n| closes_one(world, &bench, n).await).await;
+    let closed = until_none_is_lost(fixture, async |n| closes_one(fixture, &bench, n).await).await;
     // Opening, what is added, updating, closing, the comment.
     assert!(closed > 5, "only {closed} calls");
-    let merged = until_none_is_lost(world, async |n| merges_one(world, &bench, closed + n).await).await;
+    let merged = until_none_is_lost(fixture, async |n| merges_one(fixture, &bench, closed + n).await).await;
     assert!(merged > 2, "only {merged} calls");
-    let all = world.pulls().await;
+    let all = fixture.pulls().await;
     let ended =
         (all.iter().filter(|p| !p.open && !p.merged).count(), all.iter().filter(|p| p.merged).count());
     assert_eq!((all.len(), ended), (closed + merged, (closed, merged)), "{all:#?}");
 }
 
 /// Says how often it was played.
-async fn until_none_is_lost(world: &World, play: impl AsyncFn(usize)) -> usize {
+async fn until_none_is_lost(fixture: &ForgeFixture, play: impl AsyncFn(usize)) -> usize {
     let mut n = 0;
     loop {
         n += 1;
-        world.lose(n);
+        fixture.lose(n);
         play(n).await;
-        if !world.has_lost() {
+        if !fixture.has_lost() {
             return n;
         }
     }
 }
 
-async fn closes_one(world: &World, bench: &Bench, n: usize) {
-    let joe = world.joe().await;
-    let (no_labels, no_assignees) = world.lacks();
+async fn closes_one(fixture: &ForgeFixture, bench: &Bench, n: usize) {
+    let joe = fixture.joe().await;
+    let (no_labels, no_assignees) = fixture.lacks();
     let mut number = None;
     for version in [format!("7.{n}.0"), format!("7.{n}.1")] {
-        let order = world.order_with(&version, |settings| {
+        let order = fixture.order_with(&version, |settings| {
             settings.reviewers = vec![joe.clone()];
             settings.labels = if no_labels { vec![] } else { vec!["ready".into(), "sluice".into()] };
             settings.assignees = if no_assignees { vec![] } else { vec![joe.clone()] };
@@ -281,99 +286,102 @@ async fn closes_one(world: &World, bench: &Bench, n: usize) {
         let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
         assert_eq!(*number.get_or_insert(request.number), request.number, "answer {n}: a second one");
         assert_eq!(request.notes, Vec::<String>::new());
-        let mut pull = world.pulls().await.pop().unwrap();
+        let mut pull = fixture.pulls().await.pop().unwrap();
         pull.labels.sort();
-        let Strategy::PullRequest { settings, .. } = &order.strategy else { unreachable!() };
+        let DeliveryStrategy::PullRequest { settings, .. } = &order.strategy else { unreachable!() };
         assert_eq!(pull.labels, settings.labels, "answer {n}");
         let asked = pull.reviewers.iter().filter(|r| **r == joe).count();
         assert_eq!((pull.open, asked, pull.assignees), (true, 1, settings.assignees.clone()));
         assert!(pull.title.contains(&version), "{}", pull.title);
         if version.ends_with(".1") {
             let withdraw = async |order: &Order| bench.delivery.withdraw(order, &request, "no").await;
-            assert_eq!(until_done(&order, withdraw).await, Followed::Closed);
-            assert!(world.comments(request.number).await.len() <= 1, "answer {n}");
+            assert_eq!(until_done(&order, withdraw).await, ChangeRequestStatus::Closed);
+            assert!(fixture.comments(request.number).await.len() <= 1, "answer {n}");
         }
     }
 }
 
-async fn merges_one(world: &World, bench: &Bench, n: usize) {
-    let order = merging(world, &format!("7.{n}.2"));
+async fn merges_one(fixture: &ForgeFixture, bench: &Bench, n: usize) {
+    let order = merging(fixture, &format!("7.{n}.2"));
     let done = until_done(&order, async |order| bench.delivery.deliver(order).await).await;
     let Delivered::Proposed { request, merged: false } = done else { panic!("{done:?}") };
-    let tend = async |order: &Order| bench.delivery.tend(order, &request).await;
+    let tend = async |order: &Order| bench.delivery.advance(order, &request).await;
     let mut looks = 0;
-    while !matches!(until_done(&order, tend).await, Followed::Merged { ours: true, .. }) {
+    while !matches!(until_done(&order, tend).await, ChangeRequestStatus::Merged { ours: true, .. }) {
         looks += 1;
         assert!(looks < LOOKS, "answer {n}: it is not merged");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(world.repo().read("main", FILE).unwrap().contains(&format!("7.{n}.2")), "answer {n}");
+    assert!(fixture.repo().read("main", FILE).unwrap().contains(&format!("7.{n}.2")), "answer {n}");
 }
 
 #[tokio::test]
-async fn a_forge_that_is_not_of_one_mind_is_not_believed_that_a_change_request_is_gone() {
-    everywhere(async |world| {
+async fn a_change_request_is_gone_only_if_all_answers_agree() {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.standin().trouble(Call::Read, Trouble::Answer(404, vec![], "{}"));
+        fixture.standin().trouble(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
-        assert!(matches!(followed, Followed::Open { .. }), "{followed:?}");
-        world.standin().trouble(Call::Read, Trouble::Answer(404, vec![], "{}"));
+        assert!(matches!(followed, ChangeRequestStatus::Open { .. }), "{followed:?}");
+        fixture.standin().trouble(CallKind::Read, ForgeFault::Answer(404, vec![], "{}"));
         let end = bench.delivery.withdraw(&order, &request, "Superseded.").await.unwrap();
-        assert_eq!(end, Followed::Closed);
-        assert!(world.pulls().await.iter().all(|pull| !pull.open));
+        assert_eq!(end, ChangeRequestStatus::Closed);
+        assert!(fixture.pulls().await.iter().all(|pull| !pull.open));
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_forge_without_drafts_is_told_of() {
-    let world = World::github().await;
+async fn a_forge_without_drafts_is_noted() {
+    let fixture = ForgeFixture::github().await;
     let no = r#"{"message":"Draft pull requests are not supported in this repository."}"#;
-    world.standin().trouble(Call::Open, Trouble::Answer(422, vec![], no));
-    let request = proposed(&bench().delivery, &world.order_with("6.1.8", |s| s.draft = true)).await;
-    assert_eq!(request.notes, ["its forge has no drafts here: it is open for review at once"]);
-    assert!(!world.pulls().await[0].draft);
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(422, vec![], no));
+    let request = proposed(&bench().delivery, &fixture.order_with("6.1.8", |s| s.draft = true)).await;
+    assert_eq!(
+        request.notes,
+        ["the forge has no drafts for this repository: the change request is open for review"]
+    );
+    assert!(!fixture.pulls().await[0].draft);
 }
 
 #[tokio::test]
 async fn a_merge_that_is_seen_in_its_middle_is_no_refusal() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.merge(request.number).await;
-        world.standin().book(|book| book.torn = true);
+        fixture.merge(request.number).await;
+        fixture.standin().book(|book| book.torn = true);
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
-        assert!(matches!(followed, Followed::Merged { ours: true, .. }), "{followed:?}");
-        world.standin().book(|book| book.torn = true);
+        assert!(matches!(followed, ChangeRequestStatus::Merged { ours: true, .. }), "{followed:?}");
+        fixture.standin().book(|book| book.torn = true);
         let done = bench.delivery.deliver(&again(&order)).await.unwrap();
         assert!(matches!(done, Delivered::Proposed { merged: true, .. }), "{done:?}");
-        assert!(!world.standin().book(|book| book.torn));
+        assert!(!fixture.standin().book(|book| book.torn));
     })
     .await;
 }
 
 #[tokio::test]
 async fn half_of_an_answer_about_a_merge_is_no_answer() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.merge(request.number).await;
-        world.standin().trouble(Call::Commit, Trouble::Answer(200, vec![], r#"{"sha": "0123"#));
+        fixture.merge(request.number).await;
+        fixture.standin().trouble(CallKind::Commit, ForgeFault::Answer(200, vec![], r#"{"sha": "0123"#));
         let error = bench.delivery.follow(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon));
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
-        assert!(matches!(followed, Followed::Merged { ours: true, .. }), "{followed:?}");
+        assert!(matches!(followed, ChangeRequestStatus::Merged { ours: true, .. }), "{followed:?}");
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_limit_that_ends_by_another_clock_ends_when_the_forge_means() {
-    let world = World::github().await;
+    let fixture = ForgeFixture::github().await;
     // The forge's clock is an hour behind ours; half a minute later by it, calls are welcome again.
     let there = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1);
     let headers = vec![
@@ -381,8 +389,8 @@ async fn a_limit_that_ends_by_another_clock_ends_when_the_forge_means() {
         ("x-ratelimit-remaining", "0".into()),
         ("x-ratelimit-reset", (there.as_second() + 30).to_string()),
     ];
-    world.standin().trouble(Call::Open, Trouble::Answer(403, headers, "{}"));
-    let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(403, headers, "{}"));
+    let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
     let Retry::At(until) = error.retry() else { panic!("{error}") };
     let pause = until.duration_since(jiff::Timestamp::now()).as_secs();
     assert!((20..=31).contains(&pause), "{pause} seconds");

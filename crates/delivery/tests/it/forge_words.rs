@@ -1,18 +1,17 @@
-//! What forges say in words of their own: refusals, limits, conflicts, who is allowed in, and what of a
-//! long text they keep.
+//! The words of each forge: rejections, rate limits, conflicts, credentials, and shortened texts.
 
 use std::time::{Duration, Instant};
 
 use axum::http::header::RETRY_AFTER;
 use futures::FutureExt;
-use sluice_delivery::{Credentials, Delivered, Followed, ForgeKind, Retry, Stale};
+use sluice_delivery::{ChangeRequestStatus, Credentials, Delivered, ForgeKind, OutdatedReason, Retry};
 use tokio::net::TcpListener;
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
-use crate::standin::{Call, Pull, TOKEN, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, ForgeFault, Pull, TOKEN};
 
 const BRANCH: &str = "sluice/apps/podinfo/prod";
 
@@ -169,25 +168,25 @@ fn refusals(forge: ForgeKind) -> [Refusal; 5] {
 
 #[tokio::test]
 async fn each_refuses_in_words_of_its_own() {
-    everywhere(async |world| {
-        for (status, text, reason, words) in refusals(world.standin().kind) {
-            world.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text));
-            let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+    everywhere(async |fixture| {
+        for (status, text, reason, words) in refusals(fixture.standin().kind) {
+            fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text));
+            let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
             assert_eq!(error.reason(), reason, "{error}");
             assert!(error.to_string().contains(words), "{error}");
         }
-        assert!(world.pulls().await.is_empty());
+        assert!(fixture.pulls().await.is_empty());
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_redirect_to_the_sign_in_page_is_a_token_that_is_not_accepted() {
-    let world = World::of(ForgeKind::AzureDevOps).await;
+    let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let to =
         vec![("location", "https://spsprodcus1.vssps.visualstudio.com/_signin?realm=dev.azure.com".into())];
-    world.standin().trouble(Call::Open, Trouble::Answer(302, to, ""));
-    let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+    fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(302, to, ""));
+    let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
 }
 
@@ -228,7 +227,7 @@ async fn limits_are_obeyed() {
         (AzureDevOps, 503, vec![("retry-after", "20")], "{}", 20),
     ];
     for (forge, status, headers, text, seconds) in limits {
-        let world = World::of(forge).await;
+        let fixture = ForgeFixture::of(forge).await;
         let now = jiff::Timestamp::now();
         let at = |value: &str| match value.strip_prefix('@') {
             Some(after) => (now.as_second() + after.parse::<i64>().unwrap()).to_string(),
@@ -236,8 +235,8 @@ async fn limits_are_obeyed() {
         };
         let headers = headers.into_iter().map(|(name, value)| (name, at(value))).collect();
         let bench = bench();
-        let order = world.order("6.1.8");
-        world.standin().trouble(Call::Open, Trouble::Answer(status, headers, text));
+        let order = fixture.order("6.1.8");
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, headers, text));
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "RateLimited", "{error}");
         assert!(error.to_string().starts_with("waiting for the budget at "), "{error}");
@@ -246,14 +245,14 @@ async fn limits_are_obeyed() {
         let asked = now.as_second() - 1..=jiff::Timestamp::now().as_second() + 1;
         assert!(asked.contains(&since), "{forge:?} {until} {seconds}");
         // Until then nothing is asked at all, of the forge or of git.
-        world.standin().calls();
+        fixture.standin().calls();
         let fetches = bench.delivery.stats().git_fetches;
         let error = bench.delivery.deliver(&again(&order)).await.unwrap_err();
         assert_eq!(error.retry(), Retry::At(until));
-        assert!(world.standin().calls().is_empty());
+        assert!(fixture.standin().calls().is_empty());
         assert_eq!(bench.delivery.stats().git_fetches, fetches);
         // Another credential has another budget.
-        let mut other = world.order("6.1.8");
+        let mut other = fixture.order("6.1.8");
         other.credentials.token = Some("other".into());
         assert_eq!(bench.delivery.deliver(&other).await.unwrap_err().reason(), "AuthenticationFailed");
     }
@@ -261,13 +260,13 @@ async fn limits_are_obeyed() {
 
 #[tokio::test]
 async fn an_answer_that_asks_to_slow_down_is_taken_and_the_next_call_waits() {
-    let world = World::of(ForgeKind::AzureDevOps).await;
+    let fixture = ForgeFixture::of(ForgeKind::AzureDevOps).await;
     let bench = bench();
-    let order = world.order("6.1.8");
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    world.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "5".into())]);
+    fixture.standin().book(|b| b.headers = vec![(RETRY_AFTER.as_str().to_string().leak(), "5".into())]);
     let follow = async || {
-        let open = Followed::Open { head: request.head_commit.clone(), stale: None };
+        let open = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: None };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
     };
     let start = Instant::now();
@@ -279,8 +278,8 @@ async fn an_answer_that_asks_to_slow_down_is_taken_and_the_next_call_waits() {
 
 #[tokio::test]
 async fn a_token_is_enough_for_the_forge_and_for_git() {
-    everywhere(async |world| {
-        let mut order = world.order("6.1.8");
+    everywhere(async |fixture| {
+        let mut order = fixture.order("6.1.8");
         order.credentials = Credentials { token: Some(TOKEN.into()), ..Credentials::default() };
         proposed(&bench().delivery, &order).await;
     })
@@ -289,17 +288,17 @@ async fn a_token_is_enough_for_the_forge_and_for_git() {
 
 #[tokio::test]
 async fn a_strangers_branch_of_the_same_name_is_not_ours() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        world.standin().open_from_a_fork(BRANCH);
-        let order = world.order("6.1.8");
+        fixture.standin().open_from_a_fork(BRANCH);
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         assert_eq!(request.number, 2);
-        world.standin().open_from_a_fork(BRANCH);
-        let order = world.order("6.2.0");
+        fixture.standin().open_from_a_fork(BRANCH);
+        let order = fixture.order("6.2.0");
         assert_eq!(proposed(&bench.delivery, &order).await.number, 2);
         assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, 2);
-        let pulls = world.pulls().await;
+        let pulls = fixture.pulls().await;
         assert_eq!((pulls[0].title.as_str(), pulls[2].title.as_str()), ("Mine", "Mine"));
     })
     .await;
@@ -307,36 +306,36 @@ async fn a_strangers_branch_of_the_same_name_is_not_ours() {
 
 #[tokio::test]
 async fn ours_is_found_behind_pages_of_strangers() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        world.standin().open_from_a_fork(BRANCH);
-        let order = world.order("6.1.8");
+        fixture.standin().open_from_a_fork(BRANCH);
+        let order = fixture.order("6.1.8");
         assert_eq!(proposed(&bench.delivery, &order).await.number, 2);
-        (0..120).for_each(|_| world.standin().open_from_a_fork(BRANCH));
+        (0..120).for_each(|_| fixture.standin().open_from_a_fork(BRANCH));
         assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, 2);
-        assert_eq!(proposed(&bench.delivery, &world.order("6.2.0")).await.number, 2);
+        assert_eq!(proposed(&bench.delivery, &fixture.order("6.2.0")).await.number, 2);
     })
     .await;
 }
 
 #[tokio::test]
 async fn conflicts_are_told() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.standin().change(request.number, |pull| pull.conflicts = true);
-        let open = Followed::Open { head: request.head_commit.clone(), stale: Some(Stale::Conflicts) };
+        fixture.standin().change(request.number, |pull| pull.conflicts = true);
+        let open = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(OutdatedReason::Conflicts) };
         assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), open);
         // What others have pushed is not to be overwritten.
-        world.push(&request.branch);
+        fixture.push(&request.branch);
         // It has to look at the new head first.
         bench.delivery.follow(&order, &request).await.unwrap();
         let followed = bench.delivery.follow(&order, &request).await.unwrap();
-        let told = matches!(&followed, Followed::Waits { why, failed: false, .. } if why.contains("others have pushed"));
+        let told = matches!(&followed, ChangeRequestStatus::Waits { why, failed: false, .. } if why.contains("others have pushed"));
         assert!(told, "{followed:?}");
         let end = bench.delivery.withdraw(&order, &request, "no").await.unwrap();
-        assert_eq!(end, Followed::Closed);
+        assert_eq!(end, ChangeRequestStatus::Closed);
     })
     .await;
 }
@@ -346,18 +345,18 @@ async fn conflicts_are_told() {
 async fn where_conflicts_are_not_shown_there_are_none_and_no_stranger_is_asked() {
     let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let there = format!("http://{}/conflicts", stranger.local_addr().unwrap());
-    let world = World::of(ForgeKind::Bitbucket).await;
-    let order = world.order("6.1.8");
+    let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench().delivery, &order).await;
-    world.standin().change(request.number, |pull| pull.conflicts = true);
-    let open = |stale| Followed::Open { head: request.head_commit.clone(), stale };
+    fixture.standin().change(request.number, |pull| pull.conflicts = true);
+    let open = |stale| ChangeRequestStatus::Open { head: request.head_commit.clone(), stale };
     let refused = r#"{"error": {"message": "This resource does not support this token"}}"#;
     let answers = [(302, vec![("location", there)], ""), (403, vec![], refused), (404, vec![], "")];
-    let lost = [(0, Trouble::Lose)].into_iter();
-    let troubles = answers.map(|(status, headers, text)| (status, Trouble::Answer(status, headers, text)));
+    let lost = [(0, ForgeFault::Lose)].into_iter();
+    let troubles = answers.map(|(status, headers, text)| (status, ForgeFault::Answer(status, headers, text)));
     for (status, trouble) in troubles.into_iter().chain(lost) {
         let bench = bench();
-        world.standin().trouble(Call::Tell, trouble);
+        fixture.standin().trouble(CallKind::Tell, trouble);
         for _ in 0..3 {
             let followed = bench.delivery.follow(&order, &request).await.unwrap();
             assert_eq!(followed, open(None), "{status}");
@@ -365,14 +364,17 @@ async fn where_conflicts_are_not_shown_there_are_none_and_no_stranger_is_asked()
         // Each look is one call; the whole of the head's id and the conflicts are asked for once.
         assert_eq!(bench.delivery.stats().calls("GET"), 5, "{status}");
     }
-    assert_eq!(bench().delivery.follow(&order, &request).await.unwrap(), open(Some(Stale::Conflicts)));
+    assert_eq!(
+        bench().delivery.follow(&order, &request).await.unwrap(),
+        open(Some(OutdatedReason::Conflicts))
+    );
     assert!(stranger.accept().now_or_never().is_none(), "somebody has called");
 }
 
 #[tokio::test]
-async fn a_long_text_is_said_once_and_keeps_its_mark() {
-    everywhere(async |world| {
-        let (bench, mut order) = (bench(), world.order("6.1.8"));
+async fn a_long_body_is_sent_once_and_keeps_its_marker() {
+    everywhere(async |fixture| {
+        let (bench, mut order) = (bench(), fixture.order("6.1.8"));
         order.evidence = (0..40).map(|n| format!("{n} {}", "because ".repeat(60))).collect();
         let request = proposed(&bench.delivery, &order).await;
         for _ in 0..2 {
@@ -381,9 +383,9 @@ async fn a_long_text_is_said_once_and_keeps_its_mark() {
         }
         let stats = bench.delivery.stats();
         assert_eq!((stats.calls("PUT"), stats.calls("PATCH"), stats.calls("POST")), (0, 0, 1), "{stats:?}");
-        let body = &world.pulls().await[0].body;
+        let body = &fixture.pulls().await[0].body;
         assert!(body.contains("promotion=apps/podinfo-prod-6.1.8"), "{body}");
-        if world.standin().kind == ForgeKind::AzureDevOps {
+        if fixture.standin().kind == ForgeKind::AzureDevOps {
             assert!(body.len() > 2000 && body.chars().count() <= 4000, "{}", body.len());
         }
     })
@@ -392,11 +394,11 @@ async fn a_long_text_is_said_once_and_keeps_its_mark() {
 
 #[tokio::test]
 async fn lists_are_read_on_until_it_cannot_matter_any_more() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), world.order("6.1.8"));
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         let old = order.created - jiff::SignedDuration::from_hours(72);
-        world.standin().book(|b| {
+        fixture.standin().book(|b| {
             let ours = Pull {
                 open: false,
                 body: "<!-- sluice: x promotion=apps/other -->".into(),
@@ -410,28 +412,28 @@ async fn lists_are_read_on_until_it_cannot_matter_any_more() {
             }
             b.pulls = all;
         });
-        world.standin().calls();
+        fixture.standin().calls();
         match bench.delivery.deliver(&again(&order)).await.unwrap() {
             Delivered::Proposed { request: found, merged: false } => {
                 assert_eq!((found.number, found.head_commit), (501, request.head_commit));
             }
             other => panic!("{other:?}"),
         }
-        let calls = world.standin().calls().len();
+        let calls = fixture.standin().calls().len();
         // Azure DevOps promises no order, so its list is read to the end.
-        let most = if world.standin().kind == ForgeKind::AzureDevOps { 8 } else { 5 };
-        assert!(calls <= most, "{:?}: {calls} calls", world.standin().kind);
+        let most = if fixture.standin().kind == ForgeKind::AzureDevOps { 8 } else { 5 };
+        assert!(calls <= most, "{:?}: {calls} calls", fixture.standin().kind);
     })
     .await;
 }
 
 #[tokio::test]
-async fn who_was_asked_to_review_still_is_when_the_text_changes() {
+async fn reviewers_stay_when_the_text_changes() {
     for forge in [ForgeKind::Bitbucket, ForgeKind::BitbucketServer] {
-        let (world, bench) = (World::of(forge).await, bench());
-        proposed(&bench.delivery, &world.order("6.1.8")).await;
-        proposed(&bench.delivery, &world.order("6.2.0")).await;
-        let pull = world.standin().pulls().remove(0);
+        let (fixture, bench) = (ForgeFixture::of(forge).await, bench());
+        proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+        proposed(&bench.delivery, &fixture.order("6.2.0")).await;
+        let pull = fixture.standin().pulls().remove(0);
         // The head once, the text once.
         assert_eq!((pull.version, pull.reviewers), (2, vec!["jane".to_string()]));
     }
@@ -440,21 +442,21 @@ async fn who_was_asked_to_review_still_is_when_the_text_changes() {
 #[tokio::test]
 async fn a_version_that_somebody_else_has_passed_is_read_again() {
     let out_of_date = r#"{"errors":[{"message":"You are attempting to modify a pull request based on out-of-date information.","exceptionName":"com.atlassian.bitbucket.pull.PullRequestOutOfDateException","currentVersion":1,"expectedVersion":0}]}"#;
-    let (world, bench) = (World::of(ForgeKind::BitbucketServer).await, bench());
-    let refuse = |call| world.standin().trouble(call, Trouble::Answer(409, vec![], out_of_date));
-    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
-    refuse(Call::Update);
-    let order = world.order("6.2.0");
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::BitbucketServer).await, bench());
+    let refuse = |call| fixture.standin().trouble(call, ForgeFault::Answer(409, vec![], out_of_date));
+    let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+    refuse(CallKind::Update);
+    let order = fixture.order("6.2.0");
     let second = proposed(&bench.delivery, &order).await;
-    assert_eq!((first.number, world.pulls().await[0].title.contains("6.2.0")), (second.number, true));
-    refuse(Call::Close);
+    assert_eq!((first.number, fixture.pulls().await[0].title.contains("6.2.0")), (second.number, true));
+    refuse(CallKind::Close);
     bench.delivery.withdraw(&order, &second, "Enough.").await.unwrap();
-    assert!(!world.pulls().await[0].open);
+    assert!(!fixture.pulls().await[0].open);
     // Not for ever.
-    let third = world.order("6.3.0");
+    let third = fixture.order("6.3.0");
     proposed(&bench.delivery, &third).await;
-    (0..3).for_each(|_| refuse(Call::Update));
-    let error = bench.delivery.deliver(&world.order("6.4.0")).await.unwrap_err();
+    (0..3).for_each(|_| refuse(CallKind::Update));
+    let error = bench.delivery.deliver(&fixture.order("6.4.0")).await.unwrap_err();
     assert_eq!(error.reason(), "ForgeRefused", "{error}");
     assert!(error.to_string().contains("out-of-date"), "{error}");
 }
@@ -462,51 +464,53 @@ async fn a_version_that_somebody_else_has_passed_is_read_again() {
 /// Bitbucket Cloud returns the one that is open in place of refusing a second one.
 #[tokio::test]
 async fn where_a_second_one_is_answered_with_the_first_that_one_is_updated() {
-    let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
-    let first = proposed(&bench.delivery, &world.order("6.1.8")).await;
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
+    let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
     // As where somebody opens it in the moment after the looks: for the branch, and before it is opened.
     for _ in 0..2 {
-        world.standin().trouble(Call::List, Trouble::Answer(200, vec![], r#"{"values": []}"#));
+        fixture.standin().trouble(CallKind::List, ForgeFault::Answer(200, vec![], r#"{"values": []}"#));
     }
-    let second = proposed(&bench.delivery, &world.order("6.2.0")).await;
+    let second = proposed(&bench.delivery, &fixture.order("6.2.0")).await;
     assert_eq!(first.number, second.number);
-    let all = world.pulls().await;
+    let all = fixture.pulls().await;
     assert_eq!((all.len(), all[0].open), (1, true));
     assert_eq!(all[0].title, "Promote apps/podinfo to 6.2.0 in prod");
 }
 
 #[tokio::test]
 async fn a_fast_forward_tells_whose_it_is() {
-    let (world, bench) = (World::of(ForgeKind::GitLab).await, bench());
-    let order = world.order("6.1.8");
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::GitLab).await, bench());
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     // Without a merge commit: what was merged is the head itself.
-    world.standin().change(request.number, |pull| (pull.open, pull.merged) = (false, Some(pull.sha.clone())));
+    fixture
+        .standin()
+        .change(request.number, |pull| (pull.open, pull.merged) = (false, Some(pull.sha.clone())));
     let end = bench.delivery.follow(&order, &request).await.unwrap();
     let (commit, head) = (request.head_commit.clone(), request.head_commit.clone());
-    assert_eq!(end, Followed::Merged { commit, head, ours: true });
+    assert_eq!(end, ChangeRequestStatus::Merged { commit, head, ours: true });
 }
 
 /// Weave's pipeline-controller, before Sluice, had a branch of its own name with a commit of its own.
 #[tokio::test]
 async fn the_open_request_of_the_predecessor_is_updated_in_place() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let (bench, branch) = (bench(), "promotion-apps-podinfo-prod");
-        let theirs = world.repo().commit(branch, "promoting version", &[(FILE, &yaml("6.1.7"))]).unwrap();
-        world.standin().open_by_hand(branch, &theirs);
+        let theirs = fixture.repo().commit(branch, "promoting version", &[(FILE, &yaml("6.1.7"))]).unwrap();
+        fixture.standin().open_by_hand(branch, &theirs);
         let named = |version: &str| {
-            world.order_with(version, |settings| {
+            fixture.order_with(version, |settings| {
                 settings.branch = Some("promotion-{namespace}-{pipeline}-{environment}".into());
             })
         };
         let request = proposed(&bench.delivery, &named("6.1.8")).await;
         assert_eq!((request.number, request.branch.as_str()), (1, branch));
         assert_ne!(request.head_commit, theirs);
-        let pulls = world.pulls().await;
+        let pulls = fixture.pulls().await;
         assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.1.8 in prod"));
-        assert_eq!(world.repo().read(branch, FILE).unwrap(), yaml("6.1.8"));
+        assert_eq!(fixture.repo().read(branch, FILE).unwrap(), yaml("6.1.8"));
         // What is proposed is one commit of Sluice, on top of the base: nothing of theirs is merged.
-        assert_eq!(world.repo().log(branch).unwrap()[1].sha, world.repo().head("main").unwrap());
+        assert_eq!(fixture.repo().log(branch).unwrap()[1].sha, fixture.repo().head("main").unwrap());
         assert_eq!(proposed(&bench.delivery, &named("6.2.0")).await.number, 1);
     })
     .await;

@@ -1,16 +1,18 @@
-//! Commits and change requests that others have made to look like those of Sluice: whoever may push branches can
-//! write the message of a promotion, which is predictable.
+//! Commits and change requests that imitate those of Sluice: everybody who may push branches can write the message of a
+//! promotion, which is predictable.
 
 use sluice_core::setters::{Place, Update};
-use sluice_delivery::{Delivered, Delivery, Followed, Order, Stale, Strategy, Values};
+use sluice_delivery::{
+    ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, Order, OutdatedReason, Values,
+};
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, git, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::{is_merged, merging, turns_stale, waits};
 use crate::signing::{gpg_key, signed_with, ssh_key, verify_ssh};
-use crate::world::World;
 
 /// The file that nobody has reviewed.
 const EVIL: &str = "evil.yaml";
@@ -27,11 +29,11 @@ enum Forgery {
 const FORGERIES: [Forgery; 2] = [Forgery::Tree, Forgery::Parent];
 
 /// The commit that Sluice makes for an order on top of `main`.
-async fn own_commit(world: &World, delivery: &Delivery, order: &Order) -> String {
-    let Strategy::PullRequest { url, .. } = &order.strategy else { panic!("{:?}", order.strategy) };
-    let base = world.repo().head("main").unwrap();
-    world.place("learn", &base).await;
-    let strategy = Strategy::Commit { url: url.clone(), branch: "learn".into() };
+async fn own_commit(fixture: &ForgeFixture, delivery: &Delivery, order: &Order) -> String {
+    let DeliveryStrategy::PullRequest { url, .. } = &order.strategy else { panic!("{:?}", order.strategy) };
+    let base = fixture.repo().head("main").unwrap();
+    fixture.place("learn", &base).await;
+    let strategy = DeliveryStrategy::Commit { url: url.clone(), branch: "learn".into() };
     match delivery.deliver(&Order { strategy, ..order.clone() }).await.unwrap() {
         Delivered::Committed { commit } => commit,
         other => panic!("{other:?}"),
@@ -39,8 +41,8 @@ async fn own_commit(world: &World, delivery: &Delivery, order: &Order) -> String
 }
 
 /// The same commit with another file.
-fn forged(world: &World, own: &str, how: Forgery) -> String {
-    let folder = world.repo().folder();
+fn forged(fixture: &ForgeFixture, own: &str, how: Forgery) -> String {
+    let folder = fixture.repo().folder();
     let blob = git(folder, &["hash-object", "-w", "--stdin"], "kind: Evil\n");
     let with_evil = |commit: &str| {
         let tree = git(folder, &["ls-tree", commit], "");
@@ -59,67 +61,69 @@ fn forged(world: &World, own: &str, how: Forgery) -> String {
 }
 
 /// That a change request proposes nothing but the promotion, and is merged so.
-async fn is_delivered_alone(world: &World, delivery: &Delivery, order: &Order) {
+async fn is_delivered_alone(fixture: &ForgeFixture, delivery: &Delivery, order: &Order) {
     let request = proposed(delivery, order).await;
-    assert_eq!(world.repo().head(&request.branch).unwrap(), request.head_commit);
+    assert_eq!(fixture.repo().head(&request.branch).unwrap(), request.head_commit);
     is_merged(delivery, order, &request).await;
-    let Strategy::PullRequest { .. } = &order.strategy else { panic!() };
+    let DeliveryStrategy::PullRequest { .. } = &order.strategy else { panic!() };
     let version = order.promotion.rsplit('-').next().unwrap();
-    assert_eq!(world.repo().read("main", FILE).unwrap(), yaml(version));
-    assert_eq!(world.repo().files("main").unwrap(), [FILE]);
+    assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml(version));
+    assert_eq!(fixture.repo().files("main").unwrap(), [FILE]);
 }
 
-pub async fn a_forged_head_branch_is_replaced_before_the_first_try_and_before_the_opening(world: World) {
+pub async fn a_forged_head_branch_is_replaced_before_the_first_try_and_before_the_opening(
+    fixture: ForgeFixture,
+) {
     let bench = bench();
     for (i, how) in FORGERIES.into_iter().enumerate() {
         for retried in [false, true] {
-            let order = merging(&world, &format!("6.{i}.{}", u8::from(retried)));
-            let own = own_commit(&world, &crate::fixture::bench().delivery, &order).await;
-            world.place(&order.branch(), &forged(&world, &own, how)).await;
-            is_delivered_alone(&world, &bench.delivery, &Order { retried, ..order }).await;
+            let order = merging(&fixture, &format!("6.{i}.{}", u8::from(retried)));
+            let own = own_commit(&fixture, &crate::fixture::bench().delivery, &order).await;
+            fixture.place(&order.branch(), &forged(&fixture, &own, how)).await;
+            is_delivered_alone(&fixture, &bench.delivery, &Order { retried, ..order }).await;
         }
     }
 }
 
-pub async fn a_forged_commit_below_an_open_change_request_is_replaced_by_a_later_try(world: World) {
+pub async fn a_forged_commit_below_an_open_change_request_is_replaced_by_a_later_try(fixture: ForgeFixture) {
     for (i, how) in FORGERIES.into_iter().enumerate() {
-        let order = merging(&world, &format!("6.1.{i}"));
+        let order = merging(&fixture, &format!("6.1.{i}"));
         let request = proposed(&bench().delivery, &order).await;
-        world.place(&request.branch, &forged(&world, &request.head_commit, how)).await;
+        fixture.place(&request.branch, &forged(&fixture, &request.head_commit, how)).await;
         // Neither the process that pushed nor the next one takes it for its own.
         let (why, _) = waits(&bench().delivery, &order, &request).await;
         assert!(why.contains("Sluice pushed"), "{why}");
-        is_delivered_alone(&world, &bench().delivery, &again(&order)).await;
+        is_delivered_alone(&fixture, &bench().delivery, &again(&order)).await;
     }
 }
 
 /// As an earlier version has recorded it, which looked at messages only.
-pub async fn a_forged_head_is_not_merged_although_it_is_recorded(world: World) {
+pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeFixture) {
     for (i, how) in FORGERIES.into_iter().enumerate() {
-        let (bench, order) = (bench(), merging(&world, &format!("6.1.{i}")));
+        let (bench, order) = (bench(), merging(&fixture, &format!("6.1.{i}")));
         let request = proposed(&bench.delivery, &order).await;
-        let evil = forged(&world, &request.head_commit, how);
-        world.place(&request.branch, &evil).await;
+        let evil = forged(&fixture, &request.head_commit, how);
+        fixture.place(&request.branch, &evil).await;
         let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
-        turns_stale(&bench.delivery, &order, &recorded, Stale::Behind).await;
-        assert!(world.pulls().await.last().unwrap().open);
-        let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
-        is_delivered_alone(&world, &bench.delivery, &anew).await;
+        turns_stale(&bench.delivery, &order, &recorded, OutdatedReason::Behind).await;
+        assert!(fixture.pulls().await.last().unwrap().open);
+        let anew = Order { anew: Some(OutdatedReason::Behind), ..again(&order) };
+        is_delivered_alone(&fixture, &bench.delivery, &anew).await;
     }
 }
 
 #[tokio::test]
 async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
-    let world = World::github().await;
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
-    let kept = world.repo().head("main").unwrap();
-    world.commit("regretted", &[("regretted.yaml", "a: b\n")]);
+    let fixture = ForgeFixture::github().await;
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
+    let kept = fixture.repo().head("main").unwrap();
+    fixture.commit("regretted", &[("regretted.yaml", "a: b\n")]);
     let request = proposed(&bench.delivery, &order).await;
-    world.place("main", &kept).await;
+    fixture.place("main", &kept).await;
     // Also for the process that made the commit: a merge would bring the removed one back.
-    turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
-    let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
-    is_delivered_alone(&world, &bench.delivery, &anew).await;
+    turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
+    let anew = Order { anew: Some(OutdatedReason::Behind), ..again(&order) };
+    is_delivered_alone(&fixture, &bench.delivery, &anew).await;
 }
 
 /// A release of this name, whose version is far from its name and from the beginning.
@@ -129,7 +133,7 @@ fn release(name: &str, version: &str) -> String {
 }
 
 /// An order for the release podinfo, in whichever file it is.
-fn of_release(world: &World, version: &str) -> Order {
+fn of_release(fixture: &ForgeFixture, version: &str) -> Order {
     let update = Update {
         path: "live/*.yaml".into(),
         kind: Some("HelmRelease".into()),
@@ -138,103 +142,103 @@ fn of_release(world: &World, version: &str) -> Order {
         ..Update::default()
     };
     let places = vec![Place { environment: "prod".into(), target: "prod".into(), ..Place::default() }];
-    Order { values: Values::Listed { updates: vec![update], places }, ..merging(world, version) }
+    Order { values: Values::Listed { updates: vec![update], places }, ..merging(fixture, version) }
 }
 
 #[tokio::test]
 async fn a_head_that_would_set_another_value_of_the_base_by_now_is_not_merged() {
     // Of a head that this process made, or found.
     for restarted in [false, true] {
-        let (world, bench) = (World::github().await, bench());
-        world.commit("one", &[("live/a.yaml", &release("podinfo", "6.1.5"))]);
-        let order = of_release(&world, "6.1.8");
+        let (fixture, bench) = (ForgeFixture::github().await, bench());
+        fixture.commit("one", &[("live/a.yaml", &release("podinfo", "6.1.5"))]);
+        let order = of_release(&fixture, "6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         let moved =
             [("live/a.yaml", release("critical-db", "6.1.5")), ("live/b.yaml", release("podinfo", "6.1.5"))];
-        world.commit("moved", &moved.each_ref().map(|(path, text)| (*path, text.as_str())));
+        fixture.commit("moved", &moved.each_ref().map(|(path, text)| (*path, text.as_str())));
         let (bench, order) = if restarted {
             (crate::fixture::bench(), Order { retried: true, ..again(&order) })
         } else {
-            turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
-            (bench, Order { anew: Some(Stale::Behind), ..again(&order) })
+            turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
+            (bench, Order { anew: Some(OutdatedReason::Behind), ..again(&order) })
         };
         let request = proposed(&bench.delivery, &order).await;
         is_merged(&bench.delivery, &order, &request).await;
-        assert_eq!(world.repo().read("main", "live/a.yaml").unwrap(), release("critical-db", "6.1.5"));
-        assert_eq!(world.repo().read("main", "live/b.yaml").unwrap(), release("podinfo", "6.1.8"));
+        assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), release("critical-db", "6.1.5"));
+        assert_eq!(fixture.repo().read("main", "live/b.yaml").unwrap(), release("podinfo", "6.1.8"));
     }
 }
 
 #[tokio::test]
 async fn a_head_whose_file_was_changed_elsewhere_on_the_base_is_merged_as_it_is() {
     for restarted in [false, true] {
-        let (world, bench) = (World::github().await, bench());
-        world.commit("one", &[("live/a.yaml", &release("podinfo", "6.1.5"))]);
-        let order = of_release(&world, "6.1.8");
+        let (fixture, bench) = (ForgeFixture::github().await, bench());
+        fixture.commit("one", &[("live/a.yaml", &release("podinfo", "6.1.5"))]);
+        let order = of_release(&fixture, "6.1.8");
         let request = proposed(&bench.delivery, &order).await;
         let noted = |version| format!("# the owner is team podinfo\n{}", release("podinfo", version));
-        world.commit("noted", &[("live/a.yaml", &noted("6.1.5"))]);
+        fixture.commit("noted", &[("live/a.yaml", &noted("6.1.5"))]);
         let bench = if restarted { crate::fixture::bench() } else { bench };
         is_merged(&bench.delivery, &order, &request).await;
-        assert_eq!(world.repo().read("main", "live/a.yaml").unwrap(), noted("6.1.8"));
+        assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), noted("6.1.8"));
     }
 }
 
 /// Somebody has replaced the commit by one with its message and other files, and a person has merged that.
-pub async fn a_merge_that_only_names_the_promotion_has_not_brought_it(world: World) {
-    let order = world.order("6.1.8");
+pub async fn a_merge_that_only_names_the_promotion_has_not_brought_it(fixture: ForgeFixture) {
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench().delivery, &order).await;
-    let folder = world.repo().folder();
+    let folder = fixture.repo().folder();
     let raw = git(folder, &["cat-file", "commit", &request.head_commit], "");
     let tree = |commit: &str| git(folder, &["rev-parse", &format!("{commit}^{{tree}}")], "");
-    let base = forged(&world, &request.head_commit, Forgery::Parent);
+    let base = forged(&fixture, &request.head_commit, Forgery::Parent);
     let raw = raw.replace(&tree(&request.head_commit), &tree(&format!("{base}^")));
     let empty = git(folder, &["hash-object", "-t", "commit", "-w", "--stdin"], &format!("{raw}\n"));
-    world.place(&request.branch, &empty).await;
-    world.merge(request.number).await;
+    fixture.place(&request.branch, &empty).await;
+    fixture.merge(request.number).await;
     match bench().delivery.follow(&order, &request).await.unwrap() {
-        Followed::Merged { ours: false, .. } => {}
+        ChangeRequestStatus::Merged { ours: false, .. } => {}
         other => panic!("{other:?}"),
     }
     // So it is still to do.
     let second = proposed(&bench().delivery, &again(&order)).await;
     assert_ne!(second.number, request.number);
-    assert_eq!(world.repo().read(&second.branch, FILE).unwrap(), yaml("6.1.8"));
+    assert_eq!(fixture.repo().read(&second.branch, FILE).unwrap(), yaml("6.1.8"));
 }
 
-pub async fn what_goes_to_another_branch_by_now_is_not_merged(world: World) {
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+pub async fn what_goes_to_another_branch_by_now_is_not_merged(fixture: ForgeFixture) {
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.place("release", &world.repo().head("main").unwrap()).await;
-    world.retarget(request.number, "release").await;
+    fixture.place("release", &fixture.repo().head("main").unwrap()).await;
+    fixture.retarget(request.number, "release").await;
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(
         (why.as_str(), failed),
         ("it goes to release now, and not to main: change that back, or close it", false)
     );
-    assert!(world.pulls().await[0].open);
+    assert!(fixture.pulls().await[0].open);
 }
 
 #[tokio::test]
 async fn a_branch_that_is_moved_between_push_and_opening_is_not_merged() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         for (i, how) in FORGERIES.into_iter().enumerate() {
-            let (bench, order) = (bench(), merging(&world, &format!("6.1.{i}")));
-            let own = own_commit(&world, &crate::fixture::bench().delivery, &order).await;
-            let evil = forged(&world, &own, how);
+            let (bench, order) = (bench(), merging(&fixture, &format!("6.1.{i}")));
+            let own = own_commit(&fixture, &crate::fixture::bench().delivery, &order).await;
+            let evil = forged(&fixture, &own, how);
             let script = format!(
                 "[ -e done-{evil} ] && exit 0\ntouch done-{evil}\ngit update-ref refs/heads/{} {evil}",
                 order.branch()
             );
-            world.repo().hook("post-receive", &script).unwrap();
+            fixture.repo().hook("post-receive", &script).unwrap();
             let request = proposed(&bench.delivery, &order).await;
             assert_eq!(
-                (request.head_commit.as_str(), world.repo().head(&order.branch()).unwrap()),
+                (request.head_commit.as_str(), fixture.repo().head(&order.branch()).unwrap()),
                 (own.as_str(), evil)
             );
             let (why, _) = waits(&bench.delivery, &order, &request).await;
             assert!(why.contains("Sluice pushed"), "{why}");
-            is_delivered_alone(&world, &bench.delivery, &again(&order)).await;
+            is_delivered_alone(&fixture, &bench.delivery, &again(&order)).await;
         }
     })
     .await;
@@ -242,11 +246,11 @@ async fn a_branch_that_is_moved_between_push_and_opening_is_not_merged() {
 
 #[tokio::test]
 async fn a_commit_on_an_older_base_is_adopted_if_the_base_has_that_commit() {
-    let (world, order) = (World::github().await, World::github().await.order("6.1.8"));
-    let order = Order { strategy: world.order("6.1.8").strategy, ..order };
+    let (fixture, order) = (ForgeFixture::github().await, ForgeFixture::github().await.order("6.1.8"));
+    let order = Order { strategy: fixture.order("6.1.8").strategy, ..order };
     let own = proposed(&bench().delivery, &order).await;
     for i in 0..3 {
-        world.commit("elsewhere", &[("other.yaml", &format!("a: {i}\n"))]);
+        fixture.commit("elsewhere", &[("other.yaml", &format!("a: {i}\n"))]);
     }
     for order in [&order, &again(&order)] {
         let bench = bench();
@@ -261,11 +265,11 @@ async fn a_signature_counts_only_if_the_key_of_the_secret_made_it() {
     let ssh = folders.each_ref().map(|folder| ssh_key(folder.path(), "ed25519", ""));
     let gpg = folders.each_ref().map(|folder| gpg_key(folder.path()));
     for [theirs, ours] in [&ssh, &gpg, &[gpg[0].clone(), ssh[1].clone()], &[ssh[0].clone(), gpg[1].clone()]] {
-        let world = World::github().await;
-        let order = signed_with(&world.order("6.1.8"), ours, Some("sesame"));
+        let fixture = ForgeFixture::github().await;
+        let order = signed_with(&fixture.order("6.1.8"), ours, Some("sesame"));
         let other = signed_with(&order, theirs, Some("sesame"));
-        let evil = own_commit(&world, &bench().delivery, &other).await;
-        world.place(&order.branch(), &evil).await;
+        let evil = own_commit(&fixture, &bench().delivery, &other).await;
+        fixture.place(&order.branch(), &evil).await;
         let request = proposed(&bench().delivery, &order).await;
         assert_ne!(request.head_commit, evil);
         // The key's own signature is adopted.
@@ -275,7 +279,7 @@ async fn a_signature_counts_only_if_the_key_of_the_secret_made_it() {
             assert_eq!(bench.delivery.stats().git_pushes, 0);
         }
         if *ours == ssh[1] {
-            verify_ssh(world.repo(), &request.branch, folders[1].path());
+            verify_ssh(fixture.repo(), &request.branch, folders[1].path());
         }
     }
 }

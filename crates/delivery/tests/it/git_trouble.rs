@@ -1,8 +1,8 @@
-//! What git servers and networks do to us, and that everybody hears what to do about it.
+//! Faults of git servers and networks. Each error says what to do about it.
 
 use std::time::Duration;
 
-use sluice_delivery::{Credentials, Delivered, DeliveryError, Order, Retry, Strategy};
+use sluice_delivery::{Credentials, Delivered, DeliveryError, DeliveryStrategy, Order, Retry};
 use sluice_testkit::{GitServer, eventually};
 
 use crate::commit::{server, to_main};
@@ -45,7 +45,8 @@ async fn rights_that_do_not_do() {
 async fn places_that_are_not_there() {
     let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
-    let to = |url: String, branch: &str| order(Strategy::Commit { url, branch: branch.into() }, "6.1.8");
+    let to =
+        |url: String, branch: &str| order(DeliveryStrategy::Commit { url, branch: branch.into() }, "6.1.8");
     fails(&bench, &to(format!("{}/nobody.git", server.url()), "main"), "RepositoryNotFound").await;
     let error = fails(&bench, &to(repo.url().into(), "release"), "BranchNotFound").await;
     assert!(error.to_string().contains("\"release\""), "{error}");
@@ -79,7 +80,7 @@ async fn processes_naming(url: &str, enough: impl Fn(usize) -> bool) {
 }
 
 #[tokio::test]
-async fn one_that_hangs_holds_up_nobody_else() {
+async fn a_hanging_repository_delays_no_other() {
     let (_one, hanging) = server(&[(FILE, &yaml("6.1.5"))]);
     let (_two, lively) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(30), 1));
@@ -99,7 +100,7 @@ async fn one_that_hangs_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_is_given_up_leaves_no_process_behind() {
+async fn an_aborted_delivery_leaves_no_process_behind() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     repo.tap().hang(true);
@@ -182,7 +183,7 @@ async fn a_branch_that_runs_away_is_caught_up_with() {
 }
 
 #[tokio::test]
-async fn what_another_has_brought_meanwhile_is_not_brought_again_on_top_of_what_came_after_it() {
+async fn a_commit_of_another_process_is_not_repeated_on_top_of_newer_ones() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let order = to_main(&repo, "6.1.8");
     let message = |promotion: &str| format!("Promote\n\nSluice-Promotion: {promotion}\n");

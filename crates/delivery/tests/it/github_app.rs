@@ -1,5 +1,5 @@
-//! A GitHub App in place of a token: who asks is signed, what is lent is used for the API and for git, and
-//! asked for anew in time.
+//! A GitHub App instead of a token: requests are signed, its token is used for the API and for git, and it is requested
+//! again in time.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -14,22 +14,22 @@ use jiff::{SignedDuration, Timestamp};
 use ring::signature::{KeyPair, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
-use sluice_delivery::{Credentials, Delivered, Order, Strategy};
+use sluice_delivery::{Credentials, Delivered, DeliveryStrategy, Order};
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{again, bench};
-use crate::standin::{Call, TOKEN, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, ForgeFault, TOKEN};
 
 /// Where tokens are lent: knows the App's public key.
 #[derive(Clone)]
 struct Desk {
     url: String,
     key: Vec<u8>,
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<ForgeState>>,
 }
 
-struct Book {
+struct ForgeState {
     installed: bool,
     suspended: bool,
     lends: &'static str,
@@ -48,7 +48,7 @@ impl Desk {
         assert!(made.unwrap().success());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let life = SignedDuration::from_hours(1);
-        let book = Book { installed: true, suspended: false, lends: TOKEN, life, calls: Vec::new() };
+        let book = ForgeState { installed: true, suspended: false, lends: TOKEN, life, calls: Vec::new() };
         let desk = Desk {
             url: format!("http://{}", listener.local_addr().unwrap()),
             key: std::fs::read(path).unwrap(),
@@ -59,17 +59,17 @@ impl Desk {
         desk
     }
 
-    fn order(&self, world: &World, version: &str, more: &[(&str, &str)]) -> Order {
+    fn order(&self, fixture: &ForgeFixture, version: &str, more: &[(&str, &str)]) -> Order {
         let mut data = std::collections::BTreeMap::from([
             ("githubAppID".to_string(), b"12345\n".to_vec()),
             ("githubAppPrivateKey".to_string(), self.key.clone()),
             ("githubAppBaseURL".to_string(), self.url.clone().into_bytes()),
         ]);
         data.extend(more.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())));
-        Order { credentials: Credentials::from_secret(&data).unwrap(), ..world.order(version) }
+        Order { credentials: Credentials::from_secret(&data).unwrap(), ..fixture.order(version) }
     }
 
-    fn book<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {
+    fn book<T>(&self, look: impl FnOnce(&mut ForgeState) -> T) -> T {
         look(&mut self.book.lock().unwrap())
     }
 
@@ -128,14 +128,14 @@ async fn serve(
 
 #[tokio::test]
 async fn a_token_is_lent_once_for_all_that_follows() {
-    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
-    let order = desk.order(&world, "6.1.8", &[]);
+    let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
+    let order = desk.order(&fixture, "6.1.8", &[]);
     let request = proposed(&bench.delivery, &order).await;
     bench.delivery.follow(&order, &request).await.unwrap();
-    proposed(&bench.delivery, &desk.order(&world, "6.1.9", &[])).await;
+    proposed(&bench.delivery, &desk.order(&fixture, "6.1.9", &[])).await;
     assert_eq!(desk.calls(), ["/repos/acme/fleet/installation", "/app/installations/77/access_tokens"]);
     // One that says where it is installed need not ask for that.
-    let order = desk.order(&world, "6.2.0", &[("githubAppInstallationID", "77")]);
+    let order = desk.order(&fixture, "6.2.0", &[("githubAppInstallationID", "77")]);
     proposed(&bench.delivery, &order).await;
     assert_eq!(desk.calls(), ["/app/installations/77/access_tokens"]);
     // The installation has one budget, whichever its tokens; asking has its own.
@@ -145,16 +145,16 @@ async fn a_token_is_lent_once_for_all_that_follows() {
 
 #[tokio::test]
 async fn a_slow_api_of_one_tenant_does_not_delay_another_at_the_same_branch() {
-    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+    let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let api = format!("http://{}", silent.local_addr().unwrap());
-    let strategy = Strategy::Commit { url: world.standin().url.clone(), branch: "main".into() };
-    let slow = desk.order(&world, "6.1.7", &[("githubAppBaseURL", &api)]);
+    let strategy = DeliveryStrategy::Commit { url: fixture.standin().url.clone(), branch: "main".into() };
+    let slow = desk.order(&fixture, "6.1.7", &[("githubAppBaseURL", &api)]);
     let slow = Order { strategy: strategy.clone(), namespace: "slow".into(), ..slow };
     let delivery = bench.delivery.clone();
     let stuck = tokio::spawn(async move { delivery.deliver(&slow).await });
     let _connection = silent.accept().await.unwrap();
-    let other = Order { strategy, ..world.order("6.1.8") };
+    let other = Order { strategy, ..fixture.order("6.1.8") };
     let done = tokio::time::timeout(std::time::Duration::from_secs(20), bench.delivery.deliver(&other)).await;
     assert!(matches!(done, Ok(Ok(Delivered::Committed { .. }))), "{done:?}");
     assert!(!stuck.is_finished());
@@ -163,26 +163,26 @@ async fn a_slow_api_of_one_tenant_does_not_delay_another_at_the_same_branch() {
 
 #[tokio::test]
 async fn a_commit_is_pushed_with_what_is_lent() {
-    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
-    let mut order = desk.order(&world, "6.1.8", &[]);
-    let url = world.standin().url.clone();
-    order.strategy = Strategy::Commit { url, branch: "main".into() };
+    let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
+    let mut order = desk.order(&fixture, "6.1.8", &[]);
+    let url = fixture.standin().url.clone();
+    order.strategy = DeliveryStrategy::Commit { url, branch: "main".into() };
     desk.book(|book| book.lends = "taken-back");
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
     desk.book(|book| book.lends = TOKEN);
     for _ in 0..2 {
         let done = bench.delivery.deliver(&again(&order)).await.unwrap();
-        assert_eq!(done, Delivered::Committed { commit: world.repo().head("main").unwrap() });
+        assert_eq!(done, Delivered::Committed { commit: fixture.repo().head("main").unwrap() });
     }
-    assert_eq!(world.repo().log("main").unwrap().len(), 2);
+    assert_eq!(fixture.repo().log("main").unwrap().len(), 2);
     assert_eq!(desk.calls().len(), 4, "what was taken back is asked for anew, once");
 }
 
 #[tokio::test]
-async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
-    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
-    let order = |version| desk.order(&world, version, &[("githubAppInstallationID", "77")]);
+async fn a_token_is_requested_again_before_its_end_and_when_it_is_rejected() {
+    let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
+    let order = |version| desk.order(&fixture, version, &[("githubAppInstallationID", "77")]);
     desk.book(|book| book.life = SignedDuration::from_mins(9));
     let request = proposed(&bench.delivery, &order("6.1.8")).await;
     desk.book(|book| book.life = SignedDuration::from_hours(1));
@@ -190,8 +190,8 @@ async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
     bench.delivery.follow(&order("6.1.8"), &request).await.unwrap();
     assert_eq!(desk.calls().len(), 2);
 
-    let (desk, world) = (Desk::open().await, World::github().await);
-    let order = desk.order(&world, "6.1.8", &[("githubAppInstallationID", "77")]);
+    let (desk, fixture) = (Desk::open().await, ForgeFixture::github().await);
+    let order = desk.order(&fixture, "6.1.8", &[("githubAppInstallationID", "77")]);
     desk.book(|book| book.lends = "taken-back");
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "AuthenticationFailed", "{error}");
@@ -201,43 +201,43 @@ async fn it_is_asked_for_anew_before_it_ends_and_when_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn who_only_knows_its_ids_spends_nothing_of_its_budget() {
-    let (desk, strangers, world, bench) =
-        (Desk::open().await, Desk::open().await, World::github().await, bench());
-    let order = |desk: &Desk, version| desk.order(&world, version, &[("githubAppInstallationID", "77")]);
-    let enough = Trouble::Answer(429, vec![("retry-after", "3600".into())], "{}");
-    world.standin().trouble(Call::Open, enough);
+async fn another_app_key_has_a_rate_budget_of_its_own() {
+    let (desk, strangers, fixture, bench) =
+        (Desk::open().await, Desk::open().await, ForgeFixture::github().await, bench());
+    let order = |desk: &Desk, version| desk.order(&fixture, version, &[("githubAppInstallationID", "77")]);
+    let enough = ForgeFault::Answer(429, vec![("retry-after", "3600".into())], "{}");
+    fixture.standin().trouble(CallKind::Open, enough);
     let error = bench.delivery.deliver(&order(&strangers, "6.1.8")).await.unwrap_err();
     assert_eq!(error.reason(), "RateLimited", "{error}");
     proposed(&bench.delivery, &order(&desk, "6.1.9")).await;
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_app_is_said() {
-    let (desk, world, bench) = (Desk::open().await, World::github().await, bench());
+async fn errors_of_an_app_are_reported() {
+    let (desk, fixture, bench) = (Desk::open().await, ForgeFixture::github().await, bench());
     let fails = async |order: Order| {
         let error = bench.delivery.deliver(&order).await.unwrap_err();
         (error.reason(), error.to_string())
     };
     let ec = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
     for key in ["s3cret", ec] {
-        let (reason, words) = fails(desk.order(&world, "6.1.8", &[("githubAppPrivateKey", key)])).await;
+        let (reason, words) = fails(desk.order(&fixture, "6.1.8", &[("githubAppPrivateKey", key)])).await;
         assert!(reason == "AppKeyInvalid" && words.contains("githubAppPrivateKey"), "{reason} {words}");
         assert!(!words.contains("s3cret"), "{words}");
     }
     let other = Desk::open().await;
     let wrong = String::from_utf8(other.key.clone()).unwrap();
-    let (reason, words) = fails(desk.order(&world, "6.1.8", &[("githubAppPrivateKey", &wrong)])).await;
+    let (reason, words) = fails(desk.order(&fixture, "6.1.8", &[("githubAppPrivateKey", &wrong)])).await;
     assert!(reason == "AuthenticationFailed" && words.contains("could not be decoded"), "{reason} {words}");
     assert!(words.contains("githubAppID and githubAppPrivateKey"), "{words}");
     desk.book(|book| book.suspended = true);
-    let (reason, words) = fails(desk.order(&world, "6.1.8", &[])).await;
+    let (reason, words) = fails(desk.order(&fixture, "6.1.8", &[])).await;
     assert!(reason == "PermissionDenied" && words.contains("has been suspended"), "{reason} {words}");
     desk.book(|book| book.suspended = false);
     desk.book(|book| book.installed = false);
     for more in [&[][..], &[("githubAppInstallationID", "77")]] {
-        let (reason, words) = fails(desk.order(&world, "6.1.8", more)).await;
+        let (reason, words) = fails(desk.order(&fixture, "6.1.8", more)).await;
         assert!(reason == "AppNotInstalled" && words.contains("12345"), "{reason} {words}");
     }
-    assert!(world.pulls().await.is_empty());
+    assert!(fixture.pulls().await.is_empty());
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use sluice_delivery::{Delivered, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy};
 use sluice_testkit::{Change, GitServer, Repo};
 
 use crate::commit::{server, to_main};
@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[ignore = "run by the other tests, in a process of its own"]
 async fn the_attacked_process() {
     let Ok(urls) = std::env::var("TEST_URLS") else { return };
-    let to = |url: &str| order(Strategy::Commit { url: url.into(), branch: "main".into() }, "6.1.8");
+    let to = |url: &str| order(DeliveryStrategy::Commit { url: url.into(), branch: "main".into() }, "6.1.8");
     let bench = bench_with(|options| options.deadline = Duration::from_secs(20));
     let mut orders: Vec<_> = urls.split(' ').map(to).collect();
     let other = orders.pop().unwrap();
@@ -302,15 +302,15 @@ async fn packs_that_expand_share_one_budget_of_memory() {
 /// Somebody has pushed branches whose names begin with that of a head branch.
 #[tokio::test]
 async fn branches_that_begin_like_a_head_branch_are_not_fetched() {
-    let world = crate::world::World::github().await;
-    let head = world.repo().head("main").unwrap();
+    let fixture = crate::any_forge::ForgeFixture::github().await;
+    let head = fixture.repo().head("main").unwrap();
     let refs: String = std::iter::once(format!("{head} refs/heads/main\n"))
         .chain((0..20_000).map(|n| format!("{head} refs/heads/sluice/apps/podinfo/prod-{n}\n")))
         .collect();
-    std::fs::write(world.repo().folder().join("packed-refs"), refs).unwrap();
+    std::fs::write(fixture.repo().folder().join("packed-refs"), refs).unwrap();
     let bench = bench();
     for version in ["6.1.8", "6.2.0"] {
-        crate::contract::proposed(&bench.delivery, &world.order(version)).await;
+        crate::contract::proposed(&bench.delivery, &fixture.order(version)).await;
     }
     fn files(folder: &std::path::Path) -> usize {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -380,7 +380,7 @@ async fn talks(how: &'static str) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn hundreds_of_thousands_of_branches_harm_nobody() {
+async fn hundreds_of_thousands_of_branches_do_no_harm() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let head = repo.head("main").unwrap();
     let refs: String = std::iter::once(format!("{head} refs/heads/main\n"))
@@ -422,7 +422,8 @@ async fn a_password_that_is_part_of_words_changes_no_reason() {
     let server = GitServer::start().unwrap();
     let repo = server.create_repo("fleet", &[(FILE, &yaml("6.1.5"))]).unwrap();
     let mut order = to_main(&repo, "6.1.8");
-    order.strategy = Strategy::Commit { url: repo.url().replace("fleet", "other"), branch: "main".into() };
+    order.strategy =
+        DeliveryStrategy::Commit { url: repo.url().replace("fleet", "other"), branch: "main".into() };
     for password in ["p", "t", "repository", "not found", "fatal", "error"] {
         order.credentials.token = Some(password.into());
         let error = bench().delivery.deliver(&order).await.unwrap_err();
@@ -440,11 +441,11 @@ async fn credentials_are_not_sent_over_plain_http() {
     assert_eq!(error.reason(), "PlainHttpRefused", "{error}");
     assert!(error.to_string().contains("--insecure-git-http"), "{error}");
     for forge in sluice_delivery::ForgeKind::ALL {
-        let world = crate::world::World::of(forge).await;
-        let order = world.order("6.1.8");
+        let fixture = crate::any_forge::ForgeFixture::of(forge).await;
+        let order = fixture.order("6.1.8");
         let error = careful.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "PlainHttpRefused", "{error}");
-        assert!(world.standin().calls().is_empty(), "{forge:?}");
+        assert!(fixture.standin().calls().is_empty(), "{forge:?}");
     }
     // Without credentials there is nothing to read; the server asks for some.
     order.credentials = Default::default();

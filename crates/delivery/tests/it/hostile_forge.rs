@@ -1,4 +1,4 @@
-//! Forges that attack whoever calls them: too much, too deep, too slow, without end, or elsewhere.
+//! Hostile forges: answers that are too large, too deep, too slow or endless, and redirects.
 //! Memory is measured in a process of its own, which may have 512 MiB.
 
 use std::process::{Command, Stdio};
@@ -8,15 +8,16 @@ use futures::FutureExt;
 use futures::future::join_all;
 use serde_json::json;
 use sluice_delivery::{
-    AllowedHosts, ChangeRequest, Credentials, Followed, ForgeKind, Order, Retry, Settings, Strategy,
+    AllowedHosts, ChangeRequest, ChangeRequestStatus, Credentials, DeliveryStrategy, ForgeKind, Order, Retry,
+    Settings,
 };
 use tokio::net::TcpListener;
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{self, again, bench, bench_with};
 use crate::merging::merging;
-use crate::standin::{Call, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, ForgeFault};
 
 const MIB: usize = 1 << 20;
 /// The most that the process under attack may have.
@@ -63,7 +64,7 @@ async fn large_answers_fail_only_the_promotion_that_gets_them() {
 #[ignore = "large_answers_fail_only_the_promotion_that_gets_them runs it in a process with a memory limit"]
 async fn attacked_with_512_mib() {
     let answers = large_answers();
-    let (forge, other) = (World::github().await, World::of(ForgeKind::Gitea).await);
+    let (forge, other) = (ForgeFixture::github().await, ForgeFixture::of(ForgeKind::Gitea).await);
     let bench = bench();
     let attack = async {
         for (status, text) in answers {
@@ -76,7 +77,7 @@ async fn attacked_with_512_mib() {
             });
             let orders: Vec<Order> = orders.collect();
             orders.iter().for_each(|_| {
-                forge.standin().trouble(Call::List, Trouble::Answer(status, vec![], text));
+                forge.standin().trouble(CallKind::List, ForgeFault::Answer(status, vec![], text));
             });
             for failed in join_all(orders.iter().map(|order| bench.delivery.deliver(order))).await {
                 let error = failed.unwrap_err().to_string();
@@ -96,7 +97,7 @@ async fn attacked_with_512_mib() {
 }
 
 /// What is remembered of many change requests stays small, whatever the forge sends as their version.
-async fn large_headers_are_not_kept(forge: &World) {
+async fn large_headers_are_not_kept(forge: &ForgeFixture) {
     let (bench, order) = (bench(), forge.order("6.1.8"));
     let version: &'static str = format!("\"{}\"", "v".repeat(380_000)).leak();
     for number in 1..=1500 {
@@ -105,8 +106,8 @@ async fn large_headers_are_not_kept(forge: &World) {
             "head": {"ref": "other", "sha": "1".repeat(40)}, "base": {"ref": "main"},
             "created_at": "2026-01-02T03:04:05Z",
         });
-        let answer = Trouble::Answer(200, vec![("etag", version.into())], pull.to_string().leak());
-        forge.standin().trouble(Call::Read, answer);
+        let answer = ForgeFault::Answer(200, vec![("etag", version.into())], pull.to_string().leak());
+        forge.standin().trouble(CallKind::Read, answer);
         let request = ChangeRequest {
             number,
             url: "https://forge/1".into(),
@@ -115,14 +116,14 @@ async fn large_headers_are_not_kept(forge: &World) {
             notes: vec![],
             queued: false,
         };
-        assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), Followed::Elsewhere);
+        assert_eq!(bench.delivery.follow(&order, &request).await.unwrap(), ChangeRequestStatus::Elsewhere);
     }
 }
 
 #[tokio::test]
 async fn a_list_without_an_end_is_given_up_and_nothing_is_opened() {
     for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::GitHub, ForgeKind::BitbucketServer] {
-        let (world, bench) = (World::of(kind).await, bench());
+        let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
         let stranger = json!({
             "number": 7, "html_url": "https://forge/7", "state": "open", "title": "t", "merged": false,
             "head": {"ref": "other", "label": "other", "sha": "1".repeat(40), "repo_id": 1},
@@ -135,44 +136,49 @@ async fn a_list_without_an_end_is_given_up_and_nothing_is_opened() {
         };
         let page: &'static str = page.to_string().leak();
         for _ in 0..2000 {
-            world.standin().trouble(Call::List, Trouble::Answer(200, vec![], page));
+            fixture.standin().trouble(CallKind::List, ForgeFault::Answer(200, vec![], page));
         }
-        let error = bench.delivery.deliver(&again(&world.order("6.1.8"))).await.unwrap_err();
+        let error = bench.delivery.deliver(&again(&fixture.order("6.1.8"))).await.unwrap_err();
         assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
-        assert!(world.standin().calls().len() < 60, "{kind:?}");
-        assert!(world.standin().pulls().is_empty());
+        assert!(fixture.standin().calls().len() < 60, "{kind:?}");
+        assert!(fixture.standin().pulls().is_empty());
     }
 }
 
 #[tokio::test]
 async fn checks_without_an_end_let_nothing_be_merged() {
     for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::BitbucketServer, ForgeKind::GitHub] {
-        let (world, bench) = (World::of(kind).await, bench());
-        let order = merging(&world, "6.1.8");
+        let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
+        let order = merging(&fixture, "6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.standin().change(request.number, |pull| {
-            let green = |n| (format!("ci/{n}"), crate::standin::Is::Green, request.head_commit.clone());
+        fixture.standin().change(request.number, |pull| {
+            let green =
+                |n| (format!("ci/{n}"), crate::standin::CheckOutcome::Green, request.head_commit.clone());
             pull.checks.extend((0..6000).map(green));
-            pull.checks.push(("ci/last".into(), crate::standin::Is::Failed, request.head_commit.clone()));
+            pull.checks.push((
+                "ci/last".into(),
+                crate::standin::CheckOutcome::Failed,
+                request.head_commit.clone(),
+            ));
         });
-        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "AnswerTooLarge", "{kind:?}: {error}");
-        assert!(world.pulls().await[0].open, "{kind:?}");
+        assert!(fixture.pulls().await[0].open, "{kind:?}");
     }
 }
 
 #[tokio::test]
 async fn slow_pages_and_bodies_without_an_end_are_given_up_in_time() {
     let pages: &'static str = json!({"values": [], "next": "http://forge/next"}).to_string().leak();
-    let slow = Trouble::Slow(Duration::from_millis(500), pages);
-    for (trouble, times) in [(slow, 200), (Trouble::Drip, 1)] {
-        let world = World::of(ForgeKind::Bitbucket).await;
+    let slow = ForgeFault::Slow(Duration::from_millis(500), pages);
+    for (trouble, times) in [(slow, 200), (ForgeFault::Drip, 1)] {
+        let fixture = ForgeFixture::of(ForgeKind::Bitbucket).await;
         let bench = bench_with(|o| o.deadline = Duration::from_secs(2));
         for _ in 0..times {
-            world.standin().trouble(Call::List, trouble.clone());
+            fixture.standin().trouble(CallKind::List, trouble.clone());
         }
         let began = Instant::now();
-        let error = bench.delivery.deliver(&again(&world.order("6.1.8"))).await.unwrap_err();
+        let error = bench.delivery.deliver(&again(&fixture.order("6.1.8"))).await.unwrap_err();
         assert_eq!(error.reason(), "Timeout", "{error}");
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     }
@@ -186,10 +192,12 @@ async fn a_redirect_gets_no_credentials_and_its_text_is_short() {
     let strange = "\u{7}not an address".to_string();
     for location in [there.clone(), long, "//127.0.0.1:1/x".into(), strange] {
         for status in [301, 302, 307, 308] {
-            let world = World::github().await;
+            let fixture = ForgeFixture::github().await;
             let location = location.replace('\u{7}', "\t");
-            world.standin().trouble(Call::Open, Trouble::Answer(status, vec![("location", location)], ""));
-            let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err();
+            fixture
+                .standin()
+                .trouble(CallKind::Open, ForgeFault::Answer(status, vec![("location", location)], ""));
+            let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err();
             assert_eq!(error.reason(), "Redirected", "{error}");
             let text = error.to_string();
             assert!(text.len() < 500 && !text.contains("token="), "{text}");
@@ -211,9 +219,9 @@ async fn only_the_message_of_a_foreign_error_is_shown() {
         (400, format!(r#"{{"message": "no {}"}}"#, "a".repeat(5000)), "no aaa"),
     ];
     for (status, text, words) in cases {
-        let world = World::github().await;
-        world.standin().trouble(Call::Open, Trouble::Answer(status, vec![], text.leak()));
-        let error = bench().delivery.deliver(&world.order("6.1.8")).await.unwrap_err().to_string();
+        let fixture = ForgeFixture::github().await;
+        fixture.standin().trouble(CallKind::Open, ForgeFault::Answer(status, vec![], text.leak()));
+        let error = bench().delivery.deliver(&fixture.order("6.1.8")).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error:?}");
         assert!(!error.contains("secret") && !error.contains("page") && error.len() < 600, "{error:?}");
         let escapes = |c: char| c.is_control() || c == '\u{202e}';
@@ -227,15 +235,16 @@ async fn a_host_that_is_not_allowed_gets_neither_git_nor_a_call() {
     let port = stranger.local_addr().unwrap().port();
     let allowed = || AllowedHosts::new(vec!["git.example.com:*".parse().unwrap()]);
     let bench = bench_with(|options| options.allowed_hosts = allowed());
-    let base = fixture::order(Strategy::Commit { url: String::new(), branch: "main".into() }, "6.1.8");
-    let request = |url: String, api_url: Option<String>| Strategy::PullRequest {
+    let base =
+        fixture::order(DeliveryStrategy::Commit { url: String::new(), branch: "main".into() }, "6.1.8");
+    let request = |url: String, api_url: Option<String>| DeliveryStrategy::PullRequest {
         forge: ForgeKind::GitHub,
         url,
         base: "main".into(),
         settings: Box::new(Settings { api_url, ..Settings::default() }),
     };
     let here = format!("http://127.0.0.1:{port}");
-    let commit = |url: String| Strategy::Commit { url, branch: "main".into() };
+    let commit = |url: String| DeliveryStrategy::Commit { url, branch: "main".into() };
     let refused = [
         commit(format!("{here}/acme/fleet")),
         commit(format!("http://git.example.com@127.0.0.1:{port}/acme/fleet")),

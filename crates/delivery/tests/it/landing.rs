@@ -1,14 +1,14 @@
-//! However a change request is merged, by whomever and with what message: the merge is this promotion's if
-//! it has brought it, and no other's.
+//! Merges of change requests with every method, by any person and with any message: a merge counts for the promotion that
+//! it has delivered, and for no other.
 
-use sluice_delivery::{Delivered, Delivery, Followed, ForgeKind, Merge, Order};
+use sluice_delivery::{ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order};
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, begun_anew, bench, git, yaml};
 use crate::forge_trouble::everywhere;
 use crate::merging::is_merged;
-use crate::standin::{Call, Style, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, ForgeFault, Style};
 
 /// That it is found as merged, and what its end was.
 async fn was_merged(delivery: &Delivery, order: &Order, number: u64) {
@@ -18,44 +18,44 @@ async fn was_merged(delivery: &Delivery, order: &Order, number: u64) {
     }
 }
 
-pub async fn whichever_way_a_person_merges_it_is_delivered_once(world: World) {
+pub async fn whichever_way_a_person_merges_it_is_delivered_once(fixture: ForgeFixture) {
     let bench = bench();
     // The other two are as plain, and below.
     let cases = [(Style::Squash, false), (Style::Squash, true), (Style::Merge, true), (Style::Rebase, true)];
     for (i, (style, on_top)) in cases.into_iter().enumerate() {
         let (version, case) = (format!("6.2.{i}"), format!("{style:?}, on top: {on_top}"));
-        let order = world.order_with(&version, |settings| settings.delete_branch = true);
+        let order = fixture.order_with(&version, |settings| settings.delete_branch = true);
         let request = proposed(&bench.delivery, &order).await;
         if on_top {
             // They want another value, and that is for them to say.
-            world.push_files(&request.branch, &[(FILE, &yaml(&format!("{version}-theirs")))]);
+            fixture.push_files(&request.branch, &[(FILE, &yaml(&format!("{version}-theirs")))]);
         }
-        world.merge_by(request.number, style).await;
+        fixture.merge_by(request.number, style).await;
         was_merged(&bench.delivery, &order, request.number).await;
-        match bench.delivery.tend(&order, &request).await.unwrap() {
-            Followed::Merged { ours: true, .. } => {}
+        match bench.delivery.advance(&order, &request).await.unwrap() {
+            ChangeRequestStatus::Merged { ours: true, .. } => {}
             other => panic!("{case}: {other:?}"),
         }
-        assert_eq!(world.repo().branches().unwrap(), ["main"], "{case}");
+        assert_eq!(fixture.repo().branches().unwrap(), ["main"], "{case}");
         // Taken back before anybody has looked, it is not brought again.
-        world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+        fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
         was_merged(&bench.delivery, &order, request.number).await;
-        assert_eq!(world.pulls().await.len() as u64, request.number, "{case}");
+        assert_eq!(fixture.pulls().await.len() as u64, request.number, "{case}");
     }
 }
 
-pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(world: World) {
+pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(fixture: ForgeFixture) {
     let bench = bench();
     for (i, style) in Style::ALL.into_iter().enumerate() {
-        let order = world.order_with(&format!("6.2.{i}"), |settings| {
-            (settings.merge, settings.delete_branch) = (Merge::WhenGreen, true);
+        let order = fixture.order_with(&format!("6.2.{i}"), |settings| {
+            (settings.merge, settings.delete_branch) = (MergeMode::WhenGreen, true);
         });
         let request = proposed(&bench.delivery, &order).await;
-        world.allow_only(request.number, style).await;
+        fixture.allow_only(request.number, style).await;
         is_merged(&bench.delivery, &order, &request).await;
-        assert_eq!(world.repo().branches().unwrap(), ["main"], "{style:?}");
+        assert_eq!(fixture.repo().branches().unwrap(), ["main"], "{style:?}");
         // Whoever reads the history later finds it, too.
-        let log = world.repo().log("main").unwrap();
+        let log = fixture.repo().log("main").unwrap();
         let says_so = |commit: &&sluice_testkit::Commit| {
             commit.body.contains(&format!("Sluice-Promotion: {}\n", order.promotion))
         };
@@ -65,69 +65,71 @@ pub async fn whichever_way_its_forge_has_sluices_merge_is_its_own(world: World) 
 }
 
 /// The forge merged what the branch held a moment before a newer revision was pushed to it.
-pub async fn a_merge_is_of_what_it_brought_and_of_no_other(world: World) {
+pub async fn a_merge_is_of_what_it_brought_and_of_no_other(fixture: ForgeFixture) {
     let bench = bench();
     for (i, style) in Style::ALL.into_iter().enumerate() {
-        let older = world.order(&format!("6.2.{i}"));
-        let newer = world.order(&format!("6.3.{i}"));
+        let older = fixture.order(&format!("6.2.{i}"));
+        let newer = fixture.order(&format!("6.3.{i}"));
         let first = proposed(&bench.delivery, &older).await;
-        world.merge_by(first.number, style).await;
+        fixture.merge_by(first.number, style).await;
         let second = proposed(&bench.delivery, &newer).await;
         assert_ne!(first.number, second.number);
         for (order, is) in [(&older, true), (&newer, false)] {
             match bench.delivery.follow(order, &first).await.unwrap() {
-                Followed::Merged { ours, .. } => assert_eq!(ours, is, "{style:?}, {}", order.promotion),
+                ChangeRequestStatus::Merged { ours, .. } => {
+                    assert_eq!(ours, is, "{style:?}, {}", order.promotion)
+                }
                 other => panic!("{other:?}"),
             }
         }
         assert_eq!(proposed(&bench.delivery, &again(&newer)).await, second);
-        world.merge_by(second.number, style).await;
+        fixture.merge_by(second.number, style).await;
     }
 }
 
 /// It was merged, people took it back, and one of them wants it again: that is another round, which has to
 /// bring it once more, and once.
-pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(world: World) {
+pub async fn what_an_earlier_round_has_merged_is_brought_again_and_once(fixture: ForgeFixture) {
     let bench = bench();
-    let mut order = world.order("6.1.8");
+    let mut order = fixture.order("6.1.8");
     let mut earlier = proposed(&bench.delivery, &order).await;
     // The head branch stays as it was where nobody deletes it.
     for style in [Style::Squash, Style::Merge] {
-        world.merge_by(earlier.number, style).await;
-        world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+        fixture.merge_by(earlier.number, style).await;
+        fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
         was_merged(&bench.delivery, &order, earlier.number).await;
         order = begun_anew(&order);
         let later = proposed(&bench.delivery, &order).await;
         assert_ne!(later.number, earlier.number);
-        assert_eq!(world.repo().read(&later.branch, FILE).unwrap(), yaml("6.1.8"));
+        assert_eq!(fixture.repo().read(&later.branch, FILE).unwrap(), yaml("6.1.8"));
         // A process that knows nothing of it finds it.
         assert_eq!(proposed(&crate::fixture::bench().delivery, &order).await, later);
-        assert_eq!(world.pulls().await.len() as u64, later.number);
+        assert_eq!(fixture.pulls().await.len() as u64, later.number);
         earlier = later;
     }
-    world.merge_by(earlier.number, Style::Squash).await;
+    fixture.merge_by(earlier.number, Style::Squash).await;
     match bench.delivery.follow(&order, &earlier).await.unwrap() {
-        Followed::Merged { ours: true, .. } => {}
+        ChangeRequestStatus::Merged { ours: true, .. } => {}
         other => panic!("{other:?}"),
     }
     was_merged(&bench.delivery, &order, earlier.number).await;
     // Begun anew although nobody took it back, there is nothing to do.
     let done = bench.delivery.deliver(&begun_anew(&order)).await.unwrap();
-    assert_eq!(done, Delivered::AlreadySet { commit: world.repo().head("main").unwrap() });
+    assert_eq!(done, Delivered::AlreadySet { commit: fixture.repo().head("main").unwrap() });
 }
 
 #[tokio::test]
 async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_of_an_earlier_one() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         for (i, trouble) in
-            [Trouble::Answer(502, vec![], "bad gateway"), Trouble::Lose].into_iter().enumerate()
+            [ForgeFault::Answer(502, vec![], "bad gateway"), ForgeFault::Lose].into_iter().enumerate()
         {
-            let (bench, order) = (bench(), world.order(&format!("6.2.{i}")));
+            let (bench, order) = (bench(), fixture.order(&format!("6.2.{i}")));
             let first = proposed(&bench.delivery, &order).await;
             // In words of a person's, so that the files would tell.
-            world.merge_by(first.number, Style::Squash).await;
-            world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
-            world.standin().trouble(Call::Open, trouble);
+            fixture.merge_by(first.number, Style::Squash).await;
+            fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+            fixture.standin().trouble(CallKind::Open, trouble);
             let order = begun_anew(&order);
             let second = match bench.delivery.deliver(&order).await {
                 Ok(Delivered::Proposed { request, merged: false }) => request,
@@ -135,22 +137,22 @@ async fn an_answer_that_is_lost_in_a_later_round_does_not_bring_back_the_merge_o
                 Err(_) => proposed(&bench.delivery, &order).await,
             };
             assert_ne!(second.number, first.number);
-            assert_eq!(world.pulls().await.len() as u64, second.number);
-            world.close(second.number).await;
+            assert_eq!(fixture.pulls().await.len() as u64, second.number);
+            fixture.close(second.number).await;
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_is_open_from_an_earlier_round_is_used_again_and_what_was_closed_in_it_is_no_answer() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), world.order("6.1.8"));
+async fn an_open_change_request_of_an_earlier_round_is_used_again_and_a_closed_one_does_not_count() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;
         let anew = begun_anew(&order);
         assert_eq!(proposed(&bench.delivery, &anew).await.number, first.number);
-        assert_eq!(world.pulls().await.len(), 1);
-        world.close(first.number).await;
+        assert_eq!(fixture.pulls().await.len(), 1);
+        fixture.close(first.number).await;
         match bench.delivery.deliver(&anew).await.unwrap() {
             Delivered::Rejected { request } => assert_eq!(request.number, first.number),
             other => panic!("{other:?}"),
@@ -164,99 +166,99 @@ async fn what_is_open_from_an_earlier_round_is_used_again_and_what_was_closed_in
 #[tokio::test]
 async fn where_the_forge_may_have_noted_another_head_the_files_tell() {
     for kind in [ForgeKind::Gitea, ForgeKind::Forgejo] {
-        let world = World::of(kind).await;
+        let fixture = ForgeFixture::of(kind).await;
         let bench = bench();
-        let (older, newer) = (world.order("6.1.8"), world.order("6.2.0"));
+        let (older, newer) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
         let first = proposed(&bench.delivery, &older).await;
-        world.merge_by(first.number, Style::Squash).await;
+        fixture.merge_by(first.number, Style::Squash).await;
         let second = proposed(&bench.delivery, &newer).await;
         // Pushed in the very moment of the merge.
-        world.standin().change(first.number, |pull| pull.sha.clone_from(&second.head_commit));
+        fixture.standin().change(first.number, |pull| pull.sha.clone_from(&second.head_commit));
         for (order, is) in [(&older, true), (&newer, false)] {
             match bench.delivery.follow(order, &first).await.unwrap() {
-                Followed::Merged { ours, .. } => assert_eq!(ours, is, "{}", order.promotion),
+                ChangeRequestStatus::Merged { ours, .. } => assert_eq!(ours, is, "{}", order.promotion),
                 other => panic!("{other:?}"),
             }
         }
         // Taken back, it is still seen what the merge had.
-        world.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
+        fixture.commit("take it back", &[(FILE, &yaml("6.1.5"))]);
         was_merged(&bench.delivery, &older, first.number).await;
     }
 }
 
 #[tokio::test]
 async fn what_carries_another_promotion_by_now_is_not_closed_for_an_earlier_one() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         // Two controllers, of which one does not know yet what the other has done.
         let (one, two) = (bench(), bench());
-        let (earlier, later) = (world.order("6.1.8"), world.order("6.2.0"));
+        let (earlier, later) = (fixture.order("6.1.8"), fixture.order("6.2.0"));
         let mine = proposed(&one.delivery, &earlier).await;
         let theirs = proposed(&two.delivery, &later).await;
         assert_eq!(mine.number, theirs.number);
         let end = one.delivery.withdraw(&earlier, &mine, "not wanted").await.unwrap();
-        assert_eq!(end, Followed::HandedOver);
-        assert!(world.pulls().await[0].open && world.comments(mine.number).await.is_empty());
+        assert_eq!(end, ChangeRequestStatus::HandedOver);
+        assert!(fixture.pulls().await[0].open && fixture.comments(mine.number).await.is_empty());
         assert_eq!(proposed(&two.delivery, &again(&later)).await, theirs);
         // What people have put on top of one's own commit does not keep it open.
-        world.push(&theirs.branch);
+        fixture.push(&theirs.branch);
         let end = two.delivery.withdraw(&later, &theirs, "not wanted").await.unwrap();
-        assert_eq!(end, Followed::Closed);
+        assert_eq!(end, ChangeRequestStatus::Closed);
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_people_have_rewritten_is_closed_although_another_promotion_is_in_its_base() {
-    let (world, bench) = (World::github().await, bench());
+async fn a_rewritten_branch_is_withdrawn_although_its_base_has_another_promotion() {
+    let (fixture, bench) = (ForgeFixture::github().await, bench());
     let place = "Sluice-Pipeline: apps/podinfo\nSluice-Environment: prod\n";
     let message = format!("Promote\n\nSluice-Promotion: apps/earlier\n{place}");
-    world.commit(&message, &[("other.yaml", "a: 1\n")]);
-    let order = world.order("6.1.8");
+    fixture.commit(&message, &[("other.yaml", "a: 1\n")]);
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    world.repo().amend(&request.branch, "In other words").unwrap();
+    fixture.repo().amend(&request.branch, "In other words").unwrap();
     let end = bench.delivery.withdraw(&order, &request, "not wanted").await.unwrap();
-    assert_eq!(end, Followed::Closed);
-    assert!(!world.pulls().await[0].open);
+    assert_eq!(end, ChangeRequestStatus::Closed);
+    assert!(!fixture.pulls().await[0].open);
 }
 
 /// A person has put a branch on top of what its base has got since: the merge of another environment.
 #[tokio::test]
-async fn what_people_have_put_on_top_of_a_newer_base_is_closed_although_another_promotion_is_in_that() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), world.order("6.1.8"));
+async fn commits_of_people_on_a_newer_base_are_withdrawn_although_it_has_another_promotion() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        let newer = world.commit(
+        let newer = fixture.commit(
             "Promote podinfo to 6.1.8 in staging\n\nSluice-Promotion: apps/podinfo-staging-6.1.8\n\
              Sluice-Pipeline: apps/podinfo\nSluice-Environment: staging\nSluice-Revision: 6.1.8\n",
             &[("other.yaml", "a: 1\n")],
         );
         let branch = format!("refs/heads/{}", request.branch);
-        git(world.repo().folder(), &["update-ref", &branch, &newer], "");
-        world.push_files(&request.branch, &[(FILE, &yaml("6.1.8"))]);
+        git(fixture.repo().folder(), &["update-ref", &branch, &newer], "");
+        fixture.push_files(&request.branch, &[(FILE, &yaml("6.1.8"))]);
         let end = bench.delivery.withdraw(&order, &request, "not wanted").await.unwrap();
-        assert_eq!(end, Followed::Closed);
-        assert!(!world.pulls().await[0].open);
+        assert_eq!(end, ChangeRequestStatus::Closed);
+        assert!(!fixture.pulls().await[0].open);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_no_that_was_overruled_is_not_heard_again() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), world.order("6.1.8"));
+async fn an_overruled_rejection_does_not_count_again() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), fixture.order("6.1.8"));
         let first = proposed(&bench.delivery, &order).await;
-        world.close(first.number).await;
+        fixture.close(first.number).await;
         let asked = Order { reopen: true, ..again(&order) };
         let second = proposed(&bench.delivery, &asked).await;
         // A person makes something else of it, and merges that.
-        let base = world.commit("elsewhere", &[("other.yaml", "a: 1\n")]);
-        git(world.repo().folder(), &["update-ref", &format!("refs/heads/{}", second.branch), &base], "");
-        world.push_files(&second.branch, &[("third.yaml", "b: 2\n")]);
-        world.merge(second.number).await;
+        let base = fixture.commit("elsewhere", &[("other.yaml", "a: 1\n")]);
+        git(fixture.repo().folder(), &["update-ref", &format!("refs/heads/{}", second.branch), &base], "");
+        fixture.push_files(&second.branch, &[("third.yaml", "b: 2\n")]);
+        fixture.merge(second.number).await;
         let third = proposed(&bench.delivery, &again(&order)).await;
         assert!(third.number > second.number.max(first.number), "{third:?}");
         // What is closed after that is a no.
-        world.close(third.number).await;
+        fixture.close(third.number).await;
         let end = bench.delivery.deliver(&again(&order)).await.unwrap();
         assert!(matches!(&end, Delivered::Rejected { request } if request.number == third.number), "{end:?}");
     })

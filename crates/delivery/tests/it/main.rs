@@ -1,6 +1,5 @@
-//! Deliveries against real git over HTTP and SSH, real Gitea, and a stand-in that speaks as
-//! each forge does, where one must fail on demand or cannot be had; and against a receiver of
-//! webhooks and events.
+//! Deliveries against real git over HTTP and SSH, real Gitea, a receiver of webhooks and events, and stand-ins for forges
+//! that must fail on demand or are not available.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +9,7 @@
     reason = "tests say it by failing"
 )]
 
+mod any_forge;
 mod cache;
 mod commit;
 mod contract;
@@ -24,9 +24,9 @@ mod github_app;
 mod hostile;
 mod hostile_forge;
 mod landing;
-mod lost;
+mod lost_commit;
 mod merging;
-mod merging_at;
+mod merging_by_forge;
 mod notification;
 mod queue;
 mod receiver;
@@ -38,5 +38,4 @@ mod statuses;
 mod tls;
 mod update;
 mod webhook;
-mod world;
 mod zombies;

@@ -1,33 +1,35 @@
-//! What holds at every forge where Sluice merges: only what it pushed, and only when nothing stands in the
-//! way of exactly that.
+//! Merges by Sluice at every forge: only of the commit that it pushed, and only when nothing blocks exactly that commit.
 
 use std::time::Duration;
 
 use serde_json::json;
-use sluice_delivery::{ChangeRequest, Delivered, Delivery, Followed, ForgeKind, Merge, Order, Retry, Stale};
+use sluice_delivery::{
+    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, ForgeKind, MergeMode, Order, OutdatedReason,
+    Retry,
+};
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::forge_trouble::everywhere;
-use crate::standin::{Call, Is, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, CheckOutcome, ForgeFault};
 
 /// So often is looked whether a forge has made up its mind.
 pub const LOOKS: usize = 1000;
 
-pub fn merging(world: &World, version: &str) -> Order {
-    world.order_with(version, |settings| settings.merge = Merge::WhenGreen)
+pub fn merging(fixture: &ForgeFixture, version: &str) -> Order {
+    fixture.order_with(version, |settings| settings.merge = MergeMode::WhenGreen)
 }
 
 /// What it waits for, and whether a check has failed.
 pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
     for _ in 0..LOOKS {
-        match delivery.tend(order, request).await.unwrap() {
+        match delivery.advance(order, request).await.unwrap() {
             // A forge that still looks whether it can be merged: what nobody has answered yet counts as no.
-            Followed::Open { stale: Some(_), .. } => {}
-            Followed::Waits { why, .. } if why.starts_with("it cannot be merged as it is") => {}
-            Followed::Waits { why, .. } if why.contains("to look whether it can be merged") => {}
-            Followed::Waits { why, failed, .. } => return (why, failed),
+            ChangeRequestStatus::Open { stale: Some(_), .. } => {}
+            ChangeRequestStatus::Waits { why, .. } if why.starts_with("it cannot be merged as it is") => {}
+            ChangeRequestStatus::Waits { why, .. } if why.contains("to look whether it can be merged") => {}
+            ChangeRequestStatus::Waits { why, failed, .. } => return (why, failed),
             other => panic!("{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -36,10 +38,10 @@ pub async fn waits(delivery: &Delivery, order: &Order, request: &ChangeRequest) 
 }
 
 /// Looks until it cannot be merged as it is, at the head that was pushed.
-pub async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: Stale) {
-    let stale = Followed::Open { head: request.head_commit.clone(), stale: Some(why) };
+pub async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeRequest, why: OutdatedReason) {
+    let stale = ChangeRequestStatus::Open { head: request.head_commit.clone(), stale: Some(why) };
     sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
-        let followed = delivery.tend(order, request).await?;
+        let followed = delivery.advance(order, request).await?;
         anyhow::ensure!(followed == stale, "{followed:?}");
         Ok(())
     })
@@ -50,57 +52,57 @@ pub async fn turns_stale(delivery: &Delivery, order: &Order, request: &ChangeReq
 /// Looks until it is merged: forges need a moment to know whether it can be.
 pub async fn is_merged(delivery: &Delivery, order: &Order, request: &ChangeRequest) {
     for _ in 0..LOOKS {
-        match delivery.tend(order, request).await.unwrap() {
-            Followed::Merged { ours: true, .. } => return,
-            Followed::Waits { failed: false, .. } | Followed::Open { .. } => {}
+        match delivery.advance(order, request).await.unwrap() {
+            ChangeRequestStatus::Merged { ours: true, .. } => return,
+            ChangeRequestStatus::Waits { failed: false, .. } | ChangeRequestStatus::Open { .. } => {}
             other => panic!("{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it is not merged: {:?}", delivery.tend(order, request).await);
+    panic!("it is not merged: {:?}", delivery.advance(order, request).await);
 }
 
-pub async fn merges_when_green_and_not_before(world: World) {
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+pub async fn merges_when_green_and_not_before(fixture: ForgeFixture) {
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     // Where a forge does not say what is required, all that reports is.
-    world.protect(request.number, &["ci/build"], 0).await;
-    world.check(request.number, "ci/build", Is::Pending).await;
+    fixture.protect(request.number, &["ci/build"], 0).await;
+    fixture.check(request.number, "ci/build", CheckOutcome::Pending).await;
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why.starts_with("waits for checks: ci/build") && !failed, "{why}");
-    world.check(request.number, "ci/build", Is::Failed).await;
-    world.standin_only(|s| s.change(request.number, |pull| drop(pull.checks.remove(0))));
+    fixture.check(request.number, "ci/build", CheckOutcome::Failed).await;
+    fixture.standin_only(|s| s.change(request.number, |pull| drop(pull.checks.remove(0))));
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why.starts_with("checks failed: ci/build") && failed, "{why}");
-    assert!(world.pulls().await[0].open);
-    world.standin_only(|s| s.change(request.number, |pull| pull.checks.clear()));
-    world.check(request.number, "ci/build", Is::Green).await;
+    assert!(fixture.pulls().await[0].open);
+    fixture.standin_only(|s| s.change(request.number, |pull| pull.checks.clear()));
+    fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
     is_merged(&bench.delivery, &order, &request).await;
-    assert!(world.pulls().await[0].merged);
+    assert!(fixture.pulls().await[0].merged);
     // And once more, which changes nothing.
     is_merged(&bench.delivery, &order, &request).await;
 }
 
-pub async fn waits_for_approvals_of_this_very_head(world: World) {
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+pub async fn waits_for_approvals_of_this_very_head(fixture: ForgeFixture) {
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.protect(request.number, &[], 1).await;
+    fixture.protect(request.number, &[], 1).await;
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert!(why.contains("1 approval"), "{why}");
-    world.approve(request.number).await;
+    fixture.approve(request.number).await;
     // A newer revision is another head, and nobody has approved it.
-    let newer = merging(&world, "6.2.0");
+    let newer = merging(&fixture, "6.2.0");
     let request = proposed(&bench.delivery, &newer).await;
     let (why, _) = waits(&bench.delivery, &newer, &request).await;
     assert!(why.contains("1 approval"), "{why}");
-    world.approve(request.number).await;
+    fixture.approve(request.number).await;
     is_merged(&bench.delivery, &newer, &request).await;
 }
 
-pub async fn never_merges_what_sluice_did_not_push(world: World) {
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+pub async fn never_merges_what_sluice_did_not_push(fixture: ForgeFixture) {
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.push(&request.branch);
+    fixture.push(&request.branch);
     let short: String = request.head_commit.chars().take(8).collect();
     for _ in 0..2 {
         let (why, _) = waits(&bench.delivery, &order, &request).await;
@@ -111,107 +113,108 @@ pub async fn never_merges_what_sluice_did_not_push(world: World) {
     assert_eq!(found, request);
     let (why, _) = waits(&bench.delivery, &order, &found).await;
     assert!(why.ends_with(&format!("Sluice pushed {short}")), "{why}");
-    assert!(world.pulls().await[0].open);
+    assert!(fixture.pulls().await[0].open);
 }
 
-pub async fn a_draft_waits_until_a_person_says_that_it_is_ready(world: World) {
+pub async fn a_draft_waits_until_a_person_says_that_it_is_ready(fixture: ForgeFixture) {
     let bench = bench();
-    let order = world.order_with("6.1.8", |s| (s.merge, s.draft) = (Merge::WhenGreen, true));
+    let order = fixture.order_with("6.1.8", |s| (s.merge, s.draft) = (MergeMode::WhenGreen, true));
     let request = proposed(&bench.delivery, &order).await;
     assert!(waits(&bench.delivery, &order, &request).await.0.starts_with("it is a draft"));
-    world.mark_ready(request.number).await;
+    fixture.mark_ready(request.number).await;
     is_merged(&bench.delivery, &order, &request).await;
 }
 
-pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(world: World) {
+pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture: ForgeFixture) {
     let bench = bench();
-    let order =
-        |version: &str| world.order_with(version, |s| (s.merge, s.delete_branch) = (Merge::WhenGreen, true));
+    let order = |version: &str| {
+        fixture.order_with(version, |s| (s.merge, s.delete_branch) = (MergeMode::WhenGreen, true))
+    };
     let (first, second) = (order("6.1.8"), order("6.2.0"));
     let request = proposed(&bench.delivery, &first).await;
     is_merged(&bench.delivery, &first, &request).await;
-    assert_eq!(world.repo().branches().unwrap(), ["main"]);
+    assert_eq!(fixture.repo().branches().unwrap(), ["main"]);
     // Deleted already, it is no failure.
     is_merged(&bench.delivery, &first, &request).await;
     // Merged by a person, with a push to the branch after it.
     let request = proposed(&bench.delivery, &second).await;
-    world.merge(request.number).await;
-    let head = world.push(&request.branch);
-    let followed = bench.delivery.tend(&second, &request).await.unwrap();
-    assert!(matches!(followed, Followed::Merged { .. }), "{followed:?}");
-    assert_eq!(world.repo().head(&request.branch).unwrap(), head);
+    fixture.merge(request.number).await;
+    let head = fixture.push(&request.branch);
+    let followed = bench.delivery.advance(&second, &request).await.unwrap();
+    assert!(matches!(followed, ChangeRequestStatus::Merged { .. }), "{followed:?}");
+    assert_eq!(fixture.repo().head(&request.branch).unwrap(), head);
 }
 
-pub async fn what_is_not_allowed_any_more_is_not_merged(world: World) {
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+pub async fn what_is_not_allowed_any_more_is_not_merged(fixture: ForgeFixture) {
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     order.permit.revoke();
-    assert_eq!(bench.delivery.tend(&order, &request).await.unwrap_err().reason(), "Stopped");
+    assert_eq!(bench.delivery.advance(&order, &request).await.unwrap_err().reason(), "Stopped");
     // Followed only, it never is.
-    let open = bench.delivery.follow(&merging(&world, "6.1.8"), &request).await.unwrap();
-    assert!(matches!(open, Followed::Open { .. }), "{open:?}");
-    assert!(world.pulls().await[0].open);
+    let open = bench.delivery.follow(&merging(&fixture, "6.1.8"), &request).await.unwrap();
+    assert!(matches!(open, ChangeRequestStatus::Open { .. }), "{open:?}");
+    assert!(fixture.pulls().await[0].open);
 }
 
 #[tokio::test]
 async fn what_has_fallen_behind_its_base_is_made_anew_on_top_of_it() {
     // The others know no such rule.
     for kind in [ForgeKind::GitHub, ForgeKind::GitLab, ForgeKind::Gitea, ForgeKind::Forgejo] {
-        falls_behind(World::of(kind).await).await;
+        falls_behind(ForgeFixture::of(kind).await).await;
     }
-    falls_behind(World::gitea("falls_behind").await).await;
+    falls_behind(ForgeFixture::gitea("falls_behind").await).await;
 }
 
-async fn falls_behind(world: World) {
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+async fn falls_behind(fixture: ForgeFixture) {
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    let elsewhere = world.commit("elsewhere", &[("other.yaml", "a: b\n")]);
-    world.fall_behind(request.number).await;
-    turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
+    let elsewhere = fixture.commit("elsewhere", &[("other.yaml", "a: b\n")]);
+    fixture.fall_behind(request.number).await;
+    turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
     // A try that is not told so leaves what is there, and its approvals.
     assert_eq!(proposed(&bench.delivery, &order).await.head_commit, request.head_commit);
-    let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
+    let anew = Order { anew: Some(OutdatedReason::Behind), ..again(&order) };
     let again = proposed(&bench.delivery, &anew).await;
     assert_eq!(again.number, request.number);
     assert_ne!(again.head_commit, request.head_commit);
-    assert_eq!(world.repo().log(&request.branch).unwrap()[1].sha, elsewhere);
+    assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, elsewhere);
     assert_eq!(proposed(&bench.delivery, &anew).await.head_commit, again.head_commit);
     is_merged(&bench.delivery, &order, &again).await;
 }
 
 #[tokio::test]
-async fn what_a_person_has_closed_or_merged_meanwhile_is_not_made_anew() {
-    everywhere(async |world| {
+async fn a_change_request_that_ended_meanwhile_is_not_opened_again() {
+    everywhere(async |fixture| {
         for (version, merged) in [("6.1.8", false), ("6.2.0", true)] {
-            let (bench, order) = (bench(), world.order(version));
+            let (bench, order) = (bench(), fixture.order(version));
             let request = proposed(&bench.delivery, &order).await;
             match merged {
-                true => world.merge(request.number).await,
-                false => world.close(request.number).await,
+                true => fixture.merge(request.number).await,
+                false => fixture.close(request.number).await,
             }
             let file = yaml("6.1.5").replace("spec:", &format!("# after {version}\nspec:"));
-            world.commit("the same lines", &[(FILE, &file)]);
-            let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
+            fixture.commit("the same lines", &[(FILE, &file)]);
+            let anew = Order { anew: Some(OutdatedReason::Conflicts), ..again(&order) };
             let (found, number) = match bench.delivery.deliver(&anew).await.unwrap() {
                 Delivered::Rejected { request } => (false, request.number),
                 Delivered::Proposed { request, merged: true } => (true, request.number),
                 other => panic!("{other:?}"),
             };
             assert_eq!((found, number), (merged, request.number));
-            assert_eq!(world.pulls().await.len() as u64, request.number);
+            assert_eq!(fixture.pulls().await.len() as u64, request.number);
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_is_closed_while_it_is_made_anew_is_a_no() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), world.order("6.1.8"));
+async fn a_change_request_closed_during_its_replacement_is_rejected() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), fixture.order("6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        world.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
+        fixture.commit("the same lines", &[(FILE, &yaml("6.1.6"))]);
         let fetches = bench.delivery.stats().git_fetches;
-        world.repo().tap().hang(true);
+        fixture.repo().tap().hang(true);
         let meanwhile = async {
             sluice_testkit::eventually(sluice_testkit::PATIENCE, || async {
                 anyhow::ensure!(bench.delivery.stats().git_fetches > fetches, "it has not looked yet");
@@ -219,44 +222,47 @@ async fn what_is_closed_while_it_is_made_anew_is_a_no() {
             })
             .await
             .unwrap();
-            world.close(request.number).await;
-            world.repo().tap().hang(false);
+            fixture.close(request.number).await;
+            fixture.repo().tap().hang(false);
         };
-        let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
+        let anew = Order { anew: Some(OutdatedReason::Conflicts), ..again(&order) };
         match tokio::join!(bench.delivery.deliver(&anew), meanwhile).0.unwrap() {
             Delivered::Rejected { request: found } => assert_eq!(found.number, request.number),
             other => panic!("{other:?}"),
         }
-        assert_eq!(world.pulls().await.len(), 1);
+        assert_eq!(fixture.pulls().await.len(), 1);
     })
     .await;
 }
 
 #[tokio::test]
 async fn what_conflicts_with_its_base_is_made_anew_on_top_of_it() {
-    let (bench, world) = (bench(), World::gitea("conflicts").await);
-    let order = merging(&world, "6.1.8");
+    let (bench, fixture) = (bench(), ForgeFixture::gitea("conflicts").await);
+    let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    let by_hand = world.commit("by hand", &[(FILE, &yaml("6.1.6"))]);
-    turns_stale(&bench.delivery, &order, &request, Stale::Conflicts).await;
-    let anew = Order { anew: Some(Stale::Conflicts), ..again(&order) };
+    let by_hand = fixture.commit("by hand", &[(FILE, &yaml("6.1.6"))]);
+    turns_stale(&bench.delivery, &order, &request, OutdatedReason::Conflicts).await;
+    let anew = Order { anew: Some(OutdatedReason::Conflicts), ..again(&order) };
     let remade = proposed(&bench.delivery, &anew).await;
     assert_eq!(remade.number, request.number);
     assert_ne!(remade.head_commit, request.head_commit);
-    assert_eq!(world.repo().log(&request.branch).unwrap()[1].sha, by_hand);
+    assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, by_hand);
     is_merged(&bench.delivery, &order, &remade).await;
-    assert_eq!(world.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
+    assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.8"));
 }
 
 #[tokio::test]
 async fn a_push_in_the_last_moment_is_not_merged() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        world.standin().book(|b| b.meddle = true);
-        let merged = matches!(bench.delivery.tend(&order, &request).await.unwrap(), Followed::Merged { .. });
+        fixture.standin().book(|b| b.meddle = true);
+        let merged = matches!(
+            bench.delivery.advance(&order, &request).await.unwrap(),
+            ChangeRequestStatus::Merged { .. }
+        );
         // Bitbucket Cloud takes nothing that would hold it to a head.
-        assert_eq!(merged, world.kind() == ForgeKind::Bitbucket, "{:?}", world.kind());
+        assert_eq!(merged, fixture.kind() == ForgeKind::Bitbucket, "{:?}", fixture.kind());
         if !merged {
             let (why, _) = waits(&bench.delivery, &order, &request).await;
             assert!(why.contains("Sluice pushed"), "{why}");
@@ -267,15 +273,15 @@ async fn a_push_in_the_last_moment_is_not_merged() {
 
 #[tokio::test]
 async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         for (version, trouble) in
-            [("6.1.8", Trouble::Lose), ("6.2.0", Trouble::Answer(502, vec![], "bad gateway"))]
+            [("6.1.8", ForgeFault::Lose), ("6.2.0", ForgeFault::Answer(502, vec![], "bad gateway"))]
         {
-            let (bench, order) = (bench(), merging(&world, version));
+            let (bench, order) = (bench(), merging(&fixture, version));
             let request = proposed(&bench.delivery, &order).await;
-            world.standin().trouble(Call::Merge, trouble);
-            match bench.delivery.tend(&order, &request).await {
-                Ok(Followed::Merged { ours: true, .. }) => assert_eq!(version, "6.1.8"),
+            fixture.standin().trouble(CallKind::Merge, trouble);
+            match bench.delivery.advance(&order, &request).await {
+                Ok(ChangeRequestStatus::Merged { ours: true, .. }) => assert_eq!(version, "6.1.8"),
                 Err(error) => {
                     assert_eq!(
                         (version, error.reason(), error.retry()),
@@ -286,22 +292,22 @@ async fn a_merge_whose_answer_is_lost_is_seen_at_once_or_made_again() {
             }
             is_merged(&bench.delivery, &order, &request).await;
         }
-        assert_eq!(world.pulls().await.iter().filter(|p| p.merged).count(), 2);
+        assert_eq!(fixture.pulls().await.iter().filter(|p| p.merged).count(), 2);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_merge_that_the_forge_refuses_is_told_in_its_words() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+async fn a_rejected_merge_has_the_message_of_the_forge() {
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         let no = r#"{"message": "frozen until Monday", "errors": [{"message": "frozen until Monday"}]}"#;
-        world.standin().trouble(Call::Merge, Trouble::Answer(405, vec![], no));
+        fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(405, vec![], no));
         let (why, _) = waits(&bench.delivery, &order, &request).await;
         assert!(why.starts_with("its forge does not merge it: ") && why.contains("frozen"), "{why}");
-        world.standin().trouble(Call::Merge, Trouble::Answer(403, vec![], no));
-        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        fixture.standin().trouble(CallKind::Merge, ForgeFault::Answer(403, vec![], no));
+        let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!(error.reason(), "PermissionDenied", "{error}");
         is_merged(&bench.delivery, &order, &request).await;
     })
@@ -310,16 +316,16 @@ async fn a_merge_that_the_forge_refuses_is_told_in_its_words() {
 
 #[tokio::test]
 async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        world.check(request.number, "ci/build", Is::Green).await;
+        fixture.check(request.number, "ci/build", CheckOutcome::Green).await;
         // Bitbucket tells of conflicts aside, and is asked once: what it says there decides nothing.
         bench.delivery.follow(&order, &request).await.unwrap();
-        world.standin().trouble(Call::Tell, Trouble::Answer(200, vec![], "<html>"));
-        let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+        fixture.standin().trouble(CallKind::Tell, ForgeFault::Answer(200, vec![], "<html>"));
+        let error = bench.delivery.advance(&order, &request).await.unwrap_err();
         assert_eq!((error.reason(), error.retry()), ("ForgeRefused", Retry::Soon), "{error}");
-        assert!(world.pulls().await[0].open);
+        assert!(fixture.pulls().await[0].open);
         is_merged(&bench.delivery, &order, &request).await;
     })
     .await;
@@ -327,22 +333,22 @@ async fn a_page_in_place_of_an_answer_lets_nothing_be_merged() {
 
 #[tokio::test]
 async fn what_no_check_has_reported_on_is_not_merged_at_once() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
         let fresh = Order { settled: false, ..order.clone() };
         let (why, failed) = waits(&bench.delivery, &fresh, &request).await;
         assert!(why == "waits for checks: none has reported yet" && !failed, "{why}");
-        assert!(world.pulls().await[0].open);
+        assert!(fixture.pulls().await[0].open);
         is_merged(&bench.delivery, &order, &request).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_token_that_may_not_read_checks_merges_what_github_calls_clean() {
-    let world = World::github().await;
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+async fn a_token_without_rights_for_checks_merges_a_clean_head() {
+    let fixture = ForgeFixture::github().await;
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     // As GitHub answers fine-grained tokens: github.com/cli/cli/issues/12597.
     let answer = |state: &str, field: &str| {
@@ -353,74 +359,75 @@ async fn a_token_that_may_not_read_checks_merges_what_github_calls_clean() {
         let error = json!({"type": "FORBIDDEN", "path": path,
             "message": "Resource not accessible by personal access token"});
         let data = json!({"repository": {"squashMergeAllowed": true, "pullRequest": pull}});
-        Trouble::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
+        ForgeFault::Answer(200, vec![], json!({"data": data, "errors": [error]}).to_string().leak())
     };
-    world.standin().trouble(Call::Tell, answer("UNSTABLE", "statusCheckRollup"));
+    fixture.standin().trouble(CallKind::Tell, answer("UNSTABLE", "statusCheckRollup"));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "waits for its checks, which this token may not read");
-    world.standin().trouble(Call::Tell, answer("CLEAN", "signature"));
-    let error = bench.delivery.tend(&order, &request).await.unwrap_err();
+    fixture.standin().trouble(CallKind::Tell, answer("CLEAN", "signature"));
+    let error = bench.delivery.advance(&order, &request).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied", "{error}");
-    assert!(world.pulls().await[0].open);
-    world.standin().trouble(Call::Tell, answer("CLEAN", "statusCheckRollup"));
+    assert!(fixture.pulls().await[0].open);
+    fixture.standin().trouble(CallKind::Tell, answer("CLEAN", "statusCheckRollup"));
     is_merged(&bench.delivery, &order, &request).await;
-    assert!(world.pulls().await[0].merged);
+    assert!(fixture.pulls().await[0].merged);
 }
 
 #[tokio::test]
 async fn a_check_that_failed_counts_on_whichever_page_it_stands() {
-    everywhere(async |world| {
-        let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    everywhere(async |fixture| {
+        let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        world.standin().change(request.number, |pull| {
-            let green = (0..250).map(|n| (format!("ci/{n}"), Is::Green, request.head_commit.clone()));
+        fixture.standin().change(request.number, |pull| {
+            let green =
+                (0..250).map(|n| (format!("ci/{n}"), CheckOutcome::Green, request.head_commit.clone()));
             pull.checks.extend(green);
-            pull.checks.push(("ci/last".into(), Is::Failed, request.head_commit.clone()));
+            pull.checks.push(("ci/last".into(), CheckOutcome::Failed, request.head_commit.clone()));
         });
         let (why, failed) = waits(&bench.delivery, &order, &request).await;
         assert!(why == "checks failed: ci/last" && failed, "{why}");
-        assert!(world.pulls().await[0].open);
+        assert!(fixture.pulls().await[0].open);
     })
     .await;
 }
 
 #[tokio::test]
 async fn nor_does_it_where_the_newest_come_first() {
-    let world = World::gitea("many-checks").await;
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+    let fixture = ForgeFixture::gitea("many-checks").await;
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     // The newest come first, 50 at most at once.
-    world.check(request.number, "ci/first", Is::Failed).await;
+    fixture.check(request.number, "ci/first", CheckOutcome::Failed).await;
     for n in 0..50 {
-        world.check(request.number, &format!("ci/{n}"), Is::Green).await;
+        fixture.check(request.number, &format!("ci/{n}"), CheckOutcome::Green).await;
     }
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert!(why == "checks failed: ci/first" && failed, "{why}");
 }
 
 #[tokio::test]
-async fn who_approves_after_all_asks_for_changes_no_more() {
-    let world = World::gitea("after-all").await;
-    let (bench, order) = (bench(), merging(&world, "6.1.8"));
+async fn a_later_approval_replaces_requested_changes() {
+    let fixture = ForgeFixture::gitea("after-all").await;
+    let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    let World::Gitea(real) = &world else { panic!("this is a stand-in") };
-    let joe = world.joe().await;
+    let ForgeFixture::Gitea(real) = &fixture else { panic!("this is a stand-in") };
+    let joe = fixture.joe().await;
     real.repo.review(request.number, &joe, "REQUEST_CHANGES").await.unwrap();
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "waits for the changes that a reviewer asks for");
-    world.approve(request.number).await;
+    fixture.approve(request.number).await;
     is_merged(&bench.delivery, &order, &request).await;
 }
 
 #[tokio::test]
 async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there_is_none() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order_with("6.1.8", |settings| settings.merge = Merge::Queue);
+        let order = fixture.order_with("6.1.8", |settings| settings.merge = MergeMode::Queue);
         let mut request = proposed(&bench.delivery, &order).await;
-        world.standin().book(|book| book.has_queue = world.kind() == ForgeKind::Bitbucket);
+        fixture.standin().book(|book| book.has_queue = fixture.kind() == ForgeKind::Bitbucket);
         let (why, _) = waits_for_queue(&bench.delivery, &order, &request).await;
-        if !matches!(world.kind(), ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Bitbucket) {
+        if !matches!(fixture.kind(), ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Bitbucket) {
             assert!(why.ends_with("has no merge queue"), "{why}");
             return;
         }
@@ -428,52 +435,52 @@ async fn a_queue_is_entered_once_at_the_head_that_was_pushed_and_elsewhere_there
         request.queued = true;
         assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await, (why, true));
         // Put out, it is not put in again by itself.
-        world.standin().change(request.number, |pull| pull.queued = false);
+        fixture.standin().change(request.number, |pull| pull.queued = false);
         let (why, queued) = waits_for_queue(&bench.delivery, &order, &request).await;
         assert!(why.contains("has put it out") && queued, "{why}");
-        assert!(!world.standin().pulls()[0].queued);
+        assert!(!fixture.standin().pulls()[0].queued);
         // Bitbucket Cloud takes nothing that would hold it to a head.
-        if world.kind() == ForgeKind::Bitbucket {
+        if fixture.kind() == ForgeKind::Bitbucket {
             return;
         }
         // Another head may be put in, if it is the one that was pushed.
-        let newer = world.order_with("6.2.0", |settings| settings.merge = Merge::Queue);
+        let newer = fixture.order_with("6.2.0", |settings| settings.merge = MergeMode::Queue);
         let request = proposed(&bench.delivery, &newer).await;
         assert!(!request.queued);
-        world.standin().book(|b| b.meddle = true);
+        fixture.standin().book(|b| b.meddle = true);
         let (why, queued) = waits_for_queue(&bench.delivery, &newer, &request).await;
-        assert!(!queued && !world.standin().pulls()[0].queued, "{why}");
+        assert!(!queued && !fixture.standin().pulls()[0].queued, "{why}");
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_merge_that_takes_long_is_asked_about_until_it_is_done() {
-    let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
-    let order = merging(&world, "6.1.8");
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
+    let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    world.standin().book(|book| book.merge_takes = 3);
-    match bench.delivery.tend(&order, &request).await.unwrap() {
-        Followed::Merged { ours: true, .. } => {}
+    fixture.standin().book(|book| book.merge_takes = 3);
+    match bench.delivery.advance(&order, &request).await.unwrap() {
+        ChangeRequestStatus::Merged { ours: true, .. } => {}
         other => panic!("{other:?}"),
     }
     assert_eq!(bench.delivery.stats().calls("POST"), 2, "opened once, merged once");
     // A task that fails says why.
-    let order = merging(&world, "6.2.0");
+    let order = merging(&fixture, "6.2.0");
     let request = proposed(&bench.delivery, &order).await;
-    world.standin().book(|book| book.merge_takes = 3);
+    fixture.standin().book(|book| book.merge_takes = 3);
     let failed = r#"{"type": "error", "error": {"message": "a merge check failed"}}"#;
-    world.standin().trouble(Call::Look, Trouble::Answer(400, vec![], failed));
+    fixture.standin().trouble(CallKind::Look, ForgeFault::Answer(400, vec![], failed));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: a merge check failed");
 }
 
 #[tokio::test]
 async fn where_the_base_has_a_queue_a_merge_waits_in_it() {
-    let (world, bench) = (World::of(ForgeKind::Bitbucket).await, bench());
-    let order = merging(&world, "6.1.8");
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
+    let order = merging(&fixture, "6.1.8");
     let request = proposed(&bench.delivery, &order).await;
-    world.standin().book(|book| book.has_queue = true);
+    fixture.standin().book(|book| book.has_queue = true);
     assert_eq!(waits(&bench.delivery, &order, &request).await.0, "its forge merges it");
     for _ in 0..2 {
         assert_eq!(waits_for_queue(&bench.delivery, &order, &request).await.0, "it is in the merge queue");
@@ -482,8 +489,8 @@ async fn where_the_base_has_a_queue_a_merge_waits_in_it() {
 }
 
 async fn waits_for_queue(delivery: &Delivery, order: &Order, request: &ChangeRequest) -> (String, bool) {
-    match delivery.tend(order, request).await.unwrap() {
-        Followed::Waits { why, queued, .. } => (why, queued),
+    match delivery.advance(order, request).await.unwrap() {
+        ChangeRequestStatus::Waits { why, queued, .. } => (why, queued),
         other => panic!("{other:?}"),
     }
 }

@@ -1,22 +1,21 @@
-//! Events in Flux's form: what is sent to the place that `--events-addr` names, and what its answers
-//! mean. The shape is that of Flux's own event type; the keys are those that pass its
-//! notification-controller.
+//! Events in the form of Flux: what is sent to the address in `--events-addr`, and the meaning of its answers. The shape is
+//! that of Flux's event type, and the keys are those that its notification-controller passes on.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::json;
-use sluice_delivery::{About, Credentials, Delivered, Order, Retry, Strategy, notification};
+use sluice_delivery::{Announcement, Credentials, Delivered, DeliveryStrategy, Order, Retry, notification};
 
 use crate::fixture::{self, Bench, bench, bench_with};
 use crate::receiver::{Receiver, Reply};
 use crate::webhook::about;
 
-fn order(about: About) -> Order {
+fn order(about: Announcement) -> Order {
     Order {
         promotion: "apps/podinfo-prod-0123456789".into(),
         credentials: Credentials::default(),
-        ..fixture::order(Strategy::Notification(Box::new(about)), "6.1.8")
+        ..fixture::order(DeliveryStrategy::Notification(Box::new(about)), "6.1.8")
     }
 }
 
@@ -87,7 +86,7 @@ async fn the_event_has_the_shape_of_flux() {
 
 /// What notification-controller makes of metadata: keys with the group of the object or its own, and
 /// without them; some it keeps for itself.
-fn passed_on(order: &Order, about: &About) -> Vec<String> {
+fn passed_on(order: &Order, about: &Announcement) -> Vec<String> {
     let kept = ["checksum", "digest", "token"];
     let keys = notification::metadata(order, about).into_keys();
     let bare = keys.filter_map(|key| key.strip_prefix("pipelines.weave.works/").map(str::to_string));
@@ -95,17 +94,17 @@ fn passed_on(order: &Order, about: &About) -> Vec<String> {
 }
 
 #[test]
-fn what_receivers_need_passes_notification_controller() {
+fn the_metadata_for_receivers_passes_notification_controller() {
     let keys = passed_on(&order(about()), &about());
     assert_eq!(keys, ["environment", "id", "pipeline", "promotion", "replaces", "revision", "version"]);
 }
 
 #[tokio::test]
-async fn answers_mean_what_they_mean_to_flux() {
+async fn answers_have_the_meaning_that_flux_gives_them() {
     let receiver = Receiver::start().await;
     let bench = sending_to(&receiver);
     let sure = about();
-    let doubtful = About { in_doubt: true, ..about() };
+    let doubtful = Announcement { in_doubt: true, ..about() };
     let text = || String::from(r#"{"message": "no, says it", "debug": "more"}"#);
     let cases = [
         (200, &sure, None),

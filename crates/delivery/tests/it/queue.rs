@@ -1,11 +1,11 @@
-//! Many at once: promotions into one repository wait for each other and for nobody else.
+//! Many deliveries at the same time: promotions into one repository wait for each other, and for no other.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use sluice_delivery::{Delivered, ForgeKind, Order, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy, ForgeKind, Order};
 use sluice_testkit::fire::{Fault, Forge, Hosted, Plan, State};
 
 use crate::fire::is_large;
@@ -27,23 +27,23 @@ fn named(forge: &Forge, name: &str, applications: usize) -> Hosted {
     forge.create_repo(name, &files).unwrap()
 }
 
-fn of_application(i: usize, strategy: Strategy) -> Order {
+fn of_application(i: usize, strategy: DeliveryStrategy) -> Order {
     at_version(i, strategy, "1.1.0")
 }
 
-fn at_version(i: usize, strategy: Strategy, version: &str) -> Order {
+fn at_version(i: usize, strategy: DeliveryStrategy, version: &str) -> Order {
     let promotion = format!("apps/app-{i}-prod-{version}");
     let facet = (format!("HelmRelease/app-{i}:chart"), version.to_string());
     let revision = sluice_core::Revision::from_strings(&[facet].into()).unwrap();
     Order { promotion, pipeline: format!("app-{i}"), revision, ..order(strategy, version) }
 }
 
-fn committed(hosted: &Hosted) -> Strategy {
-    Strategy::Commit { url: hosted.url.clone(), branch: "main".into() }
+fn committed(hosted: &Hosted) -> DeliveryStrategy {
+    DeliveryStrategy::Commit { url: hosted.url.clone(), branch: "main".into() }
 }
 
-fn proposed(hosted: &Hosted) -> Strategy {
-    Strategy::PullRequest {
+fn proposed(hosted: &Hosted) -> DeliveryStrategy {
+    DeliveryStrategy::PullRequest {
         forge: ForgeKind::GitHub,
         url: hosted.url.clone(),
         base: "main".into(),
@@ -126,7 +126,7 @@ async fn change_requests_to_one_branch_have_a_push_each_and_share_their_fetches(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_before_and_what_others_push_is_seen_by_those_who_share_a_fetch() {
+async fn deliveries_that_share_a_fetch_see_earlier_and_foreign_pushes() {
     let forge = Forge::start().unwrap();
     let hosted = hosted(&forge, 2);
     let bench = bench();
@@ -214,7 +214,7 @@ async fn a_pipeline_with_many_calls_is_not_ahead_of_another_with_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forge_that_hangs_delays_only_what_goes_there() {
+async fn a_hanging_forge_delays_only_its_own_deliveries() {
     let (hanging, lively) = (Forge::start().unwrap(), Forge::start().unwrap());
     let here = hosted(&lively, 2);
     let bench = bench_with(|o| (o.deadline, o.processes) = (Duration::from_secs(120), 2));

@@ -1,4 +1,4 @@
-//! A receiver of calls that keeps every one of them, byte by byte, and answers as it is told.
+//! A receiver that records every call byte by byte, and answers as the test sets it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use axum::http::{HeaderMap, Method, Response, Uri};
 
 /// A call as it came.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct CallKind {
     pub method: Method,
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Call {
+impl CallKind {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -43,8 +43,8 @@ pub enum Reply {
 }
 
 #[derive(Default)]
-struct Book {
-    calls: Vec<Call>,
+struct ForgeState {
+    calls: Vec<CallKind>,
     replies: VecDeque<Reply>,
 }
 
@@ -52,7 +52,7 @@ struct Book {
 pub struct Receiver {
     /// Host and port.
     pub host: String,
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<ForgeState>>,
 }
 
 impl Receiver {
@@ -77,7 +77,7 @@ impl Receiver {
     }
 
     /// What came since the last look.
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<CallKind> {
         std::mem::take(&mut self.book.lock().unwrap().calls)
     }
 }
@@ -92,7 +92,7 @@ async fn take(
     let path = uri.path_and_query().unwrap().to_string();
     let reply = {
         let mut book = receiver.book.lock().unwrap();
-        book.calls.push(Call { method, path, headers, body });
+        book.calls.push(CallKind { method, path, headers, body });
         book.replies.pop_front()
     };
     let with = |status: u16, body: Body| Response::builder().status(status).body(body).unwrap();

@@ -1,14 +1,14 @@
-//! What a repository shows to one pipeline's rights is for no other's, however they wait for each other.
+//! Pipelines that share the cache of a repository never see what the server returned to the credentials of another one.
 
 use futures::future::join_all;
 use sluice_core::setters::{Place, Update};
 use sluice_delivery::{Credentials, Delivered, ForgeKind, Order, Values};
 use sluice_testkit::GitServer;
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
 use crate::fixture::{FILE, again, bench, yaml};
 use crate::git_trouble::with_password;
-use crate::world::World;
 
 /// What only those may know of who may read the repository.
 const HIDDEN: &str = "kind: Secret\nmetadata: {name: payroll-db}\nspec: {password: hunter2}\n";
@@ -42,7 +42,7 @@ fn wrong() -> Credentials {
 }
 
 fn to_nowhere() -> Order {
-    let strategy = sluice_delivery::Strategy::Notification(Box::default());
+    let strategy = sluice_delivery::DeliveryStrategy::Notification(Box::default());
     crate::fixture::order(strategy, "1.0.0")
 }
 
@@ -67,7 +67,7 @@ async fn nothing_is_told(good: Vec<Order>, evil: Vec<Order>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_hears_nothing_in_line_behind_commits_of_those_who_may() {
+async fn credentials_without_read_access_see_nothing_of_earlier_deliveries() {
     for credentials in [Credentials::default(), wrong()] {
         let (_server, repo) = server(&[(FILE, &yaml("6.1.5")), (PATH, HIDDEN)]);
         let good = [to_main(&repo, "6.1.8"), to_main(&repo, "6.2.0")];
@@ -79,10 +79,10 @@ async fn who_may_not_read_hears_nothing_in_line_behind_commits_of_those_who_may(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_behind_their_change_requests() {
-    let world = World::of(ForgeKind::GitHub).await;
+    let fixture = ForgeFixture::of(ForgeKind::GitHub).await;
     let of_other = yaml("6.1.5").replace("podinfo", "other");
-    world.commit("what nobody shall know", &[(PATH, HIDDEN), ("other.yaml", &of_other)]);
-    let good = world.order("6.1.8");
+    fixture.commit("what nobody shall know", &[(PATH, HIDDEN), ("other.yaml", &of_other)]);
+    let good = fixture.order("6.1.8");
     // The first asks for its own branch alone; the second for those of all who wait by then.
     let promotion = "apps/other-prod".to_string();
     let second = Order { pipeline: "other".into(), promotion, ..good.clone() };
@@ -90,11 +90,11 @@ async fn nor_behind_their_change_requests() {
     let token = good.credentials.token.clone();
     let evil = guesses(&good, &Credentials { token, ..wrong() });
     nothing_is_told(vec![good, second], evil).await;
-    assert_eq!(world.pulls().await.len(), 2);
+    assert_eq!(fixture.pulls().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_two_that_may_read_asks_once_and_then_they_share_what_is_pushed() {
+async fn two_sets_of_credentials_fetch_once_each_and_share_pushes() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let bench = bench();
     // The same password with a key that is of no use there: rights of their own.

@@ -1,4 +1,4 @@
-//! Signed commits, judged by git itself.
+//! Signed commits, verified by git.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_delivery::{Credentials, Delivered, Order};
 use sluice_testkit::{Repo, eventually};
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{Bench, FILE, again, bench, git, yaml};
 use crate::git_trouble::fails;
-use crate::world::World;
 
 /// Runs a program to a successful end; what it printed.
 fn run(program: &str, args: &[&str], folder: &Path) -> String {
@@ -141,7 +141,7 @@ fn with_rounds(key: &[u8], rounds: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn keys_that_do_not_do_are_told_and_nothing_is_pushed() {
+async fn unusable_signing_keys_are_reported_and_nothing_is_pushed() {
     let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (bench, folder) = (bench(), tempfile::tempdir().unwrap());
     let order = to_main(&repo, "6.1.8");
@@ -173,18 +173,18 @@ async fn keys_that_do_not_do_are_told_and_nothing_is_pushed() {
 
 #[tokio::test]
 async fn a_head_branch_is_signed_once_and_one_without_a_signature_gets_it() {
-    let world = World::github().await;
+    let fixture = ForgeFixture::github().await;
     let (bench, folder) = (bench(), tempfile::tempdir().unwrap());
     // Signatures of this kind are another each time.
     let key = ssh_key(folder.path(), "ecdsa", "");
-    let order = world.order("6.1.8");
+    let order = fixture.order("6.1.8");
     let unsigned = proposed(&bench.delivery, &order).await.head_commit;
     let signed = proposed(&bench.delivery, &signed_with(&order, &key, None)).await;
     assert_ne!(signed.head_commit, unsigned);
-    verify_ssh(world.repo(), &signed.branch, folder.path());
+    verify_ssh(fixture.repo(), &signed.branch, folder.path());
     assert_eq!(
         proposed(&bench.delivery, &signed_with(&order, &key, None)).await.head_commit,
         signed.head_commit
     );
-    assert_eq!((bench.delivery.stats().git_pushes, world.pulls().await.len()), (2, 1));
+    assert_eq!((bench.delivery.stats().git_pushes, fixture.pulls().await.len()), (2, 1));
 }

@@ -1,10 +1,12 @@
-//! Deliveries over SSH, to a real sshd: one key is let in, one server is believed.
+//! Deliveries over SSH, to a real sshd: with one accepted key, and one known server.
 
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
-use sluice_delivery::{AllowedHosts, Credentials, Delivered, ForgeKind, Order, Retry, Settings, Strategy};
+use sluice_delivery::{
+    AllowedHosts, Credentials, Delivered, DeliveryStrategy, ForgeKind, Order, Retry, Settings,
+};
 use sluice_testkit::{Repo, SshServer};
 
 use crate::commit::to_main;
@@ -41,7 +43,7 @@ async fn a_promotion_goes_over_ssh_and_is_found_again() {
 }
 
 #[tokio::test]
-async fn the_api_is_where_the_pipeline_says_although_git_goes_over_ssh() {
+async fn the_api_is_at_the_address_in_the_pipeline_although_git_uses_ssh() {
     let (_server, repo, order) = server().await;
     let paths = Arc::new(Mutex::new(Vec::new()));
     let seen = paths.clone();
@@ -52,7 +54,7 @@ async fn the_api_is_where_the_pipeline_says_although_git_goes_over_ssh() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let api = format!("http://{}/forge/api/v1/", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(refuse)).await.unwrap() });
-    let strategy = |api_url: Option<String>| Strategy::PullRequest {
+    let strategy = |api_url: Option<String>| DeliveryStrategy::PullRequest {
         forge: ForgeKind::Gitea,
         url: repo.url().into(),
         base: "main".into(),
@@ -135,7 +137,7 @@ async fn a_server_that_is_not_known_gets_nothing() {
 }
 
 #[tokio::test]
-async fn keys_that_do_not_do_are_told_and_never_asked_for() {
+async fn unusable_identities_are_reported_without_a_prompt() {
     let (server, repo, order) = server().await;
     let bench = bench();
     let stranger = server.other_identity("").unwrap();
@@ -159,7 +161,7 @@ async fn places_that_are_not_there_over_ssh() {
     let (server, repo, order) = server().await;
     let bench = bench();
     let to = |url: String| {
-        let strategy = sluice_delivery::Strategy::Commit { url, branch: "main".into() };
+        let strategy = sluice_delivery::DeliveryStrategy::Commit { url, branch: "main".into() };
         Order { strategy, ..order.clone() }
     };
     fails(&bench, &to(repo.url().replace("fleet", "nobody")), "RepositoryNotFound").await;

@@ -1,69 +1,71 @@
-//! What is reported on commits: which commit, in which words, and what a forge that refuses it is told to say.
+//! Commit statuses: on which commit, in which words, and the errors for rejections.
 
-use sluice_delivery::{ForgeKind, Order, Progress};
+use sluice_delivery::{ForgeKind, Order, PromotionProgress};
 
+use crate::any_forge::ForgeFixture;
 use crate::contract::proposed;
 use crate::fixture::{again, bench, bench_with};
 use crate::forge_trouble::everywhere;
-use crate::standin::{Call, Is, Style, Trouble};
-use crate::world::World;
+use crate::standin::{CallKind, CheckOutcome, ForgeFault, Style};
 
 const WAITS: &str = "waits until prod runs 6.1.8 and is healthy";
 
-pub async fn a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head(world: World) {
+pub async fn a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head(
+    fixture: ForgeFixture,
+) {
     let bench = bench();
-    let order = world.order("6.1.8");
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench.delivery, &order).await;
     let report =
         async |progress, words: &str| bench.delivery.report(&order, &request, progress, words).await.unwrap();
-    report(Progress::Pending, WAITS).await;
-    assert_eq!(world.statuses(&request.head_commit).await, []);
-    world.merge_by(request.number, Style::Merge).await;
-    let merge = world.repo().head("main").unwrap();
+    report(PromotionProgress::Pending, WAITS).await;
+    assert_eq!(fixture.statuses(&request.head_commit).await, []);
+    fixture.merge_by(request.number, Style::Merge).await;
+    let merge = fixture.repo().head("main").unwrap();
     let shown = async || {
-        let all = world.statuses(&merge).await;
+        let all = fixture.statuses(&merge).await;
         all.into_iter().map(|(context, is, words)| (is, context, words)).next_back().unwrap()
     };
     // Azure DevOps has the first part beside the name.
-    let context = match world.kind() {
+    let context = match fixture.kind() {
         ForgeKind::AzureDevOps => "apps/podinfo/prod",
         _ => "sluice/apps/podinfo/prod",
     };
     // Said twice, as after a restart.
     for _ in 0..2 {
-        report(Progress::Pending, WAITS).await;
-        assert_eq!(shown().await, (Is::Pending, context.to_string(), WAITS.to_string()));
+        report(PromotionProgress::Pending, WAITS).await;
+        assert_eq!(shown().await, (CheckOutcome::Pending, context.to_string(), WAITS.to_string()));
     }
-    report(Progress::Success, "prod runs 6.1.8").await;
-    assert_eq!(shown().await, (Is::Green, context.to_string(), "prod runs 6.1.8".to_string()));
-    report(Progress::Failure, &"not healthy: ä ".repeat(100)).await;
+    report(PromotionProgress::Success, "prod runs 6.1.8").await;
+    assert_eq!(shown().await, (CheckOutcome::Green, context.to_string(), "prod runs 6.1.8".to_string()));
+    report(PromotionProgress::Failure, &"not healthy: ä ".repeat(100)).await;
     let (is, _, words) = shown().await;
-    let most = if world.kind() == ForgeKind::GitHub { 140 } else { 255 };
-    assert_eq!((is, words.chars().count()), (Is::Failed, most));
-    assert_eq!(world.statuses(&request.head_commit).await, []);
+    let most = if fixture.kind() == ForgeKind::GitHub { 140 } else { 255 };
+    assert_eq!((is, words.chars().count()), (CheckOutcome::Failed, most));
+    assert_eq!(fixture.statuses(&request.head_commit).await, []);
     // That of one target is apart.
     let one = Order { target: Some("eu".into()), ..order.clone() };
-    bench.delivery.report(&one, &request, Progress::Pending, WAITS).await.unwrap();
+    bench.delivery.report(&one, &request, PromotionProgress::Pending, WAITS).await.unwrap();
     assert_eq!(shown().await.1, format!("{context}/eu"));
 }
 
 #[tokio::test]
 async fn a_right_that_is_missing_is_named() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.merge(request.number).await;
-        let old = world.kind() == ForgeKind::BitbucketServer;
+        fixture.merge(request.number).await;
+        let old = fixture.kind() == ForgeKind::BitbucketServer;
         for (status, calls) in [(401, 1), (403, 1), (404, 1 + usize::from(old))] {
             for _ in 0..calls {
-                world
+                fixture
                     .standin()
-                    .trouble(Call::Report, Trouble::Answer(status, vec![], r#"{"message": "No."}"#));
+                    .trouble(CallKind::Report, ForgeFault::Answer(status, vec![], r#"{"message": "No."}"#));
             }
-            let done = bench.delivery.report(&order, &request, Progress::Pending, WAITS).await;
+            let done = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await;
             let error = done.unwrap_err();
-            if (world.kind(), status) == (ForgeKind::GitLab, 404) {
+            if (fixture.kind(), status) == (ForgeKind::GitLab, 404) {
                 assert!(error.to_string().contains("not on the base branch any more"), "{error}");
                 continue;
             }
@@ -73,69 +75,71 @@ async fn a_right_that_is_missing_is_named() {
             assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
         }
         // What refuses a report stands in the way of nothing else.
-        proposed(&bench.delivery, &world.order("6.2.0")).await;
-        proposed(&bench.delivery, &again(&world.order("6.2.0"))).await;
+        proposed(&bench.delivery, &fixture.order("6.2.0")).await;
+        proposed(&bench.delivery, &again(&fixture.order("6.2.0"))).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_final_status_goes_to_the_pipeline_that_has_the_pending_one() {
-    let world = World::of(ForgeKind::GitLab).await;
-    let (bench, order) = (bench(), world.order("6.1.8"));
+    let fixture = ForgeFixture::of(ForgeKind::GitLab).await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.merge(request.number).await;
-    bench.delivery.report(&order, &request, Progress::Pending, WAITS).await.unwrap();
+    fixture.merge(request.number).await;
+    bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap();
     // The pipeline of the push begins after that.
-    world.standin().book(|book| book.pipeline += 1);
-    bench.delivery.report(&order, &request, Progress::Success, "prod runs 6.1.8").await.unwrap();
+    fixture.standin().book(|book| book.pipeline += 1);
+    bench.delivery.report(&order, &request, PromotionProgress::Success, "prod runs 6.1.8").await.unwrap();
     let in_pipelines: Vec<_> =
-        world.standin().book(|book| book.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
-    assert_eq!(in_pipelines, [(Some(0), Is::Pending), (Some(0), Is::Green)]);
+        fixture.standin().book(|book| book.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
+    assert_eq!(in_pipelines, [(Some(0), CheckOutcome::Pending), (Some(0), CheckOutcome::Green)]);
     // One that takes no more.
-    let full = Trouble::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
-    bench.delivery.report(&again(&order), &request, Progress::Pending, WAITS).await.unwrap();
-    world.standin().trouble(Call::Report, full);
-    bench.delivery.report(&order, &request, Progress::Failure, "prod failed").await.unwrap();
+    let full = ForgeFault::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
+    bench.delivery.report(&again(&order), &request, PromotionProgress::Pending, WAITS).await.unwrap();
+    fixture.standin().trouble(CallKind::Report, full);
+    bench.delivery.report(&order, &request, PromotionProgress::Failure, "prod failed").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_locked_pipeline_is_tried_again() {
-    let world = World::of(ForgeKind::GitLab).await;
-    let (bench, order) = (bench(), world.order("6.1.8"));
+    let fixture = ForgeFixture::of(ForgeKind::GitLab).await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.merge(request.number).await;
-    let locked = Trouble::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
-    world.standin().trouble(Call::Report, locked);
-    let error = bench.delivery.report(&order, &request, Progress::Pending, WAITS).await.unwrap_err();
+    fixture.merge(request.number).await;
+    let locked = ForgeFault::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
+    fixture.standin().trouble(CallKind::Report, locked);
+    let error = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap_err();
     assert_eq!(error.reason(), "Unreachable", "{error}");
 }
 
 #[tokio::test]
 async fn an_older_bitbucket_server_takes_it_elsewhere() {
-    let world = World::of(ForgeKind::BitbucketServer).await;
-    let (bench, order) = (bench(), world.order("6.1.8"));
+    let fixture = ForgeFixture::of(ForgeKind::BitbucketServer).await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.merge(request.number).await;
-    world.standin().trouble(Call::Report, Trouble::Answer(404, vec![], "{}"));
-    world.standin().calls();
-    bench.delivery.report(&order, &request, Progress::Success, "prod runs 6.1.8").await.unwrap();
-    let merge = world.repo().head("main").unwrap();
-    assert_eq!(world.statuses(&merge).await[0].1, Is::Green);
-    let posted: Vec<String> = world.standin().calls().into_iter().filter(|c| c.starts_with("POST")).collect();
+    fixture.merge(request.number).await;
+    fixture.standin().trouble(CallKind::Report, ForgeFault::Answer(404, vec![], "{}"));
+    fixture.standin().calls();
+    bench.delivery.report(&order, &request, PromotionProgress::Success, "prod runs 6.1.8").await.unwrap();
+    let merge = fixture.repo().head("main").unwrap();
+    assert_eq!(fixture.statuses(&merge).await[0].1, CheckOutcome::Green);
+    let posted: Vec<String> =
+        fixture.standin().calls().into_iter().filter(|c| c.starts_with("POST")).collect();
     let old = format!("POST /../build-status/commits/{merge}");
     assert!(posted.len() == 2 && posted[0].ends_with("/builds") && posted[1] == old, "{posted:?}");
 }
 
 #[tokio::test]
-async fn real_gitea_says_that_the_right_is_missing() {
-    let world = World::gitea("status-rights").await;
-    let (bench, order) = (bench(), world.order("6.1.8"));
+async fn real_gitea_reports_a_missing_right() {
+    let fixture = ForgeFixture::gitea("status-rights").await;
+    let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    world.merge(request.number).await;
-    let credentials = world.token_for("status-reader", &["read:repository", "read:issue"]).await;
+    fixture.merge(request.number).await;
+    let credentials = fixture.token_for("status-reader", &["read:repository", "read:issue"]).await;
     let reader = Order { credentials, ..order };
-    let error = bench.delivery.report(&reader, &request, Progress::Pending, WAITS).await.unwrap_err();
+    let error =
+        bench.delivery.report(&reader, &request, PromotionProgress::Pending, WAITS).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied", "{error}");
     let words = ["may not write commit statuses", "; give it the scope write:repository"];
     assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
@@ -143,16 +147,16 @@ async fn real_gitea_says_that_the_right_is_missing() {
 
 #[tokio::test]
 async fn a_long_name_is_short_enough_and_its_own() {
-    everywhere(async |world| {
+    everywhere(async |fixture| {
         let bench = bench();
-        let order = world.order("6.1.8");
+        let order = fixture.order("6.1.8");
         let request = proposed(&bench.delivery, &order).await;
-        world.merge(request.number).await;
+        fixture.merge(request.number).await;
         for target in ["eu", "us"] {
             let order = Order { target: Some(target.repeat(130)), ..order.clone() };
-            bench.delivery.report(&order, &request, Progress::Pending, WAITS).await.unwrap();
+            bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap();
         }
-        let all = world.statuses(&world.repo().head("main").unwrap()).await;
+        let all = fixture.statuses(&fixture.repo().head("main").unwrap()).await;
         assert!(all.len() == 2 && all[0].0 != all[1].0, "{all:?}");
     })
     .await;
@@ -160,16 +164,16 @@ async fn a_long_name_is_short_enough_and_its_own() {
 
 #[tokio::test]
 async fn nothing_is_reported_where_nothing_may_be_sent() {
-    let world = World::github().await;
-    let order = world.order("6.1.8");
+    let fixture = ForgeFixture::github().await;
+    let order = fixture.order("6.1.8");
     let request = proposed(&bench().delivery, &order).await;
-    world.merge(request.number).await;
-    world.standin().calls();
+    fixture.merge(request.number).await;
+    fixture.standin().calls();
     let closed = bench_with(|options| options.insecure_http = false);
-    closed.delivery.report(&order, &request, Progress::Success, "").await.unwrap_err();
+    closed.delivery.report(&order, &request, PromotionProgress::Success, "").await.unwrap_err();
     // Whoever reports next has taken its permit back.
     order.permit.revoke();
-    let late = bench().delivery.report(&order, &request, Progress::Success, "").await.unwrap_err();
+    let late = bench().delivery.report(&order, &request, PromotionProgress::Success, "").await.unwrap_err();
     assert_eq!(late.reason(), "Stopped");
-    assert!(world.standin().calls().iter().all(|call| call.starts_with("GET")));
+    assert!(fixture.standin().calls().iter().all(|call| call.starts_with("GET")));
 }

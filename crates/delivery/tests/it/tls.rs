@@ -1,5 +1,5 @@
-//! Servers behind TLS and behind redirects: own authorities are trusted where they are named, and
-//! credentials go to nobody but the server that they are for.
+//! Servers with TLS and redirects: own authorities are trusted if the Secret names them, and credentials are sent only to
+//! their server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::http::{StatusCode, Uri, header};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use sluice_delivery::{Delivered, Order, Strategy};
+use sluice_delivery::{Delivered, DeliveryStrategy, Order};
 use sluice_testkit::GitServer;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
 use crate::contract::proposed;
 use crate::fixture::{FILE, bench, yaml};
-use crate::world::World;
 
 /// Takes TLS off and passes on to a server; returns its port and the certificate of its authority.
 pub async fn terminate(upstream: String) -> (u16, Vec<u8>) {
@@ -54,8 +54,10 @@ async fn git_trusts_the_authority_in_the_secret() {
     let (server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
     let (port, pem) = terminate(host(&server.url())).await;
     let url = format!("https://localhost:{port}/fleet.git");
-    let mut order =
-        Order { strategy: Strategy::Commit { url, branch: "main".into() }, ..to_main(&repo, "6.1.8") };
+    let mut order = Order {
+        strategy: DeliveryStrategy::Commit { url, branch: "main".into() },
+        ..to_main(&repo, "6.1.8")
+    };
     let error = bench().delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "CertificateInvalid", "{error}");
     assert!(error.to_string().contains("caFile"), "{error}");
@@ -66,12 +68,14 @@ async fn git_trusts_the_authority_in_the_secret() {
 
 #[tokio::test]
 async fn forges_do_too() {
-    let world = World::github().await;
-    let mut order = world.order("6.1.8");
-    let Strategy::PullRequest { forge, url, base, settings } = order.strategy.clone() else { unreachable!() };
+    let fixture = ForgeFixture::github().await;
+    let mut order = fixture.order("6.1.8");
+    let DeliveryStrategy::PullRequest { forge, url, base, settings } = order.strategy.clone() else {
+        unreachable!()
+    };
     let (port, pem) = terminate(host(&url)).await;
     let url = format!("https://localhost:{port}/acme/fleet.git");
-    order.strategy = Strategy::PullRequest { forge, url, base, settings };
+    order.strategy = DeliveryStrategy::PullRequest { forge, url, base, settings };
     order.credentials.ca_file = Some(pem);
     let request = proposed(&bench().delivery, &order).await;
     order.credentials.ca_file = None;
@@ -99,7 +103,7 @@ async fn credentials_do_not_follow_a_redirect() {
         StatusCode::NOT_FOUND
     };
     tokio::spawn(async move { axum::serve(thief, Router::new().fallback(listen)).await.unwrap() });
-    let strategy = Strategy::Commit { url: url.clone(), branch: "main".into() };
+    let strategy = DeliveryStrategy::Commit { url: url.clone(), branch: "main".into() };
     let order = crate::fixture::order(strategy, "6.1.8");
     let error = bench().delivery.deliver(&order).await.unwrap_err();
     assert_eq!(error.reason(), "Redirected", "{error}");

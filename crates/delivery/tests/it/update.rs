@@ -1,4 +1,4 @@
-//! Values of a list, in repositories without markers: by real git, and as thriftily.
+//! Values of a list, in repositories without markers: with real git, and with as few calls.
 
 use sluice_core::setters::{Place, Update};
 use sluice_delivery::{Delivered, Order, Retry, Values};
@@ -53,7 +53,7 @@ async fn the_values_of_each_target_are_set_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_the_end_and_is_named_with_what_there_is() {
+async fn a_missing_value_fails_the_delivery_and_names_the_existing_ones() {
     let (_server, repo) =
         server(&[("prod/podinfo.yaml", RELEASE), ("twice.yaml", &format!("{RELEASE}---\n{RELEASE}"))]);
     let bench = bench();

@@ -1,5 +1,5 @@
-//! Webhooks against a real server: what is sent to the last byte, what each answer means, where calls
-//! do not go, and that no secret is told.
+//! Webhooks against a real server: the bytes that are sent, the meaning of each answer, rejected addresses, and that no
+//! secret is shown.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use axum::http::Method;
 use sha2::{Digest, Sha256};
 use sluice_delivery::{
-    About, Allowed, Credentials, Delivered, DeliveryError, Order, Retry, Strategy, Target,
+    AllowedWebhooks, Announcement, Credentials, Delivered, DeliveryError, DeliveryStrategy, DeliveryTarget,
+    Order, Retry,
 };
 
 use crate::fixture::{self, Bench, bench_with};
@@ -16,27 +17,27 @@ use crate::tls::terminate;
 
 const TOKEN: &str = "s3cret-token-of-the-webhook";
 
-pub fn about() -> About {
-    About {
+pub fn about() -> Announcement {
+    Announcement {
         uid: "7f1c2a52-0000-4000-8000-000000000001".into(),
         attempt: 1,
         pipeline_uid: "7f1c2a52-0000-4000-8000-000000000002".into(),
         pipeline_version: "42".into(),
         targets: vec![
-            Target { name: "eu".into(), namespace: "podinfo".into(), cluster: None },
-            Target {
+            DeliveryTarget { name: "eu".into(), namespace: "podinfo".into(), cluster: None },
+            DeliveryTarget {
                 name: "us".into(),
                 namespace: "podinfo".into(),
                 cluster: Some(("fleet".into(), "us".into())),
             },
         ],
         evidence: vec![("staging".into(), "staging".into(), "2026-11-21T09:58:00Z".into())],
-        ..About::default()
+        ..Announcement::default()
     }
 }
 
-fn to(url: &str, about: About) -> Order {
-    let strategy = Strategy::Webhook { url: url.into(), about: Box::new(about) };
+fn to(url: &str, about: Announcement) -> Order {
+    let strategy = DeliveryStrategy::Webhook { url: url.into(), about: Box::new(about) };
     Order {
         promotion: "apps/podinfo-prod-0123456789".into(),
         created: "2026-11-21T10:00:00Z".parse().unwrap(),
@@ -53,7 +54,7 @@ fn secret(data: &[(&str, &str)]) -> Credentials {
 /// A delivery that may call what is on this machine.
 fn open() -> Bench {
     bench_with(|o| {
-        o.webhooks = Allowed { http: true, private: true };
+        o.webhooks = AllowedWebhooks { http: true, private: true };
         o.deadline = Duration::from_secs(3);
     })
 }
@@ -131,7 +132,7 @@ fn fields(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn what_is_documented_is_what_is_sent() {
+async fn the_documented_payload_is_sent() {
     let receiver = Receiver::start().await;
     open().delivery.deliver(&to(&receiver.url(), about())).await.unwrap();
     let page = include_str!("../../../../docs/strategies/webhook.md");
@@ -219,7 +220,7 @@ async fn every_status_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn who_asks_for_time_gets_it() {
+async fn a_requested_pause_is_kept() {
     let receiver = Receiver::start().await;
     let bench = open();
     let cases = [
@@ -247,7 +248,7 @@ async fn every_try_has_the_same_key_until_the_promotion_is_begun_anew() {
     let bench = open();
     receiver.reply(Reply::With(503, vec![], String::new())).reply(Reply::Hang);
     for attempt in 1..=3 {
-        let order = to(&receiver.url(), About { attempt, ..about() });
+        let order = to(&receiver.url(), Announcement { attempt, ..about() });
         assert_eq!(bench.delivery.deliver(&order).await.is_ok(), attempt == 3);
     }
     let anew = fixture::begun_anew(&to(&receiver.url(), about()));
@@ -309,7 +310,7 @@ async fn slow_huge_and_broken_answers_have_an_end() {
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_tried_again() {
+async fn an_unreachable_receiver_is_called_again() {
     let error = open().delivery.deliver(&to("http://127.0.0.1:1/x", about())).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("Unreachable", Retry::Soon), "{error}");
     let error = open().delivery.deliver(&to("http://nobody.invalid/", about())).await.unwrap_err();
@@ -317,10 +318,10 @@ async fn nobody_at_home_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_public_is_not_called() {
+async fn private_addresses_are_not_called() {
     let receiver = Receiver::start().await;
     let port = receiver.host.rsplit_once(':').unwrap().1.to_string();
-    let only_http = bench_with(|o| o.webhooks = Allowed { http: true, private: false });
+    let only_http = bench_with(|o| o.webhooks = AllowedWebhooks { http: true, private: false });
     let mut names = vec!["localhost".to_string(), "LOCALHOST".into(), "127.0.0.1".into()];
     names.extend(
         ["127.1", "2130706433", "0x7f000001", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]"]
@@ -344,7 +345,7 @@ async fn what_is_not_public_is_not_called() {
         let error = only_http.delivery.deliver(&order).await.unwrap_err();
         assert_eq!(error.reason(), "AddressRefused", "{name}: {error}");
     }
-    let only_private = bench_with(|o| o.webhooks = Allowed { http: false, private: true });
+    let only_private = bench_with(|o| o.webhooks = AllowedWebhooks { http: false, private: true });
     let error = only_private.delivery.deliver(&to(&receiver.url(), about())).await.unwrap_err();
     assert_eq!(error.reason(), "AddressRefused");
     assert!(error.to_string().contains("--insecure-webhook-http"), "{error}");
@@ -359,7 +360,7 @@ async fn what_is_not_public_is_not_called() {
 async fn certificates_are_trusted_where_the_secret_names_their_authority() {
     let receiver = Receiver::start().await;
     let (port, pem) = terminate(receiver.host.clone()).await;
-    let bench = bench_with(|o| o.webhooks = Allowed { http: false, private: true });
+    let bench = bench_with(|o| o.webhooks = AllowedWebhooks { http: false, private: true });
     let mut order = to(&format!("https://localhost:{port}/"), about());
     let error = bench.delivery.deliver(&order).await.unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("CertificateInvalid", Retry::Soon), "{error}");
@@ -423,7 +424,7 @@ async fn no_secret_is_in_any_error() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_leave() {
+async fn nothing_is_sent_after_the_token_is_revoked() {
     let receiver = Receiver::start().await;
     let order = to(&receiver.url(), about());
     order.permit.revoke();
@@ -433,7 +434,7 @@ async fn nothing_is_sent_without_leave() {
 }
 
 #[tokio::test]
-async fn no_proxy_stands_between() {
+async fn calls_use_no_proxy() {
     let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
     let mut process = tokio::process::Command::new(std::env::current_exe().unwrap());
     process

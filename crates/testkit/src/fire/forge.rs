@@ -35,7 +35,7 @@ pub struct Hosted {
     pub url: String,
 }
 
-type Answer = (u16, Value);
+use github::Answer;
 
 impl Forge {
     /// The token that the API takes. Git takes [`GitServer::USER`] and its password.
@@ -183,7 +183,7 @@ async fn api(
 ) -> Response<Body> {
     let known = format!("Bearer {}", Forge::TOKEN);
     let (status, value) = if headers.get(header::AUTHORIZATION).is_none_or(|h| h != known.as_str()) {
-        (401, json!({"message": "Bad credentials"}))
+        github::refusal(github::Refusal::BadCredentials)
     } else {
         let asked = Asked::read(&method, &uri, &body);
         // Git is waited for, and other calls are not to wait with it.
@@ -277,28 +277,24 @@ impl Asked {
             }
             ("GET", ["git", "commits", id]) => {
                 let (message, parents) = page.commit(id).map_err(|_| Refusal::NotFound)?;
-                let parents: Vec<Value> = parents.iter().map(|sha| json!({"sha": sha})).collect();
-                Ok((200, json!({"sha": id, "message": message, "parents": parents})))
+                Ok((200, github::commit(id, &message, &parents)))
             }
             _ => Err(Refusal::NotFound),
         }
     }
 
     fn list(&self, page: &Page) -> Value {
-        let asked = |key: &str| self.query.get(key).map(String::as_str);
-        let number = |key: &str, or: usize| asked(key).and_then(|n| n.parse().ok()).unwrap_or(or).max(1);
-        let (size, at) = (number("per_page", 30).min(100), number("page", 1));
-        let head = asked("head").map(|head| head.strip_prefix("acme:").unwrap_or_default());
+        let listing = github::Listing::read(OWNER, |name| self.query.get(name).map(String::as_str));
         let fits = |r: &&Request| {
-            (asked("state") == Some("all") || r.state == State::Open)
-                && head.is_none_or(|head| head == r.head)
+            (listing.all || r.state == State::Open)
+                && listing.head.as_ref().is_none_or(|head| *head == r.head)
         };
         page.requests
             .iter()
             .rev()
             .filter(fits)
-            .skip(size * (at - 1))
-            .take(size)
+            .skip(listing.from)
+            .take(listing.size)
             .map(|r| show(&self.repository, r))
             .collect()
     }
@@ -336,32 +332,155 @@ fn percent(text: &str) -> String {
 
 fn show(repository: &str, request: &Request) -> Value {
     let merged = match &request.state {
-        State::Merged(commit) => Some(commit),
+        State::Merged(commit) => Some(commit.as_str()),
         State::Open | State::Closed => None,
     };
-    json!({
-        "number": request.number, "title": request.title, "body": request.body,
-        "html_url": format!("http://forge.example/{repository}/pull/{}", request.number),
-        "state": if request.state == State::Open { "open" } else { "closed" },
-        "merged": merged.is_some(), "merge_commit_sha": merged,
-        "merged_at": merged.map(|_| "2026-01-02T03:04:05Z"),
-        "created_at": request.created.to_string(),
-        "head": {"ref": request.head, "label": format!("{OWNER}:{}", request.head), "sha": request.sha},
-        "base": {"ref": request.base, "label": format!("{OWNER}:{}", request.base)},
+    github::pull_request(&github::PullRequest {
+        number: request.number,
+        title: &request.title,
+        body: &request.body,
+        page: format!("http://forge.example/{repository}/pull/{}", request.number),
+        head: (&request.head, format!("{OWNER}:{}", request.head), &request.sha),
+        base: (&request.base, format!("{OWNER}:{}", request.base)),
+        is_open: request.state == State::Open,
+        merged,
+        created: request.created,
     })
 }
 
 fn refuse(why: Refusal) -> Answer {
-    let failed = |error: Value| (422, json!({"message": "Validation Failed", "errors": [error]}));
-    match why {
-        Refusal::NotFound => (404, json!({"message": "Not Found"})),
-        Refusal::NoBranch => failed(json!({"resource": "PullRequest", "field": "head", "code": "invalid"})),
-        Refusal::Exists => failed(json!({
-            "resource": "PullRequest", "code": "custom", "message": "A pull request already exists.",
-        })),
-        Refusal::NotOpen | Refusal::Conflicts => (405, json!({"message": "Pull Request is not mergeable"})),
-        Refusal::OtherHead => {
-            (409, json!({"message": "Head branch was modified. Review and try the merge again."}))
+    github::refusal(match why {
+        Refusal::NotFound => github::Refusal::NotFound,
+        Refusal::NoBranch => github::Refusal::NoBranch,
+        Refusal::Exists => github::Refusal::Exists("acme"),
+        Refusal::NotOpen | Refusal::Conflicts => github::Refusal::NotMergeable,
+        Refusal::OtherHead => github::Refusal::HeadMoved,
+    })
+}
+
+/// GitHub's REST API as docs.github.com/rest/pulls documents it: parameters, objects and refusals, for every imitation of
+/// GitHub in the tests.
+pub mod github {
+    use serde_json::{Value, json};
+
+    /// A status and a body.
+    pub type Answer = (u16, Value);
+
+    /// The parameters of "List pull requests".
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Listing {
+        /// The head branch, without its owner.
+        pub head: Option<String>,
+        /// Whether closed ones are listed, too.
+        pub all: bool,
+        /// The index of the first entry.
+        pub from: usize,
+        /// The number of entries of a page.
+        pub size: usize,
+    }
+
+    impl Listing {
+        /// Reads the parameters of a query for the repository of an owner.
+        pub fn read<'a>(owner: &str, parameter: impl Fn(&str) -> Option<&'a str>) -> Self {
+            let number = |name: &str, default: usize| {
+                parameter(name).and_then(|text| text.parse().ok()).unwrap_or(default).max(1)
+            };
+            // No branch has this name, if the branch is of another owner.
+            let branch = |head: &str| match head.split_once(':') {
+                Some((of, branch)) if of == owner => branch.to_owned(),
+                _ => "?".to_owned(),
+            };
+            let size = number("per_page", 30).min(100);
+            let from = (number("page", 1) - 1) * size;
+            let (head, all) = (parameter("head").map(branch), parameter("state") == Some("all"));
+            Listing { head, all, from, size }
+        }
+    }
+
+    /// A pull request, as far as all answers have it.
+    #[derive(Clone, Debug)]
+    pub struct PullRequest<'a> {
+        /// Its number in its repository.
+        pub number: u64,
+        /// Its title.
+        pub title: &'a str,
+        /// Its text.
+        pub body: &'a str,
+        /// The address of its page.
+        pub page: String,
+        /// The head branch, its label, and its commit.
+        pub head: (&'a str, String, &'a str),
+        /// The base branch and its label.
+        pub base: (&'a str, String),
+        /// Whether it is open.
+        pub is_open: bool,
+        /// The commit of its merge.
+        pub merged: Option<&'a str>,
+        /// When it was opened.
+        pub created: jiff::Timestamp,
+    }
+
+    /// The object of a pull request.
+    pub fn pull_request(pull: &PullRequest<'_>) -> Value {
+        json!({
+            "number": pull.number, "title": pull.title, "body": pull.body, "html_url": pull.page,
+            "state": if pull.is_open { "open" } else { "closed" },
+            "merged": pull.merged.is_some(), "merge_commit_sha": pull.merged,
+            "merged_at": pull.merged.map(|_| "2026-01-02T03:04:05Z"), "created_at": pull.created.to_string(),
+            "head": {"ref": pull.head.0, "label": pull.head.1, "sha": pull.head.2},
+            "base": {"ref": pull.base.0, "label": pull.base.1},
+        })
+    }
+
+    /// The object of a commit.
+    pub fn commit(sha: &str, message: &str, parents: &[String]) -> Value {
+        let parents: Vec<Value> = parents.iter().map(|sha| json!({"sha": sha})).collect();
+        json!({"sha": sha, "message": message, "parents": parents})
+    }
+
+    /// Why GitHub refuses a call.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Refusal<'a> {
+        /// The token is unknown.
+        BadCredentials,
+        /// There is no such thing.
+        NotFound,
+        /// There is an open pull request from this branch, `owner:branch`.
+        Exists(&'a str),
+        /// There is no such head branch.
+        NoBranch,
+        /// It cannot be merged.
+        NotMergeable,
+        /// The head is another commit than the expected one.
+        HeadMoved,
+        /// Another refusal, with its status and message.
+        Other(u16, &'a str),
+    }
+
+    /// The answer of a refusal.
+    pub fn refusal(why: Refusal<'_>) -> Answer {
+        let told = |status: u16, message: &str| {
+            let page = "https://docs.github.com/rest";
+            (status, json!({"message": message, "documentation_url": page, "status": status.to_string()}))
+        };
+        let failed = |error: Value| {
+            let (status, mut value) = told(422, "Validation Failed");
+            value["errors"] = json!([error]);
+            (status, value)
+        };
+        match why {
+            Refusal::BadCredentials => told(401, "Bad credentials"),
+            Refusal::NotFound => told(404, "Not Found"),
+            Refusal::Exists(head) => failed(json!({
+                "resource": "PullRequest", "code": "custom",
+                "message": format!("A pull request already exists for {head}."),
+            })),
+            Refusal::NoBranch => {
+                failed(json!({"resource": "PullRequest", "field": "head", "code": "invalid"}))
+            }
+            Refusal::NotMergeable => told(405, "Pull Request is not mergeable"),
+            Refusal::HeadMoved => told(409, "Head branch was modified. Review and try the merge again."),
+            Refusal::Other(status, message) => told(status, message),
         }
     }
 }

@@ -11,7 +11,7 @@ mod wire;
 
 pub use clash::{Blow, Clash};
 pub use door::{Call, Door};
-pub use forge::{Forge, Hosted};
+pub use forge::{Forge, Hosted, github};
 pub use plan::{Fault, Plan, draw};
 pub use pulls::{Request, State};
 pub use wire::Wire;

@@ -9,7 +9,10 @@ use sluice_testkit::Commit;
 
 use super::github::message;
 use super::statuses::Words;
-use super::{Answer, Ask, Call, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
+use super::{
+    Answer, CallKind, CheckOutcome, ListQuery, MetadataKind, ParsedCall, Pull, PullChange, PullSelector,
+    Rejection, Request, Style, TOKEN, basic,
+};
 
 pub(super) struct Shape;
 
@@ -50,7 +53,7 @@ impl super::Shape for Shape {
         false
     }
 
-    fn changes_what_is_closed(&self) -> bool {
+    fn can_update_closed(&self) -> bool {
         false
     }
 
@@ -58,47 +61,47 @@ impl super::Shape for Shape {
         4_000
     }
 
-    fn status(&self, call: Call) -> u16 {
-        if call == Call::Open { 201 } else { 200 }
+    fn status(&self, call: CallKind) -> u16 {
+        if call == CallKind::Open { 201 } else { 200 }
     }
 
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
         if request.query("api-version").is_none() && request.method != "GET" {
-            return Err(Why::Bad("No api-version was supplied for the request."));
+            return Err(Rejection::Bad("No api-version was supplied for the request."));
         }
         if request.query("api-version").is_some_and(|version| !VERSIONS.contains(&version)) {
-            return Err(Why::Bad("The requested REST API version is out of range for this server."));
+            return Err(Rejection::Bad("The requested REST API version is out of range for this server."));
         }
-        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
-            ("GET", []) => Ok(Ask::Repository),
+            ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pullrequests"]) => {
                 let open = match request.query("searchCriteria.status").unwrap_or("active") {
                     "active" => true,
                     "all" => false,
-                    _ => return Err(Why::Bad("The status is not one of those that there are.")),
+                    _ => return Err(Rejection::Bad("The status is not one of those that there are.")),
                 };
                 let head = request.query("searchCriteria.sourceRefName");
                 let head = head.map(|h| h.strip_prefix(BRANCH).unwrap_or("?").to_string());
                 let (from, size) = (request.number("$skip", 0), request.number("$top", 100));
-                Ok(Ask::List(Wanted { head, own: false, open, from, size }))
+                Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
             }
             ("POST", ["pullrequests"]) => {
                 request.only(&["sourceRefName", "targetRefName", "title", "description", "isDraft"])?;
                 let branch = |key: &str| {
                     let name = request.text(key).and_then(|r| r.strip_prefix(BRANCH).map(String::from));
-                    name.ok_or(Why::Bad("A ref is written out."))
+                    name.ok_or(Rejection::Bad("A ref is written out."))
                 };
-                Ok(Ask::Open {
-                    title: request.text("/title").ok_or(Why::Bad("title is missing"))?,
+                Ok(ParsedCall::Open {
+                    title: request.text("/title").ok_or(Rejection::Bad("title is missing"))?,
                     body: request.text("/description").unwrap_or_default(),
                     head: branch("/sourceRefName")?,
                     base: branch("/targetRefName")?,
                     draft: request.body["isDraft"] == true,
                 })
             }
-            ("GET", ["pullrequests", n]) => Ok(Ask::Read(number(n)?)),
+            ("GET", ["pullrequests", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PATCH", ["pullrequests", n]) => {
                 request.only(&[
                     "title",
@@ -111,14 +114,14 @@ impl super::Shape for Shape {
                 if request.text("/status").as_deref() == Some("completed") {
                     let style = request.text("/completionOptions/mergeStrategy").unwrap_or_default();
                     if !["", "noFastForward", "squash", "rebase", "rebaseMerge"].contains(&style.as_str()) {
-                        return Err(Why::Bad("mergeStrategy is not one that there is"));
+                        return Err(Rejection::Bad("mergeStrategy is not one that there is"));
                     }
                     let style = Style::of(&style, "noFastForward", "squash", "rebase");
                     let message = request.text("/completionOptions/mergeCommitMessage");
                     let head = request.text("/lastMergeSourceCommit/commitId");
-                    let head = Some(head.ok_or(Why::Bad("nothing holds it to a head"))?);
+                    let head = Some(head.ok_or(Rejection::Bad("nothing holds it to a head"))?);
                     let style = Some(style.unwrap_or(Style::Merge));
-                    return Ok(Ask::Merge {
+                    return Ok(ParsedCall::Merge {
                         number: number(n)?,
                         head,
                         version: None,
@@ -128,58 +131,65 @@ impl super::Shape for Shape {
                     });
                 }
                 if request.text("/status").as_deref() == Some("abandoned") {
-                    return Ok(Ask::Close { number: number(n)?, version: None });
+                    return Ok(ParsedCall::Close { number: number(n)?, version: None });
                 }
                 let (title, body) = (request.text("/title"), request.text("/description"));
                 let base = request.text("/targetRefName").map(|r| r.replace(BRANCH, ""));
-                Ok(Ask::Update {
+                Ok(ParsedCall::Update {
                     number: number(n)?,
-                    change: Change { title, body, base, ..Change::default() },
+                    change: PullChange { title, body, base, ..PullChange::default() },
                 })
             }
             ("GET", ["..", "policy", "evaluations"]) => {
                 let preview = request.query("api-version") == Some("6.0-preview.1");
-                let id =
-                    request.query("artifactId").filter(|_| preview).ok_or(Why::Bad("not as it is asked"))?;
-                let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(Why::NoPath)?;
-                Ok(Ask::Tell { what: "policies", from: 0, of: Of::Number(number(n)?) })
+                let id = request
+                    .query("artifactId")
+                    .filter(|_| preview)
+                    .ok_or(Rejection::Bad("not as it is asked"))?;
+                let n = id.strip_prefix("vstfs:///CodeReview/CodeReviewId/p-1/").ok_or(Rejection::NoPath)?;
+                Ok(ParsedCall::Tell { what: "policies", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["pullrequests", n, what @ ("statuses" | "iterations")]) => {
                 if *what == "statuses" && request.query("api-version") != Some("6.0-preview.1") {
-                    return Err(Why::Bad("The requested version 6.0 of the resource is under preview."));
+                    return Err(Rejection::Bad(
+                        "The requested version 6.0 of the resource is under preview.",
+                    ));
                 }
                 let what = if *what == "statuses" { "own statuses" } else { "iterations" };
-                Ok(Ask::Tell { what, from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what, from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
-                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Head((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;
                 if request.query("api-version") != Some("6.0-preview.1") {
-                    return Err(Why::Bad("The requested version 6.0 of the resource is under preview."));
+                    return Err(Rejection::Bad(
+                        "The requested version 6.0 of the resource is under preview.",
+                    ));
                 }
-                let name = request.text("/name").ok_or(Why::Bad("name is missing"))?;
-                Ok(super::github::add(number(n)?, Extra::Label, vec![name]))
+                let name = request.text("/name").ok_or(Rejection::Bad("name is missing"))?;
+                Ok(super::github::add(number(n)?, MetadataKind::Label, vec![name]))
             }
             ("PUT", ["pullrequests", n, "reviewers", id]) => {
                 request.only(&["vote"])?;
-                Ok(super::github::add(number(n)?, Extra::Reviewer, vec![(*id).into()]))
+                Ok(super::github::add(number(n)?, MetadataKind::Reviewer, vec![(*id).into()]))
             }
             ("POST", ["pullrequests", n, "threads"]) => {
                 request.only(&["comments", "status"])?;
-                let text = request.text("/comments/0/content").ok_or(Why::Bad("a comment is missing"))?;
-                Ok(Ask::Comment { number: number(n)?, text })
+                let text =
+                    request.text("/comments/0/content").ok_or(Rejection::Bad("a comment is missing"))?;
+                Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("POST", ["commits", sha, "statuses"]) => {
                 request.only(&["context", "targetUrl", "state", "description"])?;
                 if request.text("/context/genre").as_deref() != Some("sluice") {
-                    return Err(Why::Bad("the genre is who reports"));
+                    return Err(Rejection::Bad("the genre is who reports"));
                 }
                 STATUS.read(request, sha)
             }
-            ("GET", ["commits", id]) => Ok(Ask::Commit((*id).into())),
-            _ => Err(Why::NoPath),
+            ("GET", ["commits", id]) => Ok(ParsedCall::Commit((*id).into())),
+            _ => Err(Rejection::NoPath),
         }
     }
 
@@ -229,21 +239,21 @@ impl super::Shape for Shape {
         value
     }
 
-    fn added(&self, _pull: &Pull, what: Extra, names: &[String]) -> Value {
+    fn added(&self, _pull: &Pull, what: MetadataKind, names: &[String]) -> Value {
         match what {
-            Extra::Label => json!({"id": "92cf83db", "name": names[0], "active": true}),
+            MetadataKind::Label => json!({"id": "92cf83db", "name": names[0], "active": true}),
             _ => json!({"id": names[0], "vote": 0, "isFlagged": false}),
         }
     }
 
-    fn stranger(&self, _what: Extra, _author: bool) -> Option<Why<'static>> {
-        Some(Why::Bad("The reviewer identity could not be found."))
+    fn stranger(&self, _what: MetadataKind, _author: bool) -> Option<Rejection<'static>> {
+        Some(Rejection::Bad("The reviewer identity could not be found."))
     }
 
     fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
         if what == "own statuses" {
             // The oldest of a context is still there.
-            let one = |(id, (name, is, of)): (usize, &(String, Is, Option<u64>))| {
+            let one = |(id, (name, is, of)): (usize, &(String, CheckOutcome, Option<u64>))| {
                 let state = is.word("succeeded", "pending", "failed");
                 json!({"id": id + 1, "state": state, "context": {"genre": null, "name": name}, "iterationId": of})
             };
@@ -254,7 +264,7 @@ impl super::Shape for Shape {
             return Some(json!({"value": [one(1, &"1".repeat(40)), one(2, &pull.sha)]}));
         }
         if what == "statuses" {
-            let one = |(name, is): &(&str, Is)| {
+            let one = |(name, is): &(&str, CheckOutcome)| {
                 let (genre, name) = name.split_once('/').unwrap_or(("", name));
                 let state = is.word("succeeded", "pending", "failed");
                 json!({"state": state, "context": {"genre": genre, "name": name}})
@@ -270,7 +280,7 @@ impl super::Shape for Shape {
                 "status": status,
             })
         };
-        let build = |(name, is): &(&str, Is)| {
+        let build = |(name, is): &(&str, CheckOutcome)| {
             policy("Build", json!({"displayName": name}), is.word("approved", "running", "rejected"))
         };
         let mut policies: Vec<Value> = pull.required().iter().map(build).collect();
@@ -286,7 +296,7 @@ impl super::Shape for Shape {
         let mut styles = policy("Require a merge strategy", json!({allowed: true}), "queued");
         styles["configuration"]["type"]["id"] = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab".into();
         policies.push(styles);
-        let optional = |(name, is): &(String, Is)| {
+        let optional = |(name, is): &(String, CheckOutcome)| {
             let mut one =
                 policy("Build", json!({"displayName": name}), is.word("approved", "running", "rejected"));
             one["configuration"]["isBlocking"] = false.into();
@@ -308,7 +318,7 @@ impl super::Shape for Shape {
         json!({"commitId": commit.sha, "comment": message(commit), "parents": commit.parents})
     }
 
-    fn refuse(&self, why: Why<'_>) -> Answer {
+    fn refuse(&self, why: Rejection<'_>) -> Answer {
         let error = |message: &str, key: &str| {
             let name =
                 format!("Microsoft.TeamFoundation.Git.Server.{key}, Microsoft.TeamFoundation.Git.Server");
@@ -319,31 +329,31 @@ impl super::Shape for Shape {
         };
         match why {
             // Its page to sign in, in place of a refusal.
-            Why::Unauthorized => (203, json!("<html>Azure DevOps Services | Sign In</html>")),
-            Why::Exists(_) => {
+            Rejection::Unauthorized => (203, json!("<html>Azure DevOps Services | Sign In</html>")),
+            Rejection::Exists(_) => {
                 let message =
                     "TF401179: An active pull request for the source and target branch already exists.";
                 (409, error(message, "GitPullRequestExistsException"))
             }
-            Why::NoPull => (
+            Rejection::NoPull => (
                 404,
                 error(
                     "TF401180: The requested pull request was not found.",
                     "GitPullRequestNotFoundException",
                 ),
             ),
-            Why::HeadMoved => {
+            Rejection::HeadMoved => {
                 let message = "TF401192: The source branch has been modified since the last merge attempt.";
                 (409, error(message, "GitPullRequestStaleException"))
             }
-            Why::NotMergeable(obstacle) => {
+            Rejection::NotMergeable(obstacle) => {
                 (403, error(&obstacle.to_string(), "GitPullRequestUpdateRejectedByPolicyException"))
             }
-            Why::NotOpen => {
+            Rejection::NotOpen => {
                 let message = "TF401181: The pull request cannot be edited due to its state.";
                 (400, error(message, "GitPullRequestNotEditableException"))
             }
-            Why::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
+            Rejection::Bad(what) => (400, error(what, "InvalidArgumentValueException")),
             _ => (
                 404,
                 error(

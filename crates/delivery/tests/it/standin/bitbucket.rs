@@ -9,7 +9,10 @@ use sluice_testkit::Commit;
 
 use super::github::{message, parents};
 use super::statuses::BITBUCKET;
-use super::{Answer, Ask, Change, Extra, Is, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic};
+use super::{
+    Answer, CheckOutcome, ListQuery, MetadataKind, ParsedCall, Pull, PullChange, PullSelector, Rejection,
+    Request, Style, TOKEN, basic,
+};
 
 pub(super) struct Shape;
 
@@ -37,7 +40,7 @@ impl super::Shape for Shape {
         false
     }
 
-    fn changes_what_is_closed(&self) -> bool {
+    fn can_update_closed(&self) -> bool {
         false
     }
 
@@ -45,16 +48,16 @@ impl super::Shape for Shape {
         true
     }
 
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
-            ("GET", []) => Ok(Ask::Repository),
+            ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pullrequests"]) => list(request),
             ("POST", ["pullrequests"]) => {
                 request.only(&["title", "description", "source", "destination", "draft"])?;
-                let text = |key: &str| request.text(key).ok_or(Why::Bad("title or source is missing"));
-                Ok(Ask::Open {
+                let text = |key: &str| request.text(key).ok_or(Rejection::Bad("title or source is missing"));
+                Ok(ParsedCall::Open {
                     title: text("/title")?,
                     body: request.text("/description").unwrap_or_default(),
                     head: text("/source/branch/name")?,
@@ -63,58 +66,62 @@ impl super::Shape for Shape {
                 })
             }
             ("GET", ["pullrequests", n]) => match request.query("fields") {
-                Some("+destination.branch.default_merge_strategy") => {
-                    Ok(Ask::Tell { what: "with strategy", from: 0, of: Of::Number(number(n)?) })
-                }
-                Some(_) => Err(Why::Bad("fields: not one that this stand-in knows")),
-                None => Ok(Ask::Read(number(n)?)),
+                Some("+destination.branch.default_merge_strategy") => Ok(ParsedCall::Tell {
+                    what: "with strategy",
+                    from: 0,
+                    of: PullSelector::Number(number(n)?),
+                }),
+                Some(_) => Err(Rejection::Bad("fields: not one that this stand-in knows")),
+                None => Ok(ParsedCall::Read(number(n)?)),
             },
-            ("GET", ["pullrequests", n, "merge", "task-status", "7f3c"]) => Ok(Ask::Task(number(n)?)),
+            ("GET", ["pullrequests", n, "merge", "task-status", "7f3c"]) => Ok(ParsedCall::Task(number(n)?)),
             ("PUT", ["pullrequests", n]) => {
                 request.only(&["title", "description", "destination", "reviewers"])?;
                 // Those that are not named are taken off it.
                 let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
                 let id = |r: &Value| r["uuid"].as_str().or(r["account_id"].as_str()).unwrap().to_string();
                 let reviewers = reviewers.map(id).collect();
-                let change = Change {
+                let change = PullChange {
                     title: request.text("/title"),
                     body: request.text("/description"),
                     base: request.text("/destination/branch/name"),
                     reviewers: Some(reviewers),
                     version: None,
                 };
-                Ok(Ask::Update { number: number(n)?, change })
+                Ok(ParsedCall::Update { number: number(n)?, change })
             }
-            ("POST", ["pullrequests", n, "decline"]) => Ok(Ask::Close { number: number(n)?, version: None }),
+            ("POST", ["pullrequests", n, "decline"]) => {
+                Ok(ParsedCall::Close { number: number(n)?, version: None })
+            }
             ("POST", ["pullrequests", n, "comments"]) => {
-                let text = request.text("/content/raw").ok_or(Why::Bad("content.raw is missing"))?;
-                Ok(Ask::Comment { number: number(n)?, text })
+                let text = request.text("/content/raw").ok_or(Rejection::Bad("content.raw is missing"))?;
+                Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("GET", ["commit", sha, "statuses"]) => {
                 let from = (request.number("page", 1) - 1) * 100;
-                Ok(Ask::Tell { what: "statuses", from, of: Of::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "statuses", from, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["pullrequests", n, "conflicts"]) => {
-                Ok(Ask::Tell { what: "elsewhere", from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what: "elsewhere", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["file-conflicts", compared]) => {
                 let head = compared.split("..").next().unwrap_or_default();
-                Ok(Ask::Tell { what: "conflicts", from: 0, of: Of::Head(head.into()) })
+                Ok(ParsedCall::Tell { what: "conflicts", from: 0, of: PullSelector::Head(head.into()) })
             }
             ("POST", ["pullrequests", n, "merge"]) => {
                 request.only(&["type", "merge_strategy", "message"])?;
                 let style = request.text("/merge_strategy").unwrap_or("merge_commit".into());
                 let style = Style::of(&style, "merge_commit", "squash", "fast_forward");
-                let style = Some(style.ok_or(Why::Bad("merge_strategy: not one that there is"))?);
+                let style = Some(style.ok_or(Rejection::Bad("merge_strategy: not one that there is"))?);
                 let (number, message) = (number(n)?, request.text("/message"));
-                Ok(Ask::Merge { number, head: None, version: None, style, message, queue: false })
+                Ok(ParsedCall::Merge { number, head: None, version: None, style, message, queue: false })
             }
             ("POST", ["commit", sha, "statuses", "build"]) => {
                 request.only(&["key", "name", "state", "url", "description"])?;
                 BITBUCKET.read(request, sha)
             }
-            ("GET", ["commit", id]) => Ok(Ask::Commit((*id).into())),
-            _ => Err(Why::NoPath),
+            ("GET", ["commit", id]) => Ok(ParsedCall::Commit((*id).into())),
+            _ => Err(Rejection::NoPath),
         }
     }
 
@@ -144,8 +151,8 @@ impl super::Shape for Shape {
         value
     }
 
-    fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
-        Some(Why::Bad(match author {
+    fn stranger(&self, _what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
+        Some(Rejection::Bad(match author {
             true => "Sluice is the author and cannot be included as a reviewer.",
             false => "reviewers: Malformed reviewers list",
         }))
@@ -180,7 +187,7 @@ impl super::Shape for Shape {
             _ => {}
         }
         let (reported, next) = pull.reported_from(from, 100);
-        let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+        let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
         let mut page = json!({"values": reported.iter().map(one).collect::<Vec<_>>()});
         if next.is_some() {
             page["next"] = "http://forge/2.0/repositories/acme/fleet/commit/0/statuses?page=2".into();
@@ -200,16 +207,16 @@ impl super::Shape for Shape {
         json!({"type": "commit", "hash": commit.sha, "message": message(commit), "parents": parents(commit, "hash")})
     }
 
-    fn refuse(&self, why: Why<'_>) -> Answer {
+    fn refuse(&self, why: Rejection<'_>) -> Answer {
         let error = |message: &str| json!({"type": "error", "error": {"message": message}});
         match why {
-            Why::Unauthorized => {
+            Rejection::Unauthorized => {
                 (401, error("Token is invalid, expired, or not supported for this endpoint."))
             }
-            Why::NotOpen => (400, error("This pull request is already closed.")),
-            Why::NotMergeable(obstacle) => (400, error(&obstacle.to_string())),
-            Why::NoBranch => (400, error("source: branch not found")),
-            Why::Bad(what) => (400, error(what)),
+            Rejection::NotOpen => (400, error("This pull request is already closed.")),
+            Rejection::NotMergeable(obstacle) => (400, error(&obstacle.to_string())),
+            Rejection::NoBranch => (400, error("source: branch not found")),
+            Rejection::Bad(what) => (400, error(what)),
             _ => (404, error("Resource not found")),
         }
     }
@@ -217,23 +224,23 @@ impl super::Shape for Shape {
 
 /// By default only the open ones; a filter names the branch and the states, and no parameter `state` counts
 /// beside it. A page holds 50 at most.
-fn list(request: &Request) -> Result<Ask, Why<'static>> {
+fn list(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
     let size = request.number("pagelen", 10);
     if size > 50 {
-        return Err(Why::Bad("Invalid pagelen"));
+        return Err(Rejection::Bad("Invalid pagelen"));
     }
     let (mut head, mut open) = (None, request.query("state").is_none_or(|state| state == "OPEN"));
     if let Some(q) = request.query("q") {
         let named = q.strip_prefix("source.branch.name=\"").and_then(|rest| rest.split_once('"'));
-        let (name, states) = named.ok_or(Why::Bad("Invalid filter"))?;
+        let (name, states) = named.ok_or(Rejection::Bad("Invalid filter"))?;
         let states = states.replace("state=", "");
         open = match states.as_str() {
             " AND (\"OPEN\")" => true,
             "" | " AND (\"OPEN\" OR \"MERGED\" OR \"DECLINED\" OR \"SUPERSEDED\")" => false,
-            _ => return Err(Why::Bad("Invalid filter")),
+            _ => return Err(Rejection::Bad("Invalid filter")),
         };
         head = Some(name.to_string());
     }
     let from = (request.number("page", 1) - 1) * size;
-    Ok(Ask::List(Wanted { head, own: false, open, from, size }))
+    Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
 }

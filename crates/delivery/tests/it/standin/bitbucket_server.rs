@@ -10,7 +10,10 @@ use sluice_testkit::Commit;
 
 use super::github::{message, parents};
 use super::statuses::{BITBUCKET, Words};
-use super::{Answer, Ask, Call, Change, Extra, Is, Obstacle, Of, Pull, Request, TOKEN, Wanted, Why};
+use super::{
+    Answer, CallKind, CheckOutcome, ListQuery, MetadataKind, Obstacle, ParsedCall, Pull, PullChange,
+    PullSelector, Rejection, Request, TOKEN,
+};
 
 pub(super) struct Shape;
 
@@ -41,14 +44,14 @@ impl super::Shape for Shape {
         false
     }
 
-    fn changes_what_is_closed(&self) -> bool {
+    fn can_update_closed(&self) -> bool {
         false
     }
 
-    fn status(&self, call: Call) -> u16 {
+    fn status(&self, call: CallKind) -> u16 {
         match call {
-            Call::Open | Call::Comment => 201,
-            Call::Report => 204,
+            CallKind::Open | CallKind::Comment => 201,
+            CallKind::Report => 204,
             _ => 200,
         }
     }
@@ -57,92 +60,92 @@ impl super::Shape for Shape {
         32_768
     }
 
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
-            ("GET", []) => Ok(Ask::Repository),
+            ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pull-requests"]) => {
                 // Without a direction they are those that go to the branch.
                 let head = match (request.query("at"), request.query("direction")) {
                     (Some(at), Some("OUTGOING")) => {
-                        Some(at.strip_prefix(BRANCH).ok_or(Why::Bad("at is no ref"))?.to_string())
+                        Some(at.strip_prefix(BRANCH).ok_or(Rejection::Bad("at is no ref"))?.to_string())
                     }
-                    _ => return Err(Why::Bad("at and direction are asked for here")),
+                    _ => return Err(Rejection::Bad("at and direction are asked for here")),
                 };
                 let open = match request.query("state").unwrap_or("OPEN") {
                     "OPEN" => true,
                     "ALL" => false,
-                    _ => return Err(Why::Bad("state is not one of those that there are")),
+                    _ => return Err(Rejection::Bad("state is not one of those that there are")),
                 };
                 let known = ["at", "direction", "state", "order", "limit", "start"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(Why::Bad("the query has a parameter that this stand-in does not know"));
+                    return Err(Rejection::Bad("the query has a parameter that this stand-in does not know"));
                 }
                 let (from, size) = (request.number("start", 0), request.number("limit", 25));
-                Ok(Ask::List(Wanted { head, own: false, open, from, size }))
+                Ok(ParsedCall::List(ListQuery { head, own: false, open, from, size }))
             }
             ("POST", ["pull-requests"]) => {
                 request.only(&["title", "description", "fromRef", "toRef", "draft"])?;
-                let title = request.text("/title").ok_or(Why::Bad("title is missing"))?;
+                let title = request.text("/title").ok_or(Rejection::Bad("title is missing"))?;
                 let body = request.text("/description").unwrap_or_default();
                 let (head, base) = (branch(request, "fromRef")?, branch(request, "toRef")?);
                 let draft = request.body["draft"] == true;
-                Ok(Ask::Open { title, body, head, base, draft })
+                Ok(ParsedCall::Open { title, body, head, base, draft })
             }
-            ("GET", ["pull-requests", n]) => Ok(Ask::Read(number(n)?)),
+            ("GET", ["pull-requests", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PUT", ["pull-requests", n]) => {
                 request.only(&["version", "title", "description", "toRef", "reviewers"])?;
                 // Those that are not named are taken off it.
                 let reviewers = request.body["reviewers"].as_array().into_iter().flatten();
                 let reviewers = reviewers.map(|r| r["user"]["name"].as_str().unwrap().to_string()).collect();
-                let version = request.body["version"].as_u64().ok_or(Why::Bad("version is missing"))?;
-                let change = Change {
+                let version = request.body["version"].as_u64().ok_or(Rejection::Bad("version is missing"))?;
+                let change = PullChange {
                     title: request.text("/title"),
                     body: request.text("/description"),
                     base: Some(branch(request, "toRef")?),
                     reviewers: Some(reviewers),
                     version: Some(version),
                 };
-                Ok(Ask::Update { number: number(n)?, change })
+                Ok(ParsedCall::Update { number: number(n)?, change })
             }
             ("POST", ["pull-requests", n, "decline"]) => {
                 // Without a version it is one that none has: -1.
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
-                Ok(Ask::Close { number: number(n)?, version: Some(version) })
+                Ok(ParsedCall::Close { number: number(n)?, version: Some(version) })
             }
             ("GET", ["..", "build-status", "commits", sha]) => {
                 let from = request.number("start", 0);
-                Ok(Ask::Tell { what: "builds", from, of: Of::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "builds", from, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["pull-requests", n, "merge"]) => {
-                Ok(Ask::Tell { what: "merge", from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what: "merge", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("POST", ["pull-requests", n, "merge"]) => {
                 let version = request.query("version").map_or(u64::MAX, |v| v.parse().unwrap());
                 request.only(&["message"])?;
                 let (number, version, message) = (number(n)?, Some(version), request.text("/message"));
-                Ok(Ask::Merge { number, head: None, version, style: None, message, queue: false })
+                Ok(ParsedCall::Merge { number, head: None, version, style: None, message, queue: false })
             }
             ("POST", ["pull-requests", n, "participants"]) => {
                 request.only(&["user", "role"])?;
                 if request.text("/role").as_deref() != Some("REVIEWER") {
-                    return Err(Why::Bad("role is not one that there is"));
+                    return Err(Rejection::Bad("role is not one that there is"));
                 }
-                let name = request.text("/user/name").ok_or(Why::Bad("user.name is missing"))?;
-                Ok(super::github::add(number(n)?, Extra::Reviewer, vec![name]))
+                let name = request.text("/user/name").ok_or(Rejection::Bad("user.name is missing"))?;
+                Ok(super::github::add(number(n)?, MetadataKind::Reviewer, vec![name]))
             }
             ("POST", ["pull-requests", n, "comments"]) => {
-                let text = request.text("/text").ok_or(Why::Bad("text is missing"))?;
-                Ok(Ask::Comment { number: number(n)?, text })
+                let text = request.text("/text").ok_or(Rejection::Bad("text is missing"))?;
+                Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             // The second one is that of servers before 7.4, which later ones keep.
             ("POST", ["commits", sha, "builds"] | ["..", "build-status", "commits", sha]) => {
                 request.only(&["key", "name", "state", "url", "description"])?;
                 Words { longest: (255, 255, 450), ..BITBUCKET }.read(request, sha)
             }
-            ("GET", ["commits", id]) => Ok(Ask::Commit((*id).into())),
-            _ => Err(Why::NoPath),
+            ("GET", ["commits", id]) => Ok(ParsedCall::Commit((*id).into())),
+            _ => Err(Rejection::NoPath),
         }
     }
 
@@ -180,17 +183,17 @@ impl super::Shape for Shape {
         })
     }
 
-    fn added(&self, _pull: &Pull, _what: Extra, names: &[String]) -> Value {
+    fn added(&self, _pull: &Pull, _what: MetadataKind, names: &[String]) -> Value {
         json!({"user": {"name": names[0]}, "role": "REVIEWER", "approved": false, "status": "UNAPPROVED"})
     }
 
-    fn stranger(&self, _what: Extra, author: bool) -> Option<Why<'static>> {
-        Some(if author { Why::Bad("the author is no reviewer") } else { Why::NoPull })
+    fn stranger(&self, _what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
+        Some(if author { Rejection::Bad("the author is no reviewer") } else { Rejection::NoPull })
     }
 
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
         if what == "builds" {
-            let one = |(name, is): &(&str, Is)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+            let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
             let (reported, next) = pull.reported_from(from, 100);
             return Some(self.list(reported.iter().map(one).collect(), from, next));
         }
@@ -218,31 +221,31 @@ impl super::Shape for Shape {
         })
     }
 
-    fn refuse(&self, why: Why<'_>) -> Answer {
+    fn refuse(&self, why: Rejection<'_>) -> Answer {
         let error = |message: &str, name: &str| json!({"errors": [{"context": null, "message": message, "exceptionName": name}]});
         match why {
-            Why::Unauthorized => {
+            Rejection::Unauthorized => {
                 let message = "Authentication failed. Please check your credentials and try again.";
                 (401, error(message, "com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException"))
             }
-            Why::Exists(pull) => {
+            Rejection::Exists(pull) => {
                 let message = "Only one pull request may be open for a given source and target branch";
                 let mut value = error(message, "com.atlassian.bitbucket.pull.DuplicatePullRequestException");
                 value["errors"][0]["existingPullRequest"] = self.pull(pull, false);
                 (409, value)
             }
-            Why::OutOfDate => {
+            Rejection::OutOfDate => {
                 let message = "You are attempting to modify a pull request based on out-of-date information.";
                 (409, error(message, "com.atlassian.bitbucket.pull.PullRequestOutOfDateException"))
             }
-            Why::NotMergeable(Obstacle::Conflicts) => {
+            Rejection::NotMergeable(Obstacle::Conflicts) => {
                 let message = "The pull request has conflicts which must be resolved manually.";
                 let mut value =
                     error(message, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException");
                 (value["errors"][0]["conflicted"], value["errors"][0]["vetoes"]) = (true.into(), json!([]));
                 (409, value)
             }
-            Why::NotMergeable(obstacle) => {
+            Rejection::NotMergeable(obstacle) => {
                 let (words, message) = (obstacle.to_string(), "Repository hook vetoed the merge");
                 let mut value =
                     error(message, "com.atlassian.bitbucket.pull.PullRequestMergeVetoedException");
@@ -251,11 +254,11 @@ impl super::Shape for Shape {
                     json!([{"summaryMessage": "Not all", "detailedMessage": words}]);
                 (409, value)
             }
-            Why::NotOpen => {
+            Rejection::NotOpen => {
                 let message = "The pull request is not open.";
                 (409, error(message, "com.atlassian.bitbucket.pull.IllegalPullRequestStateException"))
             }
-            Why::Bad(what) => {
+            Rejection::Bad(what) => {
                 (400, error(what, "com.atlassian.bitbucket.validation.ArgumentValidationException"))
             }
             _ => (404, error("Not found.", "com.atlassian.bitbucket.NoSuchResourceException")),
@@ -272,10 +275,10 @@ fn reviewer(pull: &Pull, name: &str) -> Value {
 }
 
 /// A branch of the repository, as it has to be written.
-fn branch(request: &Request, side: &str) -> Result<String, Why<'static>> {
+fn branch(request: &Request, side: &str) -> Result<String, Rejection<'static>> {
     let at = |path: &str| request.text(&format!("/{side}/{path}"));
     let here = at("repository/slug").as_deref() == Some("fleet")
         && at("repository/project/key").as_deref() == Some("ACME");
-    let id = at("id").filter(|_| here).ok_or(Why::Bad("a ref needs its id and its repository"))?;
-    id.strip_prefix(BRANCH).map(String::from).ok_or(Why::Bad("a ref is written out"))
+    let id = at("id").filter(|_| here).ok_or(Rejection::Bad("a ref needs its id and its repository"))?;
+    id.strip_prefix(BRANCH).map(String::from).ok_or(Rejection::Bad("a ref is written out"))
 }

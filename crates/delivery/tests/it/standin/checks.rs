@@ -1,4 +1,4 @@
-//! What a change request needs before it may be merged, as every forge keeps it in its own words.
+//! Checks and approvals of a change request, with the words of each forge.
 
 use super::{Pull, Style};
 
@@ -36,13 +36,13 @@ impl std::fmt::Display for Obstacle {
 
 /// How a check has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Is {
+pub enum CheckOutcome {
     Green,
     Pending,
     Failed,
 }
 
-impl Is {
+impl CheckOutcome {
     /// The word of a forge for it.
     pub(super) fn word(
         self,
@@ -51,44 +51,48 @@ impl Is {
         failed: &'static str,
     ) -> &'static str {
         match self {
-            Is::Green => green,
-            Is::Pending => pending,
-            Is::Failed => failed,
+            CheckOutcome::Green => green,
+            CheckOutcome::Pending => pending,
+            CheckOutcome::Failed => failed,
         }
     }
 }
 
 impl Pull {
     /// The checks of its head that have reported.
-    pub(super) fn reported(&self) -> Vec<(&str, Is)> {
+    pub(super) fn reported(&self) -> Vec<(&str, CheckOutcome)> {
         self.reported_on(&self.sha)
     }
 
-    fn reported_on(&self, commit: &str) -> Vec<(&str, Is)> {
+    fn reported_on(&self, commit: &str) -> Vec<(&str, CheckOutcome)> {
         let of_it = self.checks.iter().filter(|(_, _, sha)| sha == commit);
         of_it.map(|(name, is, _)| (name.as_str(), *is)).collect()
     }
 
     /// A page of them, and where the next one begins.
-    pub(super) fn reported_from(&self, from: usize, size: usize) -> (Vec<(&str, Is)>, Option<usize>) {
+    pub(super) fn reported_from(
+        &self,
+        from: usize,
+        size: usize,
+    ) -> (Vec<(&str, CheckOutcome)>, Option<usize>) {
         let all = self.reported();
         let next = (from + size < all.len()).then_some(from + size);
         (all.into_iter().skip(from).take(size).collect(), next)
     }
 
     /// The checks that are required, reported or not.
-    pub(super) fn required(&self) -> Vec<(&str, Is)> {
+    pub(super) fn required(&self) -> Vec<(&str, CheckOutcome)> {
         let of = |name: &str| self.reported().iter().rev().find(|(n, _)| *n == name).map(|(_, is)| *is);
-        self.requires.iter().map(|name| (name.as_str(), of(name).unwrap_or(Is::Pending))).collect()
+        self.requires.iter().map(|name| (name.as_str(), of(name).unwrap_or(CheckOutcome::Pending))).collect()
     }
 
     /// All that have reported on a commit, as one.
-    pub(super) fn altogether(&self, commit: &str) -> Is {
-        let all: Vec<Is> = self.reported_on(commit).iter().map(|(_, is)| *is).collect();
-        match all.contains(&Is::Failed) {
-            true => Is::Failed,
-            false if all.contains(&Is::Pending) => Is::Pending,
-            false => Is::Green,
+    pub(super) fn altogether(&self, commit: &str) -> CheckOutcome {
+        let all: Vec<CheckOutcome> = self.reported_on(commit).iter().map(|(_, is)| *is).collect();
+        match all.contains(&CheckOutcome::Failed) {
+            true => CheckOutcome::Failed,
+            false if all.contains(&CheckOutcome::Pending) => CheckOutcome::Pending,
+            false => CheckOutcome::Green,
         }
     }
 
@@ -110,7 +114,7 @@ impl Pull {
         if self.draft || self.title.starts_with("Draft:") || self.title.starts_with("WIP:") {
             return Some(Obstacle::Draft);
         }
-        if let Some((name, _)) = self.required().iter().find(|(_, is)| *is != Is::Green) {
+        if let Some((name, _)) = self.required().iter().find(|(_, is)| *is != CheckOutcome::Green) {
             return Some(Obstacle::Check(name.to_string()));
         }
         if self.missing() > 0 {

@@ -1,13 +1,13 @@
-//! Calls of git, which go on to a real git server with the login that it knows.
+//! Passes calls of git on to a real git server, with the login of that server.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Response, Uri};
 use sluice_testkit::GitServer;
 
-use super::{Served, basic};
+use super::{StandInServer, basic};
 
 pub(super) async fn pass_on(
-    served: &Served,
+    served: &StandInServer,
     method: Method,
     uri: Uri,
     headers: HeaderMap,

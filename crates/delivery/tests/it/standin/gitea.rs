@@ -11,7 +11,8 @@ use sluice_testkit::Commit;
 use super::github::{add, change, message, open, parents, review, show};
 use super::statuses::{GITHUB, Words};
 use super::{
-    Answer, Ask, Call, Extra, Is, Obstacle, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named,
+    Answer, CallKind, CheckOutcome, ListQuery, MetadataKind, Obstacle, ParsedCall, Pull, PullSelector,
+    Rejection, Request, Style, TOKEN, basic, named,
 };
 
 pub(super) struct Shape;
@@ -37,102 +38,120 @@ impl super::Shape for Shape {
         false
     }
 
-    fn status(&self, call: Call) -> u16 {
+    fn status(&self, call: CallKind) -> u16 {
         // Of a change as well.
-        if matches!(call, Call::Open | Call::Comment | Call::Update | Call::Close) { 201 } else { 200 }
+        if matches!(call, CallKind::Open | CallKind::Comment | CallKind::Update | CallKind::Close) {
+            201
+        } else {
+            200
+        }
     }
 
-    fn added_status(&self, what: Extra) -> u16 {
-        if what == Extra::Label { 200 } else { 201 }
+    fn added_status(&self, what: MetadataKind) -> u16 {
+        if what == MetadataKind::Label { 200 } else { 201 }
     }
 
     fn merged(&self, _pull: &Pull) -> Value {
         Value::Null
     }
 
-    fn ended(&self, pull: &Pull) -> Why<'static> {
-        if pull.merged.is_some() { Why::NotMergeable(Obstacle::Merged) } else { Why::NoPull }
+    fn ended(&self, pull: &Pull) -> Rejection<'static> {
+        if pull.merged.is_some() { Rejection::NotMergeable(Obstacle::Merged) } else { Rejection::NoPull }
     }
 
     fn looks_at_the_head_first(&self) -> bool {
         false
     }
 
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
-            ("GET", []) => Ok(Ask::Repository),
+            ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pulls"]) => {
                 let size = request.number("limit", 30).min(50);
                 let from = (request.number("page", 1) - 1) * size;
                 let open = request.query("state") != Some("all");
-                Ok(Ask::List(Wanted { open, from, size, ..Wanted::default() }))
+                Ok(ParsedCall::List(ListQuery { open, from, size, ..ListQuery::default() }))
             }
             ("GET", ["pulls", n, "reviews"]) => {
-                Ok(Ask::Tell { what: "reviews", from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what: "reviews", from: 0, of: PullSelector::Number(number(n)?) })
             }
-            ("GET", ["pulls", base, head]) => Ok(Ask::Between { base: (*base).into(), head: (*head).into() }),
+            ("GET", ["pulls", base, head]) => {
+                Ok(ParsedCall::Between { base: (*base).into(), head: (*head).into() })
+            }
             ("POST", ["pulls"]) => match request.body.get("draft") {
                 // Only a title says that it is one.
-                Some(_) => Err(Why::Bad("the body has a field that nobody knows")),
+                Some(_) => Err(Rejection::Bad("the body has a field that nobody knows")),
                 None => open(request),
             },
-            ("GET", ["pulls", n]) => Ok(Ask::Read(number(n)?)),
+            ("GET", ["pulls", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PATCH", ["pulls", n]) => change(request, number(n)?),
             ("POST", ["issues", n, "comments"]) => {
-                let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
-                Ok(Ask::Comment { number: number(n)?, text })
+                let text = request.text("/body").ok_or(Rejection::Bad("body is missing"))?;
+                Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("GET", ["labels"]) => {
                 let size = request.number("limit", 30).min(50);
-                Ok(Ask::Labels { from: (request.number("page", 1) - 1) * size, size })
+                Ok(ParsedCall::Labels { from: (request.number("page", 1) - 1) * size, size })
             }
             ("POST", ["labels"]) => {
                 request.only(&["name", "color"])?;
-                request.text("/color").ok_or(Why::Bad("a label needs a color"))?;
-                Ok(Ask::NewLabel(request.text("/name").ok_or(Why::Bad("a label needs a name"))?))
+                request.text("/color").ok_or(Rejection::Bad("a label needs a color"))?;
+                Ok(ParsedCall::NewLabel(request.text("/name").ok_or(Rejection::Bad("a label needs a name"))?))
             }
             ("POST", ["issues", n, "labels"]) => {
                 request.only(&["labels"])?;
                 let ids = request.body["labels"].as_array().into_iter().flatten();
                 let ids = ids.map(|id| id.as_u64().map(|id| id.to_string()));
                 let ids: Option<Vec<String>> = ids.collect();
-                Ok(add(number(n)?, Extra::Label, ids.ok_or(Why::Bad("labels are numbers here"))?))
+                Ok(add(
+                    number(n)?,
+                    MetadataKind::Label,
+                    ids.ok_or(Rejection::Bad("labels are numbers here"))?,
+                ))
             }
-            ("GET", ["assignees"]) => Ok(Ask::Assignable),
+            ("GET", ["assignees"]) => Ok(ParsedCall::Assignable),
             ("PATCH", ["issues", n]) => {
                 request.only(&["assignees"])?;
                 let names = request.list("assignees");
-                Ok(Ask::Add { number: number(n)?, what: Extra::Assignee, names, replaces: true })
+                Ok(ParsedCall::Add {
+                    number: number(n)?,
+                    what: MetadataKind::Assignee,
+                    names,
+                    replaces: true,
+                })
             }
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
-            ("GET", ["branches", "main"]) => Ok(Ask::Tell { what: "branch", from: 0, of: Of::Base }),
+            ("GET", ["branches", "main"]) => {
+                Ok(ParsedCall::Tell { what: "branch", from: 0, of: PullSelector::Base })
+            }
             ("GET", ["commits", sha, "status"]) => {
                 if request.number("limit", 30) != 50 {
-                    return Err(Why::Bad("this stand-in has pages of 50"));
+                    return Err(Rejection::Bad("this stand-in has pages of 50"));
                 }
                 let from = (request.number("page", 1) - 1) * 50;
-                Ok(Ask::Tell { what: "status", from, of: Of::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "status", from, of: PullSelector::Head((*sha).into()) })
             }
             ("POST", ["pulls", n, "merge"]) => {
                 request.only(&["Do", "head_commit_id", "MergeMessageField"])?;
                 let style = Style::of(&request.text("/Do").unwrap_or_default(), "merge", "squash", "rebase");
-                let style = Some(style.ok_or(Why::Bad("Do is not one that there is"))?);
+                let style = Some(style.ok_or(Rejection::Bad("Do is not one that there is"))?);
                 let (number, message) = (number(n)?, request.text("/MergeMessageField"));
-                let head =
-                    Some(request.text("/head_commit_id").ok_or(Why::Bad("nothing holds it to a head"))?);
-                Ok(Ask::Merge { number, head, version: None, style, message, queue: false })
+                let head = Some(
+                    request.text("/head_commit_id").ok_or(Rejection::Bad("nothing holds it to a head"))?,
+                );
+                Ok(ParsedCall::Merge { number, head, version: None, style, message, queue: false })
             }
             ("GET", ["git", "refs", "pull", n, "head"]) => {
-                Ok(Ask::Tell { what: "ref", from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what: "ref", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "context", "description", "target_url"])?;
                 Words { longest: (usize::MAX, usize::MAX, usize::MAX), ..GITHUB }.read(request, sha)
             }
-            ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
-            _ => Err(Why::NoPath),
+            ("GET", ["git", "commits", id]) => Ok(ParsedCall::Commit((*id).into())),
+            _ => Err(Rejection::NoPath),
         }
     }
 
@@ -149,23 +168,25 @@ impl super::Shape for Shape {
         value
     }
 
-    fn added(&self, pull: &Pull, what: Extra, names: &[String]) -> Value {
+    fn added(&self, pull: &Pull, what: MetadataKind, names: &[String]) -> Value {
         match what {
-            Extra::Label => named("name", &pull.labels),
-            Extra::Assignee => json!({"number": pull.number, "assignees": named("login", &pull.assignees)}),
-            Extra::Reviewer => {
+            MetadataKind::Label => named("name", &pull.labels),
+            MetadataKind::Assignee => {
+                json!({"number": pull.number, "assignees": named("login", &pull.assignees)})
+            }
+            MetadataKind::Reviewer => {
                 let review = |name| json!({"user": {"login": name}, "state": "REQUEST_REVIEW"});
                 names.iter().map(review).collect()
             }
         }
     }
 
-    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>> {
+    fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
         Some(match (what, author) {
-            (Extra::Reviewer, true) => Why::Bad("poster of pr can't be reviewer"),
-            (Extra::Reviewer, false) => Why::NoPull,
+            (MetadataKind::Reviewer, true) => Rejection::Bad("poster of pr can't be reviewer"),
+            (MetadataKind::Reviewer, false) => Rejection::NoPull,
             // It takes somebody whom it does not know for an error of its own.
-            _ => Why::Internal,
+            _ => Rejection::Internal,
         })
     }
 
@@ -182,7 +203,7 @@ impl super::Shape for Shape {
                 "status_check_contexts": pull.requires, "required_approvals": pull.needs,
             }),
             "status" => {
-                let one = |(name, is): &(&str, Is)| json!({"context": name, "status": is.word("success", "pending", "failure")});
+                let one = |(name, is): &(&str, CheckOutcome)| json!({"context": name, "status": is.word("success", "pending", "failure")});
                 let (reported, _) = pull.reported_from(from, 50);
                 json!({"statuses": reported.iter().map(one).collect::<Vec<_>>()})
             }
@@ -206,13 +227,13 @@ impl super::Shape for Shape {
         json!({"commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
     }
 
-    fn refuse(&self, why: Why<'_>) -> Answer {
+    fn refuse(&self, why: Rejection<'_>) -> Answer {
         let told = |status: u16, message: &str| {
             (status, json!({"message": message, "url": "http://forge/api/swagger"}))
         };
         match why {
-            Why::Unauthorized => told(401, "invalid username, password or token"),
-            Why::Exists(pull) => {
+            Rejection::Unauthorized => told(401, "invalid username, password or token"),
+            Rejection::Exists(pull) => {
                 let (number, head, base) = (pull.number, &pull.head, &pull.base);
                 told(
                     409,
@@ -222,10 +243,10 @@ impl super::Shape for Shape {
                     ),
                 )
             }
-            Why::HeadMoved => told(409, "head out of date"),
-            Why::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
-            Why::Bad(what) => told(422, what),
-            Why::Internal => told(500, ""),
+            Rejection::HeadMoved => told(409, "head out of date"),
+            Rejection::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
+            Rejection::Bad(what) => told(422, what),
+            Rejection::Internal => told(500, ""),
             _ => (404, json!({"message": "not found", "url": "http://forge/api/swagger", "errors": null})),
         }
     }

@@ -6,11 +6,13 @@
 
 use serde_json::{Value, json};
 use sluice_testkit::Commit;
+use sluice_testkit::fire::github::{self, Listing, Refusal};
 
 use super::graphql::Query;
 use super::statuses::GITHUB;
 use super::{
-    Answer, Ask, Change, Extra, Is, Obstacle, Of, Pull, Request, Style, TOKEN, Wanted, Why, basic, named,
+    Answer, CheckOutcome, ListQuery, MetadataKind, Obstacle, ParsedCall, Pull, PullChange, PullSelector,
+    Rejection, Request, Style, TOKEN, basic, named,
 };
 
 pub(super) struct Shape;
@@ -48,35 +50,32 @@ impl super::Shape for Shape {
         ]
     }
 
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
         if request.headers.get("x-github-api-version").is_some_and(|version| version != "2022-11-28") {
-            return Err(Why::Bad("the version of the API is not one that there is"));
+            return Err(Rejection::Bad("the version of the API is not one that there is"));
         }
-        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
-            ("GET", []) => Ok(Ask::Repository),
+            ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["pulls"]) => {
-                let head = request.query("head").map(|h| h.strip_prefix("acme:").unwrap_or("?").to_string());
-                let size = request.number("per_page", 30).min(100);
-                let from = (request.number("page", 1) - 1) * size;
-                let open = request.query("state") != Some("all");
-                Ok(Ask::List(Wanted { own: head.is_some(), head, open, from, size }))
+                let Listing { head, all, from, size } = Listing::read("acme", |name| request.query(name));
+                Ok(ParsedCall::List(ListQuery { own: head.is_some(), head, open: !all, from, size }))
             }
             ("POST", ["pulls"]) => open(request),
-            ("GET", ["pulls", n]) => Ok(Ask::Read(number(n)?)),
+            ("GET", ["pulls", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PATCH", ["pulls", n]) => change(request, number(n)?),
             ("POST", ["issues", n, "comments"]) => {
-                let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
-                Ok(Ask::Comment { number: number(n)?, text })
+                let text = request.text("/body").ok_or(Rejection::Bad("body is missing"))?;
+                Ok(ParsedCall::Comment { number: number(n)?, text })
             }
             ("POST", ["issues", n, "labels"]) => {
                 request.only(&["labels"])?;
-                Ok(add(number(n)?, Extra::Label, request.list("labels")))
+                Ok(add(number(n)?, MetadataKind::Label, request.list("labels")))
             }
             ("POST", ["issues", n, "assignees"]) => {
                 request.only(&["assignees"])?;
-                Ok(add(number(n)?, Extra::Assignee, request.list("assignees")))
+                Ok(add(number(n)?, MetadataKind::Assignee, request.list("assignees")))
             }
             ("POST", ["pulls", n, "requested_reviewers"]) => review(request, number(n)?),
             ("POST", ["..", "graphql"]) => graphql(request),
@@ -84,17 +83,17 @@ impl super::Shape for Shape {
                 request.only(&["sha", "merge_method", "commit_message"])?;
                 let style = request.text("/merge_method").unwrap_or("merge".into());
                 let style = Style::of(&style, "merge", "squash", "rebase");
-                let style = Some(style.ok_or(Why::Bad("merge_method is not one that there is"))?);
-                let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
+                let style = Some(style.ok_or(Rejection::Bad("merge_method is not one that there is"))?);
+                let head = Some(request.text("/sha").ok_or(Rejection::Bad("nothing holds it to a head"))?);
                 let (number, message) = (number(n)?, request.text("/commit_message"));
-                Ok(Ask::Merge { number, head, version: None, style, message, queue: false })
+                Ok(ParsedCall::Merge { number, head, version: None, style, message, queue: false })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "context", "description", "target_url"])?;
                 GITHUB.read(request, sha)
             }
-            ("GET", ["git", "commits", id]) => Ok(Ask::Commit((*id).into())),
-            _ => Err(Why::NoPath),
+            ("GET", ["git", "commits", id]) => Ok(ParsedCall::Commit((*id).into())),
+            _ => Err(Rejection::NoPath),
         }
     }
 
@@ -128,33 +127,35 @@ impl super::Shape for Shape {
         value
     }
 
-    fn added(&self, pull: &Pull, what: Extra, _names: &[String]) -> Value {
+    fn added(&self, pull: &Pull, what: MetadataKind, _names: &[String]) -> Value {
         match what {
-            Extra::Label => named("name", &pull.labels),
-            Extra::Assignee => json!({"number": pull.number, "assignees": named("login", &pull.assignees)}),
-            Extra::Reviewer => self.pull(pull, true),
+            MetadataKind::Label => named("name", &pull.labels),
+            MetadataKind::Assignee => {
+                json!({"number": pull.number, "assignees": named("login", &pull.assignees)})
+            }
+            MetadataKind::Reviewer => self.pull(pull, true),
         }
     }
 
-    fn added_status(&self, what: Extra) -> u16 {
-        if what == Extra::Label { 200 } else { 201 }
+    fn added_status(&self, what: MetadataKind) -> u16 {
+        if what == MetadataKind::Label { 200 } else { 201 }
     }
 
     fn merged(&self, pull: &Pull) -> Value {
         json!({"sha": pull.merged, "merged": true, "message": "Pull Request successfully merged"})
     }
 
-    fn ended(&self, _pull: &Pull) -> Why<'static> {
-        Why::NotMergeable(Obstacle::Conflicts)
+    fn ended(&self, _pull: &Pull) -> Rejection<'static> {
+        Rejection::NotMergeable(Obstacle::Conflicts)
     }
 
-    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>> {
+    fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>> {
         let words = match (what, author) {
-            (Extra::Assignee, false) => return None,
+            (MetadataKind::Assignee, false) => return None,
             (_, true) => "Review cannot be requested from pull request author.",
             _ => "Reviews may only be requested from collaborators.",
         };
-        Some(Why::Bad(words))
+        Some(Rejection::Bad(words))
     }
 
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value> {
@@ -163,12 +164,12 @@ impl super::Shape for Shape {
             return Some(json!({"data": {"enqueuePullRequest": {"mergeQueueEntry": {"id": "MQE_1"}}}}));
         }
         let required = |name: &str| pull.requires.iter().any(|one| one == name);
-        let context = |(name, is): &(&str, Is)| match *is {
+        let context = |(name, is): &(&str, CheckOutcome)| match *is {
             // One of each kind.
-            Is::Pending => {
+            CheckOutcome::Pending => {
                 json!({"__typename": "CheckRun", "name": name, "status": "IN_PROGRESS", "conclusion": null, "isRequired": required(name)})
             }
-            Is::Green if name.contains('/') => {
+            CheckOutcome::Green if name.contains('/') => {
                 json!({"__typename": "StatusContext", "context": name, "state": "SUCCESS", "isRequired": required(name)})
             }
             is => {
@@ -188,7 +189,8 @@ impl super::Shape for Shape {
             _ => "REVIEW_REQUIRED".into(),
         };
         let requires: Value = pull.requires.clone().into();
-        let blocked = pull.required().iter().any(|(_, is)| *is != Is::Green) || decision == "REVIEW_REQUIRED";
+        let blocked =
+            pull.required().iter().any(|(_, is)| *is != CheckOutcome::Green) || decision == "REVIEW_REQUIRED";
         let reported = pull.altogether(&pull.sha);
         let state = match () {
             () if !pull.is_known() => "UNKNOWN",
@@ -196,7 +198,7 @@ impl super::Shape for Shape {
             () if pull.draft => "DRAFT",
             () if blocked => "BLOCKED",
             () if pull.behind => "BEHIND",
-            () if reported != Is::Green => "UNSTABLE",
+            () if reported != CheckOutcome::Green => "UNSTABLE",
             () => "CLEAN",
         };
         let mergeable = match state {
@@ -237,7 +239,7 @@ impl super::Shape for Shape {
     }
 
     fn commit(&self, commit: &Commit) -> Value {
-        json!({"sha": commit.sha, "message": message(commit), "parents": parents(commit, "sha")})
+        github::commit(&commit.sha, &message(commit), &commit.parents)
     }
 
     fn select(&self, request: &Request, answer: Value) -> Value {
@@ -248,30 +250,22 @@ impl super::Shape for Shape {
         }
     }
 
-    fn refuse(&self, why: Why<'_>) -> Answer {
-        let told = |status: u16, message: &str| {
-            let page = "https://docs.github.com/rest";
-            (status, json!({"message": message, "documentation_url": page, "status": status.to_string()}))
-        };
-        let failed = |error: Value| {
-            let (status, mut value) = told(422, "Validation Failed");
-            value["errors"] = json!([error]);
-            (status, value)
-        };
-        match why {
-            Why::Unauthorized => told(401, "Bad credentials"),
-            Why::Query(errors) => (200, json!({"errors": errors})),
-            Why::Exists(pull) => failed(json!({
-                "resource": "PullRequest", "code": "custom",
-                "message": format!("A pull request already exists for acme:{}.", pull.head),
-            })),
-            Why::NoBranch => failed(json!({"resource": "PullRequest", "field": "head", "code": "invalid"})),
-            Why::Bad(what) => told(422, what),
-            Why::HeadMoved => told(409, "Head branch was modified. Review and try the merge again."),
-            Why::NotMergeable(obstacle) => told(405, &refusal(&obstacle)),
-            Why::NoCommit => told(422, "No commit found for SHA"),
-            _ => told(404, "Not Found"),
-        }
+    fn refuse(&self, why: Rejection<'_>) -> Answer {
+        github::refusal(match &why {
+            Rejection::Unauthorized => Refusal::BadCredentials,
+            Rejection::Query(errors) => return (200, json!({"errors": errors})),
+            Rejection::Exists(pull) => {
+                return github::refusal(Refusal::Exists(&format!("acme:{}", pull.head)));
+            }
+            Rejection::NoBranch => Refusal::NoBranch,
+            Rejection::Bad(what) => Refusal::Other(422, what),
+            Rejection::HeadMoved => Refusal::HeadMoved,
+            Rejection::NotMergeable(obstacle) => {
+                return github::refusal(Refusal::Other(405, &refusal(obstacle)));
+            }
+            Rejection::NoCommit => Refusal::Other(422, "No commit found for SHA"),
+            _ => Refusal::NotFound,
+        })
     }
 }
 
@@ -290,10 +284,10 @@ fn refusal(obstacle: &Obstacle) -> String {
 }
 
 /// The two calls of the other API that are made.
-fn graphql(request: &Request) -> Result<Ask, Why<'static>> {
+fn graphql(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
     request.only(&["query", "variables"])?;
-    let query = request.text("/query").ok_or(Why::Bad("query is missing"))?;
-    Query::parse(&query).map_err(Why::Query)?;
+    let query = request.text("/query").ok_or(Rejection::Bad("query is missing"))?;
+    Query::parse(&query).map_err(Rejection::Query)?;
     let accepts = request
         .headers
         .get_all("accept")
@@ -301,62 +295,67 @@ fn graphql(request: &Request) -> Result<Ask, Why<'static>> {
         .any(|h| h == "application/vnd.github.merge-info-preview+json");
     if query.contains("mergeStateStatus") && !accepts {
         let message = "Field 'mergeStateStatus' doesn't exist on type 'PullRequest'";
-        return Err(Why::Query(json!([{"message": message, "extensions": {"code": "undefinedField"}}])));
+        return Err(Rejection::Query(
+            json!([{"message": message, "extensions": {"code": "undefinedField"}}]),
+        ));
     }
     if !query.starts_with("mutation") {
         let here = request.text("/variables/owner").as_deref() == Some("acme");
-        let number = request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(Why::NoPath)?;
+        let number =
+            request.body["variables"]["number"].as_u64().filter(|_| here).ok_or(Rejection::NoPath)?;
         let from = request.text("/variables/after").map_or(0, |after| after.parse().unwrap());
-        return Ok(Ask::Tell { what: "readiness", from, of: Of::Number(number) });
+        return Ok(ParsedCall::Tell { what: "readiness", from, of: PullSelector::Number(number) });
     }
-    let id = request.text("/variables/id").ok_or(Why::Bad("id is missing"))?;
-    let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(Why::NoPull)?;
-    let head = Some(request.text("/variables/head").ok_or(Why::Bad("nothing holds it to a head"))?);
-    Ok(Ask::Merge { number, head, version: None, style: None, message: None, queue: true })
+    let id = request.text("/variables/id").ok_or(Rejection::Bad("id is missing"))?;
+    let number = id.strip_prefix("PR_").and_then(|n| n.parse().ok()).ok_or(Rejection::NoPull)?;
+    let head = Some(request.text("/variables/head").ok_or(Rejection::Bad("nothing holds it to a head"))?);
+    Ok(ParsedCall::Merge { number, head, version: None, style: None, message: None, queue: true })
 }
 
-pub(super) fn add(number: u64, what: Extra, names: Vec<String>) -> Ask {
-    Ask::Add { number, what, names, replaces: false }
+pub(super) fn add(number: u64, what: MetadataKind, names: Vec<String>) -> ParsedCall {
+    ParsedCall::Add { number, what, names, replaces: false }
 }
 
-pub(super) fn review(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
+pub(super) fn review(request: &Request, number: u64) -> Result<ParsedCall, Rejection<'static>> {
     request.only(&["reviewers", "team_reviewers"])?;
     let teams = request.list("team_reviewers").into_iter().map(|team| format!("acme/{team}"));
-    Ok(add(number, Extra::Reviewer, request.list("reviewers").into_iter().chain(teams).collect()))
+    Ok(add(number, MetadataKind::Reviewer, request.list("reviewers").into_iter().chain(teams).collect()))
 }
 
-pub(super) fn open(request: &Request) -> Result<Ask, Why<'static>> {
+pub(super) fn open(request: &Request) -> Result<ParsedCall, Rejection<'static>> {
     request.only(&["title", "body", "head", "base", "draft"])?;
     let draft = request.body["draft"] == true;
-    let text = |key: &str| request.text(key).ok_or(Why::Bad("title, head or base is missing"));
+    let text = |key: &str| request.text(key).ok_or(Rejection::Bad("title, head or base is missing"));
     let body = request.text("/body").unwrap_or_default();
-    Ok(Ask::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")?, draft })
+    Ok(ParsedCall::Open { title: text("/title")?, body, head: text("/head")?, base: text("/base")?, draft })
 }
 
-pub(super) fn change(request: &Request, number: u64) -> Result<Ask, Why<'static>> {
+pub(super) fn change(request: &Request, number: u64) -> Result<ParsedCall, Rejection<'static>> {
     request.only(&["title", "body", "base", "state"])?;
     if request.text("/state").as_deref() == Some("closed") {
-        return Ok(Ask::Close { number, version: None });
+        return Ok(ParsedCall::Close { number, version: None });
     }
     let (title, body, base) = (request.text("/title"), request.text("/body"), request.text("/base"));
-    Ok(Ask::Update { number, change: Change { title, body, base, ..Change::default() } })
+    Ok(ParsedCall::Update { number, change: PullChange { title, body, base, ..PullChange::default() } })
 }
 
 pub(super) fn show(pull: &Pull) -> Value {
-    json!({
-        "number": pull.number, "title": pull.title, "body": pull.body,
-        "html_url": format!("http://forge/acme/fleet/pulls/{}", pull.number),
-        "state": if pull.open { "open" } else { "closed" },
-        "mergeable": !pull.conflicts,
-        "merged": pull.merged.is_some(), "merge_commit_sha": pull.merged,
-        "merged_at": pull.merged.as_ref().map(|_| "2026-01-02T03:04:05Z"),
-        "created_at": pull.created.to_string(),
-        "head": {"ref": pull.head, "label": pull.head, "sha": pull.sha},
-        "base": {"ref": pull.base, "label": pull.base},
-        "labels": named("name", &pull.labels),
-        "requested_reviewers": named("login", &pull.reviewers),
-        "assignees": named("login", &pull.assignees),
-    })
+    let mut value = github::pull_request(&github::PullRequest {
+        number: pull.number,
+        title: &pull.title,
+        body: &pull.body,
+        page: format!("http://forge/acme/fleet/pulls/{}", pull.number),
+        head: (&pull.head, pull.head.clone(), &pull.sha),
+        base: (&pull.base, pull.base.clone()),
+        is_open: pull.open,
+        merged: pull.merged.as_deref(),
+        created: pull.created,
+    });
+    value["mergeable"] = (!pull.conflicts).into();
+    value["labels"] = named("name", &pull.labels);
+    value["requested_reviewers"] = named("login", &pull.reviewers);
+    value["assignees"] = named("login", &pull.assignees);
+    value
 }
 
 pub(super) fn message(commit: &Commit) -> String {

@@ -13,7 +13,8 @@ use sluice_testkit::Commit;
 use super::github::message;
 use super::statuses::{Status, Words};
 use super::{
-    Answer, Ask, Change, Extra, Is, Of, PEOPLE, Pull, Request, TOKEN, Wanted, Why, basic, number_of,
+    Answer, CheckOutcome, ListQuery, MetadataKind, PEOPLE, ParsedCall, Pull, PullChange, PullSelector,
+    Rejection, Request, TOKEN, basic, number_of,
 };
 
 pub(super) struct Shape;
@@ -52,7 +53,7 @@ impl super::Shape for Shape {
     }
 
     fn statuses(&self, of_pipelines: &[&Status]) -> Option<Value> {
-        let word = |is: Is| is.word("success", "pending", "failed");
+        let word = |is: CheckOutcome| is.word("success", "pending", "failed");
         let one = |s: &&Status| json!({"name": s.context, "status": word(s.is), "pipeline_id": s.pipeline});
         Some(of_pipelines.iter().map(one).collect())
     }
@@ -71,22 +72,22 @@ impl super::Shape for Shape {
         ]
     }
 
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>> {
-        let number = |text: &str| text.parse().map_err(|_| Why::NoPath);
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>> {
+        let number = |text: &str| text.parse().map_err(|_| Rejection::NoPath);
         let (method, path) = request.parts();
         match (method, path.as_slice()) {
-            ("GET", []) => Ok(Ask::Repository),
+            ("GET", []) => Ok(ParsedCall::Repository),
             ("GET", ["merge_requests"]) => {
                 let state = request.query("state").unwrap_or("all");
                 if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
-                    return Err(Why::Bad("state does not have a valid value"));
+                    return Err(Rejection::Bad("state does not have a valid value"));
                 }
                 let known = ["source_branch", "state", "order_by", "sort", "per_page", "page"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
-                    return Err(Why::Bad("the query has a parameter that this stand-in does not know"));
+                    return Err(Rejection::Bad("the query has a parameter that this stand-in does not know"));
                 }
                 let size = request.number("per_page", 20).min(100);
-                Ok(Ask::List(Wanted {
+                Ok(ParsedCall::List(ListQuery {
                     head: request.query("source_branch").map(String::from),
                     own: false,
                     open: state == "opened",
@@ -96,8 +97,8 @@ impl super::Shape for Shape {
             }
             ("POST", ["merge_requests"]) => {
                 request.only(&["source_branch", "target_branch", "title", "description"])?;
-                let text = |key: &str| request.text(key).ok_or(Why::Bad("title is missing"));
-                Ok(Ask::Open {
+                let text = |key: &str| request.text(key).ok_or(Rejection::Bad("title is missing"));
+                Ok(ParsedCall::Open {
                     title: text("/title")?,
                     body: request.text("/description").unwrap_or_default(),
                     head: text("/source_branch")?,
@@ -105,7 +106,7 @@ impl super::Shape for Shape {
                     draft: false,
                 })
             }
-            ("GET", ["merge_requests", n]) => Ok(Ask::Read(number(n)?)),
+            ("GET", ["merge_requests", n]) => Ok(ParsedCall::Read(number(n)?)),
             ("PUT", ["merge_requests", n]) => {
                 request.only(&[
                     "target_branch",
@@ -120,56 +121,56 @@ impl super::Shape for Shape {
                     return Ok(added);
                 }
                 match request.text("/state_event").as_deref() {
-                    Some("close") => return Ok(Ask::Close { number: number(n)?, version: None }),
-                    Some(_) => return Err(Why::Bad("state_event does not have a valid value")),
+                    Some("close") => return Ok(ParsedCall::Close { number: number(n)?, version: None }),
+                    Some(_) => return Err(Rejection::Bad("state_event does not have a valid value")),
                     None => {}
                 }
                 let (title, body) = (request.text("/title"), request.text("/description"));
                 let base = request.text("/target_branch");
-                Ok(Ask::Update {
+                Ok(ParsedCall::Update {
                     number: number(n)?,
-                    change: Change { title, body, base, ..Change::default() },
+                    change: PullChange { title, body, base, ..PullChange::default() },
                 })
             }
             ("POST", ["merge_requests", n, "notes"]) => {
-                let text = request.text("/body").ok_or(Why::Bad("body is missing"))?;
-                Ok(Ask::Comment { number: number(n)?, text })
+                let text = request.text("/body").ok_or(Rejection::Bad("body is missing"))?;
+                Ok(ParsedCall::Comment { number: number(n)?, text })
             }
-            ("GET", ["..", "users"]) => {
-                Ok(Ask::User(request.query("username").ok_or(Why::Bad("username is missing"))?.into()))
-            }
+            ("GET", ["..", "users"]) => Ok(ParsedCall::User(
+                request.query("username").ok_or(Rejection::Bad("username is missing"))?.into(),
+            )),
             ("GET", ["repository", "commits", sha, "statuses"]) if request.query("name").is_some() => {
                 let context = request.query("name").unwrap_or_default().to_string();
-                Ok(Ask::Statuses((*sha).into(), context))
+                Ok(ParsedCall::Statuses((*sha).into(), context))
             }
             ("GET", ["repository", "commits", sha, "statuses"]) => {
                 if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
-                    return Err(Why::Bad("it shows the jobs of other pipelines, too"));
+                    return Err(Rejection::Bad("it shows the jobs of other pipelines, too"));
                 }
-                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Head((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
-                Ok(Ask::Tell { what: "approvals", from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["merge_trains", "merge_requests", n]) => {
-                Ok(Ask::Tell { what: "train", from: 0, of: Of::Number(number(n)?) })
+                Ok(ParsedCall::Tell { what: "train", from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("PUT", ["merge_requests", n, "merge"]) | ("POST", ["merge_trains", "merge_requests", n]) => {
                 let queue = method == "POST";
                 request.only(if queue { &["sha"] } else { &["sha", "squash_commit_message"] })?;
-                let head = Some(request.text("/sha").ok_or(Why::Bad("nothing holds it to a head"))?);
+                let head = Some(request.text("/sha").ok_or(Rejection::Bad("nothing holds it to a head"))?);
                 let (number, message) = (number(n)?, request.text("/squash_commit_message"));
-                Ok(Ask::Merge { number, head, version: None, style: None, message, queue })
+                Ok(ParsedCall::Merge { number, head, version: None, style: None, message, queue })
             }
             ("POST", ["statuses", sha]) => {
                 request.only(&["state", "ref", "name", "description", "target_url", "pipeline_id"])?;
                 if request.text("/ref").as_deref() != Some("main") {
-                    return Err(Why::Bad("it is to stand on the base"));
+                    return Err(Rejection::Bad("it is to stand on the base"));
                 }
                 STATUS.read(request, sha)
             }
-            ("GET", ["repository", "commits", id]) => Ok(Ask::Commit((*id).into())),
-            _ => Err(Why::NoPath),
+            ("GET", ["repository", "commits", id]) => Ok(ParsedCall::Commit((*id).into())),
+            _ => Err(Rejection::NoPath),
         }
     }
 
@@ -205,15 +206,15 @@ impl super::Shape for Shape {
         value
     }
 
-    fn stranger(&self, _what: Extra, _author: bool) -> Option<Why<'static>> {
-        Some(Why::Bad("there is no such user"))
+    fn stranger(&self, _what: MetadataKind, _author: bool) -> Option<Rejection<'static>> {
+        Some(Rejection::Bad("there is no such user"))
     }
 
     fn tell(&self, what: &'static str, pull: &Pull, _from: usize) -> Option<Value> {
-        let word = |is: Is| is.word("success", "running", "failed");
+        let word = |is: CheckOutcome| is.word("success", "running", "failed");
         Some(match what {
             "statuses" => {
-                let one = |(name, is): &(&str, Is)| json!({"name": name, "status": word(*is), "sha": pull.sha, "allow_failure": false});
+                let one = |(name, is): &(&str, CheckOutcome)| json!({"name": name, "status": word(*is), "sha": pull.sha, "allow_failure": false});
                 pull.reported().iter().map(one).collect()
             }
             "approvals" => json!({"approvals_required": pull.needs, "approvals_left": pull.missing()}),
@@ -232,25 +233,27 @@ impl super::Shape for Shape {
         json!({"id": commit.sha, "message": message(commit), "parent_ids": commit.parents})
     }
 
-    fn refuse(&self, why: Why<'_>) -> Answer {
+    fn refuse(&self, why: Rejection<'_>) -> Answer {
         match why {
-            Why::Unauthorized => (401, json!({"message": "401 Unauthorized"})),
-            Why::Exists(pull) => {
+            Rejection::Unauthorized => (401, json!({"message": "401 Unauthorized"})),
+            Rejection::Exists(pull) => {
                 let text = format!(
                     "Another open merge request already exists for this source branch: !{}",
                     pull.number
                 );
                 (409, json!({"message": [text]}))
             }
-            Why::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
-            Why::HeadMoved => (409, json!({"message": "SHA does not match HEAD of source branch"})),
-            Why::NoTransition => {
+            Rejection::NoCommit => (404, json!({"message": "404 Commit Not Found"})),
+            Rejection::HeadMoved => (409, json!({"message": "SHA does not match HEAD of source branch"})),
+            Rejection::NoTransition => {
                 let words = "Cannot transition status via :enqueue from :pending (Reason(s): Status cannot \
                              transition via \"enqueue\")";
                 (400, json!({"message": words}))
             }
-            Why::NotMergeable(_) | Why::NotOpen => (405, json!({"message": "405 Method Not Allowed"})),
-            Why::Bad(what) => (400, json!({"error": what})),
+            Rejection::NotMergeable(_) | Rejection::NotOpen => {
+                (405, json!({"message": "405 Method Not Allowed"}))
+            }
+            Rejection::Bad(what) => (400, json!({"error": what})),
             _ => (404, json!({"message": "404 Not found"})),
         }
     }
@@ -258,17 +261,17 @@ impl super::Shape for Shape {
 
 /// What is added by a change of the whole; people by their numbers, and those that are not named are taken
 /// off it.
-fn added(request: &Request, number: u64) -> Result<Option<Ask>, Why<'static>> {
+fn added(request: &Request, number: u64) -> Result<Option<ParsedCall>, Rejection<'static>> {
     if let Some(labels) = request.text("/add_labels") {
         let names = labels.split(',').map(String::from).collect();
-        return Ok(Some(Ask::Add { number, what: Extra::Label, names, replaces: false }));
+        return Ok(Some(ParsedCall::Add { number, what: MetadataKind::Label, names, replaces: false }));
     }
-    for (key, what) in [("reviewer_ids", Extra::Reviewer), ("assignee_ids", Extra::Assignee)] {
+    for (key, what) in [("reviewer_ids", MetadataKind::Reviewer), ("assignee_ids", MetadataKind::Assignee)] {
         let Some(ids) = request.body[key].as_array() else { continue };
         let name = |id: &Value| PEOPLE.get(id.as_u64()?.checked_sub(1)? as usize).map(|n| n.to_string());
         let names: Option<Vec<String>> = ids.iter().map(name).collect();
-        let names = names.ok_or(Why::Bad("an id is nobody's"))?;
-        return Ok(Some(Ask::Add { number, what, names, replaces: true }));
+        let names = names.ok_or(Rejection::Bad("an id is nobody's"))?;
+        return Ok(Some(ParsedCall::Add { number, what, names, replaces: true }));
     }
     Ok(None)
 }
@@ -289,7 +292,7 @@ fn merge_status(pull: &Pull) -> &'static str {
         () if !pull.is_known() => "checking",
         () if pull.conflicts => "conflict",
         () if pull.title.starts_with("Draft:") => "draft_status",
-        () if required.iter().any(|(_, is)| *is != Is::Green) => "ci_must_pass",
+        () if required.iter().any(|(_, is)| *is != CheckOutcome::Green) => "ci_must_pass",
         () if pull.missing() > 0 => "not_approved",
         () if pull.behind => "need_rebase",
         () => "mergeable",

@@ -1,22 +1,22 @@
-//! A forge in front of a real git server that fails on demand. What it keeps, and what a call does to
-//! it, is the same for all and stands here; which paths, fields, states and refusals a forge has stands in
-//! one file each, as its documentation tells it. What is not documented there is refused.
+//! Stand-ins for forges in front of a real git server, which fail on demand. Their state and the effects of calls are the
+//! same for all. Each forge has a file with its paths, fields, states and rejections, by its documentation. Calls that are
+//! not documented are rejected.
 
-mod acts;
+mod accounts;
 mod azure_devops;
 mod bitbucket;
 mod bitbucket_server;
 mod checks;
+mod effects;
 mod git;
 mod gitea;
 mod github;
 mod gitlab;
 mod graphql;
-mod people;
+mod merge_style;
 mod reply;
 mod request;
 mod statuses;
-mod style;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -33,29 +33,29 @@ use serde_json::{Value, json};
 use sluice_delivery::ForgeKind;
 use sluice_testkit::{Commit, GitServer, Repo};
 
-pub use checks::Is;
+use accounts::{PEOPLE, number_of};
+pub use accounts::{author, joe};
+pub use checks::CheckOutcome;
 use checks::Obstacle;
-use people::{PEOPLE, number_of};
-pub use people::{author, joe};
+pub use merge_style::Style;
 use reply::{broken, dripping, reply};
 use request::Request;
 use statuses::Status;
-pub use style::Style;
 
-/// What is done to a call in place of answering it.
+/// What happens to a call instead of an answer.
 #[derive(Clone)]
-pub enum Trouble {
-    /// Answer with this, and do nothing.
+pub enum ForgeFault {
+    /// Answer this, and do nothing.
     Answer(u16, Vec<(&'static str, String)>, &'static str),
-    /// Do it, and drop the connection.
+    /// Do it, and close the connection without an answer.
     Lose,
     /// Never answer.
     Hang,
-    /// Answer with this after a while.
+    /// Answer this after a pause.
     Slow(Duration, &'static str),
-    /// Answer a byte at a time, without end.
+    /// Answer one byte at a time, without an end.
     Drip,
-    /// Let it pass.
+    /// Answer normally.
     None,
 }
 
@@ -66,54 +66,54 @@ pub struct Pull {
     pub body: String,
     pub head: String,
     pub base: String,
-    /// What it proposes, or proposed when it ended.
+    /// The head, or the head at its end.
     pub sha: String,
-    /// The end of its branch, also after it has ended.
+    /// The newest commit of its branch, also after its end.
     pub tip: String,
     pub open: bool,
     pub merged: Option<String>,
-    /// How its base lets it be merged.
+    /// The allowed way to merge.
     pub style: Style,
     pub comments: Vec<String>,
     pub labels: Vec<String>,
     pub reviewers: Vec<String>,
     pub assignees: Vec<String>,
-    /// Where a title does not say it.
+    /// At forges where the title does not say it.
     pub draft: bool,
     pub conflicts: bool,
-    /// How many more calls are answered before the forge has worked out whether this head can be merged.
+    /// How many more calls are answered before the forge knows whether this head can be merged.
     pub unknown_for: usize,
     /// The head before this one.
     pub before: String,
-    /// Its base has moved on, and it is merged only on top of it.
+    /// Whether the base has newer commits, and only heads on top of them are merged.
     pub behind: bool,
-    /// Checks by name, and the commits that they are of.
-    pub checks: Vec<(String, Is, String)>,
-    /// Heads whose checks ran for the result of a merge, and the commit of that.
+    /// Checks by name, with their commits.
+    pub checks: Vec<(String, CheckOutcome, String)>,
+    /// Heads whose checks ran for the result of a merge, with the commit of that merge.
     pub results: Vec<(String, String)>,
-    /// The checks and the number of approvals that it has to have.
+    /// The required checks, and the required number of approvals.
     pub requires: Vec<String>,
     pub needs: usize,
     /// The commits that were approved.
     pub approvals: Vec<String>,
-    /// Checks that its base names and does not demand.
-    pub optional: Vec<(String, Is)>,
-    /// What was said of it and of none of its commits, or of the so many-eth push to it.
-    pub statuses: Vec<(String, Is, Option<u64>)>,
-    /// It is in the queue.
+    /// Checks that the base names but does not require.
+    pub optional: Vec<(String, CheckOutcome)>,
+    /// Statuses of the pull request itself, or of a push to it by number.
+    pub statuses: Vec<(String, CheckOutcome, Option<u64>)>,
+    /// Whether it is in the merge queue.
     pub queued: bool,
-    /// What a merge that is under way does at its end.
+    /// The running merge.
     pub merging: Option<(Style, Option<String>)>,
-    /// Whether its branch is in somebody's copy of the repository.
+    /// Whether its branch is in a fork.
     pub fork: bool,
     /// Counts its changes.
     pub version: u64,
     pub created: Timestamp,
 }
 
-/// What a call is about, whichever words a forge has for it.
+/// The kind of a call, at any forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum CallKind {
     List,
     Open,
     Read,
@@ -129,17 +129,17 @@ pub enum Call {
     Repository,
 }
 
-/// What people add to a change request.
+/// What people add to a pull request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extra {
+pub enum MetadataKind {
     Label,
     Reviewer,
     Assignee,
 }
 
-/// What a call asks for, as its shape has read it.
-enum Ask {
-    List(Wanted),
+/// A parsed call.
+enum ParsedCall {
+    List(ListQuery),
     Between {
         base: String,
         head: String,
@@ -151,10 +151,10 @@ enum Ask {
         base: String,
         draft: bool,
     },
-    /// All names at once: one that is not taken is a refusal of all.
+    /// All names in one call: one rejected name rejects all.
     Add {
         number: u64,
-        what: Extra,
+        what: MetadataKind,
         names: Vec<String>,
         replaces: bool,
     },
@@ -168,29 +168,29 @@ enum Ask {
         size: usize,
     },
     NewLabel(String),
-    /// Something about a change request that only merging needs.
+    /// Facts about a pull request that only a merge needs.
     Tell {
         what: &'static str,
         from: usize,
-        of: Of,
+        of: PullSelector,
     },
-    /// Held to a head or to a version, where the forge can.
+    /// For a head or a version, if the forge supports that.
     Merge {
         number: u64,
         head: Option<String>,
         version: Option<u64>,
-        /// In this way; in the usual one where the forge is not told.
+        /// The merge method; `None` for the default.
         style: Option<Style>,
-        /// What the commit is to say.
+        /// The message of the commit.
         message: Option<String>,
         queue: bool,
     },
     Read(u64),
-    /// How far the merge of one is.
+    /// The progress of a merge task.
     Task(u64),
     Update {
         number: u64,
-        change: Change,
+        change: PullChange,
     },
     Close {
         number: u64,
@@ -207,49 +207,52 @@ enum Ask {
     Repository,
 }
 
-impl Ask {
-    fn call(&self) -> Call {
+impl ParsedCall {
+    fn call(&self) -> CallKind {
         match self {
-            Ask::List(_) | Ask::Between { .. } => Call::List,
-            Ask::Open { .. } => Call::Open,
-            Ask::Add { .. } => Call::Add,
-            Ask::User(_) | Ask::Assignable | Ask::Labels { .. } | Ask::NewLabel(_) => Call::Look,
-            Ask::Tell { .. } | Ask::Statuses(..) => Call::Tell,
-            Ask::Merge { .. } => Call::Merge,
-            Ask::Read(_) => Call::Read,
-            Ask::Task(_) => Call::Look,
-            Ask::Update { .. } => Call::Update,
-            Ask::Close { .. } => Call::Close,
-            Ask::Comment { .. } => Call::Comment,
-            Ask::Commit(_) => Call::Commit,
-            Ask::Report(_) => Call::Report,
-            Ask::Repository => Call::Repository,
+            ParsedCall::List(_) | ParsedCall::Between { .. } => CallKind::List,
+            ParsedCall::Open { .. } => CallKind::Open,
+            ParsedCall::Add { .. } => CallKind::Add,
+            ParsedCall::User(_)
+            | ParsedCall::Assignable
+            | ParsedCall::Labels { .. }
+            | ParsedCall::NewLabel(_) => CallKind::Look,
+            ParsedCall::Tell { .. } | ParsedCall::Statuses(..) => CallKind::Tell,
+            ParsedCall::Merge { .. } => CallKind::Merge,
+            ParsedCall::Read(_) => CallKind::Read,
+            ParsedCall::Task(_) => CallKind::Look,
+            ParsedCall::Update { .. } => CallKind::Update,
+            ParsedCall::Close { .. } => CallKind::Close,
+            ParsedCall::Comment { .. } => CallKind::Comment,
+            ParsedCall::Commit(_) => CallKind::Commit,
+            ParsedCall::Report(_) => CallKind::Report,
+            ParsedCall::Repository => CallKind::Repository,
         }
     }
 }
 
-/// Which change request.
-enum Of {
+/// Selects a pull request.
+enum PullSelector {
     Number(u64),
     Head(String),
     /// The newest.
     Base,
 }
 
-/// Which ones a list is to have.
+/// Selects the pull requests of a list.
 #[derive(Default)]
-struct Wanted {
+struct ListQuery {
     head: Option<String>,
-    /// Only those whose branch is here.
+    /// Only those whose branch is in this repository.
     own: bool,
     open: bool,
     from: usize,
     size: usize,
 }
 
-/// What is to be another.
+/// The changes of an update.
 #[derive(Default)]
-struct Change {
+struct PullChange {
     title: Option<String>,
     body: Option<String>,
     base: Option<String>,
@@ -257,8 +260,8 @@ struct Change {
     version: Option<u64>,
 }
 
-/// Why a call is refused.
-enum Why<'a> {
+/// Why a call is rejected.
+enum Rejection<'a> {
     Unauthorized,
     NoPath,
     NoPull,
@@ -268,96 +271,94 @@ enum Why<'a> {
     OutOfDate,
     NotOpen,
     HeadMoved,
-    /// It is in this state already.
+    /// The status has this state already.
     NoTransition,
     NotMergeable(Obstacle),
     /// The errors of a GraphQL query.
     Query(Value),
     Bad(&'static str),
-    /// It breaks.
     Internal,
 }
 
 type Answer = (u16, Value);
 
-/// How one forge speaks.
+/// The API of one forge.
 trait Shape: Send + Sync {
     /// The path in the repository's address, without `.git`.
     fn clone_path(&self) -> &'static str;
     /// The path of the repository in the API.
     fn api(&self) -> &'static str;
-    /// Places of the API that are not below the repository's, and what they are called in `read`.
+    /// Paths of the API outside of the repository, and their names in `read`.
     fn beside(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// The header and the value that say who calls.
+    /// The header with the credentials, and its value.
     fn login(&self) -> (&'static str, String);
-    /// What git says with nothing but a token.
+    /// The credentials of git for a token.
     fn git_login(&self) -> String;
-    /// Whether it remembers what it has answered.
+    /// Whether it supports conditional calls.
     fn etags(&self) -> bool {
         true
     }
-    /// Whether it returns the open one in place of refusing a second one between the same branches.
+    /// Whether it returns the open pull request instead of rejecting a second one between the same branches.
     fn returns_the_first(&self) -> bool {
         false
     }
-    /// Whether one that is not open can still be changed.
-    fn changes_what_is_closed(&self) -> bool {
+    /// Whether a closed pull request can be changed.
+    fn can_update_closed(&self) -> bool {
         true
     }
-    /// The longest body that it takes.
+    /// The longest body.
     fn longest(&self) -> usize {
         65_536
     }
-    /// The headers that say how many calls are left after one of this path; none where there are no limits.
+    /// The headers of the rate limit after a call to this path; none without limits.
     fn budget(&self, _path: &str) -> Vec<(&'static str, String)> {
         vec![]
     }
-    /// What a call asks for.
-    fn read(&self, request: &Request) -> Result<Ask, Why<'static>>;
-    /// A change request, as a list shows it or by itself.
+    /// Parses a call.
+    fn read(&self, request: &Request) -> Result<ParsedCall, Rejection<'static>>;
+    /// The object of a pull request, in a list or alone.
     fn pull(&self, pull: &Pull, listed: bool) -> Value;
-    /// A page of a list; `next` is where the next one begins.
+    /// A page of a list. `next` is where the next page begins.
     fn list(&self, page: Vec<Value>, from: usize, next: Option<usize>) -> Value;
-    /// What answers an addition.
-    fn added(&self, pull: &Pull, _what: Extra, _names: &[String]) -> Value {
+    /// The answer to an addition.
+    fn added(&self, pull: &Pull, _what: MetadataKind, _names: &[String]) -> Value {
         self.pull(pull, false)
     }
-    /// The status of an addition.
-    fn added_status(&self, _what: Extra) -> u16 {
-        self.status(Call::Add)
+    /// The status of the answer to an addition.
+    fn added_status(&self, _what: MetadataKind) -> u16 {
+        self.status(CallKind::Add)
     }
-    /// What answers a merge.
+    /// The answer to a merge.
     fn merged(&self, pull: &Pull) -> Value {
         self.pull(pull, false)
     }
-    /// Why one that is not open is not merged.
-    fn ended(&self, _pull: &Pull) -> Why<'static> {
-        Why::NotOpen
+    /// Why a closed pull request is not merged.
+    fn ended(&self, _pull: &Pull) -> Rejection<'static> {
+        Rejection::NotOpen
     }
-    /// Whether a merge at another head is refused for that, whatever else is in its way.
+    /// Whether a merge for another head is rejected for that reason first.
     fn looks_at_the_head_first(&self) -> bool {
         true
     }
-    /// How somebody is refused; `None` for one who is left out without a word.
-    fn stranger(&self, what: Extra, author: bool) -> Option<Why<'static>>;
-    /// What it says of one that is to be merged; `None` where it knows no such thing.
-    /// Where that comes in pages, the one that begins there.
+    /// The rejection of a person; `None` for a person who is silently skipped.
+    fn stranger(&self, what: MetadataKind, author: bool) -> Option<Rejection<'static>>;
+    /// Facts for a merge; `None` if the forge has no such facts. If they come in pages, the page that begins at `from`.
     fn tell(&self, what: &'static str, pull: &Pull, from: usize) -> Option<Value>;
     fn commit(&self, commit: &Commit) -> Value;
-    /// What a call has asked for of its answer.
+    /// The selected part of an answer.
     fn select(&self, _request: &Request, answer: Value) -> Value {
         answer
     }
-    fn refuse(&self, why: Why<'_>) -> Answer;
-    /// The newest status of each pipeline, if statuses are in pipelines: then a pending one cannot be made so again.
+    fn refuse(&self, why: Rejection<'_>) -> Answer;
+    /// The newest status of each pipeline, if statuses are in pipelines: then a pending status cannot be set to pending.
     fn statuses(&self, _of_pipelines: &[&Status]) -> Option<Value> {
         None
     }
     /// The status of a success.
-    fn status(&self, call: Call) -> u16 {
-        if matches!(call, Call::Open | Call::Comment | Call::Report) { 201 } else { 200 }
+    fn status(&self, call: CallKind) -> u16 {
+        if matches!(call, CallKind::Open | CallKind::Comment | CallKind::Report) { 201 } else { 200 }
     }
 }
 
@@ -374,26 +375,26 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 }
 
 #[derive(Default)]
-pub struct Book {
+pub struct ForgeState {
     pub pulls: Vec<Pull>,
     pub labels: Vec<String>,
-    /// What was reported on commits.
+    /// The commit statuses.
     pub statuses: Vec<Status>,
     /// The newest pipeline of each commit, at GitLab.
     pub pipeline: u64,
-    /// Somebody pushes to the branch in the moment before the next merge.
+    /// Whether a commit is pushed to the branch just before the next merge.
     pub meddle: bool,
-    /// The next answer shows what was merged as closed only: it was read in the middle of the merge.
+    /// Whether the next answer shows merged pull requests as closed: it was read in the middle of the merge.
     pub torn: bool,
     pub calls: Vec<String>,
-    pub trouble: VecDeque<(Call, Trouble)>,
-    /// So often the task of a merge is pending; merges take no task where this is 0.
+    pub trouble: VecDeque<(CallKind, ForgeFault)>,
+    /// How often a merge task is pending. With 0, merges need no task.
     pub merge_takes: usize,
-    /// The base has a merge queue, which merges go to.
+    /// Whether the base has a merge queue.
     pub has_queue: bool,
-    /// The answer to this one is lost, counted from the next, of the calls that change something.
+    /// The answer to the call with this number is lost, counted from the next call that changes something.
     pub loses: usize,
-    /// Goes with every answer.
+    /// Headers of every answer.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -401,17 +402,17 @@ pub struct StandIn {
     pub kind: ForgeKind,
     pub repo: Repo,
     pub url: String,
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<ForgeState>>,
     _git: GitServer,
 }
 
 #[derive(Clone)]
-struct Served {
+struct StandInServer {
     kind: ForgeKind,
     shape: Arc<dyn Shape>,
     repo: Repo,
     git: String,
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<ForgeState>>,
 }
 
 pub const TOKEN: &str = "t0ken";
@@ -424,10 +425,10 @@ impl StandIn {
     pub async fn start(kind: ForgeKind, files: &[(&str, &str)]) -> StandIn {
         let git = GitServer::start().unwrap();
         let repo = git.create_repo("fleet", files).unwrap();
-        let book = Arc::new(Mutex::new(Book::default()));
+        let book = Arc::new(Mutex::new(ForgeState::default()));
         let shape = shape(kind);
         let path = shape.clone_path();
-        let served = Served { kind, shape, repo: repo.clone(), git: git.url(), book: book.clone() };
+        let served = StandInServer { kind, shape, repo: repo.clone(), git: git.url(), book: book.clone() };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
@@ -435,12 +436,12 @@ impl StandIn {
         StandIn { kind, repo, url, book, _git: git }
     }
 
-    pub fn book<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {
+    pub fn book<T>(&self, look: impl FnOnce(&mut ForgeState) -> T) -> T {
         look(&mut self.book.lock().unwrap())
     }
 
-    /// What befalls the next call of this kind.
-    pub fn trouble(&self, call: Call, trouble: Trouble) {
+    /// Sets the fault of the next call of this kind.
+    pub fn trouble(&self, call: CallKind, trouble: ForgeFault) {
         self.book(|b| b.trouble.push_back((call, trouble)));
     }
 
@@ -511,19 +512,19 @@ impl Pull {
     }
 }
 
-/// The things of these names.
+/// A list of objects with these names.
 fn named(key: &str, names: &[String]) -> Value {
     names.iter().map(|name| json!({key: name})).collect()
 }
 
-/// A part of a path or a value of a query, as it was meant.
+/// The decoded part of a path or value of a query.
 fn plain(text: &str) -> String {
     let form = format!("={}", text.replace('+', "%2B"));
     url::form_urlencoded::parse(form.as_bytes()).next().map(|(_, v)| v.into_owned()).unwrap_or_default()
 }
 
 async fn answer(
-    State(served): State<Served>,
+    State(served): State<StandInServer>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -541,7 +542,7 @@ async fn answer(
             return git::pass_on(&served, method, uri, headers, body).await;
         }
         _ => {
-            let (status, value) = shape.refuse(Why::NoPath);
+            let (status, value) = shape.refuse(Rejection::NoPath);
             return reply(&served, status, &value, (uri.path(), &headers));
         }
     };
@@ -562,12 +563,12 @@ async fn answer(
             book.trouble.pop_front().unwrap().1
         } else if method != Method::GET && book.loses > 0 {
             book.loses -= 1;
-            if book.loses == 0 { Trouble::Lose } else { Trouble::None }
+            if book.loses == 0 { ForgeFault::Lose } else { ForgeFault::None }
         } else {
-            Trouble::None
+            ForgeFault::None
         }
     };
-    if let Trouble::Answer(status, extra, text) = &trouble {
+    if let ForgeFault::Answer(status, extra, text) = &trouble {
         let mut answer = Response::builder().status(*status);
         for (name, value) in extra {
             answer = answer.header(*name, value);
@@ -575,22 +576,22 @@ async fn answer(
         return answer.body(Body::from(*text)).unwrap();
     }
     match &trouble {
-        Trouble::Slow(pause, text) => {
+        ForgeFault::Slow(pause, text) => {
             tokio::time::sleep(*pause).await;
             return Response::new(Body::from(*text));
         }
-        Trouble::Drip => return Response::new(dripping()),
+        ForgeFault::Drip => return Response::new(dripping()),
         _ => {}
     }
-    if matches!(trouble, Trouble::Hang) {
+    if matches!(trouble, ForgeFault::Hang) {
         std::future::pending::<()>().await;
     }
     let (name, expected) = shape.login();
     let known = request.headers.get(name).is_some_and(|h| h == expected.as_str());
-    let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(Why::Unauthorized) };
+    let done = if known { ask.and_then(|ask| served.act(ask)) } else { Err(Rejection::Unauthorized) };
     let (status, value) = done.unwrap_or_else(|why| shape.refuse(why));
-    if matches!(trouble, Trouble::Lose) {
-        // A body that breaks off takes the connection with it.
+    if matches!(trouble, ForgeFault::Lose) {
+        // A body that ends early closes the connection.
         return Response::builder().status(200).header("content-length", "1000").body(broken()).unwrap();
     }
     let value = shape.select(&request, value);

@@ -1,4 +1,4 @@
-//! How a stand-in answers, whichever forge it stands for.
+//! The answers of all stand-ins.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Response};
 use serde_json::Value;
 
-use super::Served;
+use super::StandInServer;
 
 /// A body that ends before it should.
 pub(super) fn broken() -> Body {
@@ -22,7 +22,7 @@ pub(super) fn dripping() -> Body {
 }
 
 pub(super) fn reply(
-    served: &Served,
+    served: &StandInServer,
     status: u16,
     value: &Value,
     (path, asked): (&str, &HeaderMap),

@@ -1,9 +1,9 @@
-//! A call as it came to a stand-in.
+//! A call to a stand-in.
 
 use axum::http::{HeaderMap, Method};
 use serde_json::Value;
 
-use super::Why;
+use super::Rejection;
 
 /// A call as it came.
 pub(super) struct Request {
@@ -40,11 +40,11 @@ impl Request {
     }
 
     /// Fails where the body has what a forge does not know.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), Why<'static>> {
-        let fields = self.body.as_object().ok_or(Why::Bad("the body is no object"))?;
+    pub(super) fn only(&self, known: &[&str]) -> Result<(), Rejection<'static>> {
+        let fields = self.body.as_object().ok_or(Rejection::Bad("the body is no object"))?;
         match fields.keys().all(|key| known.contains(&key.as_str())) {
             true => Ok(()),
-            false => Err(Why::Bad("the body has a field that nobody knows")),
+            false => Err(Rejection::Bad("the body has a field that nobody knows")),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Commit statuses, as every forge takes them in its own words.
+//! Commit statuses, with the words of each forge.
 
-use super::{Ask, Book, Is, Request, Why};
+use super::{CheckOutcome, ForgeState, ParsedCall, Rejection, Request};
 
 /// A status of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Status {
     pub commit: String,
     /// What it is known by there.
     pub context: String,
-    pub is: Is,
+    pub is: CheckOutcome,
     pub description: String,
     pub url: Option<String>,
     /// The pipeline that has it, at GitLab.
@@ -46,27 +46,30 @@ pub(super) const BITBUCKET: Words = Words {
 
 impl Words {
     /// What a call reports on a commit.
-    pub(super) fn read(&self, request: &Request, commit: &str) -> Result<Ask, Why<'static>> {
+    pub(super) fn read(&self, request: &Request, commit: &str) -> Result<ParsedCall, Rejection<'static>> {
         let text = |at: &str, most: usize| {
-            let text =
-                request.text(at).filter(|text| !text.is_empty()).ok_or(Why::Bad("a field is missing"))?;
-            if text.chars().count() > most { Err(Why::Bad("a field is too long")) } else { Ok(text) }
+            let text = request
+                .text(at)
+                .filter(|text| !text.is_empty())
+                .ok_or(Rejection::Bad("a field is missing"))?;
+            if text.chars().count() > most { Err(Rejection::Bad("a field is too long")) } else { Ok(text) }
         };
         let state = request.text("/state").unwrap_or_default();
-        let is = self.states.iter().position(|word| *word == state).ok_or(Why::Bad("state is not one"))?;
+        let is =
+            self.states.iter().position(|word| *word == state).ok_or(Rejection::Bad("state is not one"))?;
         let status = Status {
             commit: commit.into(),
             context: text(self.context, self.longest.0)?,
-            is: [Is::Pending, Is::Green, Is::Failed][is],
+            is: [CheckOutcome::Pending, CheckOutcome::Green, CheckOutcome::Failed][is],
             description: text(self.description, self.longest.1)?,
             url: request.text(self.url).map(|_| text(self.url, self.longest.2)).transpose()?,
             pipeline: request.body["pipeline_id"].as_u64(),
         };
-        Ok(Ask::Report(status))
+        Ok(ParsedCall::Report(status))
     }
 }
 
-impl Book {
+impl ForgeState {
     /// The newest status of this name on a commit, in the same pipeline.
     pub(super) fn status(&self, of: &Status) -> Option<&Status> {
         let known = |s: &Status| (s.commit.clone(), s.context.clone(), s.pipeline);

@@ -1,0 +1,13 @@
+//! Delivery by change request: opens one, merges it if the strategy asks for that, and follows it to its end.
+
+mod body;
+mod body_marker;
+mod job;
+mod labels_and_reviewers;
+pub(crate) mod merge;
+mod merge_result;
+mod own_commit;
+pub(crate) mod propose;
+pub(crate) mod report_status;
+
+pub(crate) use job::ChangeRequestTarget;

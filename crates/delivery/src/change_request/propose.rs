@@ -1,0 +1,329 @@
+//! Opens the change request of an environment or target, or updates the open one: one head branch with one commit on
+//! top of the base branch, and never a second change request from it.
+
+use std::time::{Duration, Instant};
+
+use super::body;
+use super::body_marker;
+use super::job::{ChangeRequestJob, ChangeRequestTarget};
+use super::labels_and_reviewers;
+use crate::commit_message;
+use crate::edit::edit;
+use crate::error::{DeliveryError, DeliveryResult};
+use crate::fault;
+use crate::forge::{ChangeRequestState, ForgeChangeRequest, ForgeResult, ListFilter, Proposal};
+use crate::git::{GitError, LockedRepository, PushMode, Pushed};
+use crate::order::Order;
+use crate::outcome::{ChangeRequest, Delivered, OutdatedReason};
+use crate::resources::{BoxedDelivery, Resources, is_final};
+use crate::template::TemplateError;
+
+/// How often the commit is made again because others changed the head branch.
+const MAX_PUSHES: u32 = 5;
+/// How often a change request is looked for, whose branch another process may have pushed just now.
+const MAX_SEARCHES: u32 = 4;
+/// The pause between two of these searches.
+const SEARCH_PAUSE: Duration = Duration::from_millis(700);
+
+/// What the head branch holds.
+enum HeadState {
+    /// The promotion's commit. If the branch existed before this push, another process may be about to open the
+    /// change request.
+    Ready { commit: String, existed: bool, found: bool, proposal: Proposal },
+    /// Nothing: the base branch has every value already.
+    NotNeeded { base: String, existed: bool },
+}
+
+/// Opens or updates the change request of an order. The state of this work is on the heap: three deliveries at the same
+/// time would not fit on the stack of a thread.
+pub(crate) fn deliver<'a>(
+    resources: &'a Resources,
+    order: &'a Order,
+    target: ChangeRequestTarget<'a>,
+    began: Instant,
+) -> BoxedDelivery<'a, Delivered> {
+    Box::pin(async move {
+        target.settings.check()?;
+        ChangeRequestJob::new(resources, order, target)?.propose(began).await
+    })
+}
+
+impl ChangeRequestJob<'_> {
+    async fn propose(&self, began: Instant) -> DeliveryResult<Delivered> {
+        if self.branch == self.target.base {
+            let what =
+                format!("it gives {}, which is the base branch; begin it with another word", self.branch);
+            return Err(TemplateError::new("branch", what).into());
+        }
+        if self.order.retried
+            && let Some(done) = self.find_earlier().await?
+        {
+            return Ok(done);
+        }
+        match self.push_head(began).await? {
+            HeadState::Ready { commit, existed, found, proposal } => {
+                let searches = match (found, existed || self.order.retried) {
+                    (true, _) => MAX_SEARCHES,
+                    // No open change request comes from a branch that did not exist.
+                    (false, existed) => u32::from(existed),
+                };
+                self.open_or_update(commit, &proposal, searches).await
+            }
+            HeadState::NotNeeded { base: commit, existed } => {
+                if existed && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await? {
+                    self.order.permit.check()?;
+                    let reason = "The base branch has these values already.";
+                    self.close(open.request.number, reason).await?;
+                }
+                Ok(Delivered::AlreadySet { commit })
+            }
+        }
+    }
+
+    async fn open_or_update(
+        &self,
+        commit: String,
+        proposal: &Proposal,
+        searches: u32,
+    ) -> DeliveryResult<Delivered> {
+        let found = match self.search_open(proposal, searches).await? {
+            Some(open) => self.update(open, proposal).await?,
+            // The change request was open when its commit was found outdated: if it has ended since, that counts.
+            None if self.order.anew.is_some()
+                && let Some(done) = self.find_earlier().await? =>
+            {
+                return Ok(done);
+            }
+            None => self.open(proposal).await?,
+        };
+        // Merged during the update, it may have brought what the branch held before.
+        let merged = matches!(found.state, ChangeRequestState::Merged { .. })
+            && self.delivered_by(&found, Some(&commit)).await?.is_some();
+        let request = self.with_labels_and_reviewers(found).await?;
+        Ok(Delivered::Proposed { request: ChangeRequest { head_commit: commit, ..request }, merged })
+    }
+
+    /// The result of an earlier try of this promotion, in this round.
+    async fn find_earlier(&self) -> DeliveryResult<Option<Delivered>> {
+        let order = self.order;
+        // A closed change request counts as rejected until a newer one is merged. The newest come first.
+        let mut reopen = order.reopen;
+        for found in self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?
+        {
+            if order.anew.is_some() && found.state == ChangeRequestState::Open {
+                return Ok(None);
+            }
+            if !self.is_of_promotion(&found).await? {
+                continue;
+            }
+            let found = self.forge.confirmed(found).await?;
+            match found.state {
+                ChangeRequestState::Open => {
+                    if let Some(proposed) = self.proposed_earlier(found).await? {
+                        return Ok(Some(proposed));
+                    }
+                }
+                // If it brought another commit, the base branch shows what is still to do.
+                ChangeRequestState::Merged { .. } => {
+                    if self.delivered_by(&found, None).await?.is_some() {
+                        return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
+                    }
+                    reopen = true;
+                }
+                ChangeRequestState::Closed if reopen => {}
+                ChangeRequestState::Closed => {
+                    return Ok(Some(Delivered::Rejected { request: found.request }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The result if an open change request carries the commit that Sluice makes.
+    async fn proposed_earlier(&self, found: ForgeChangeRequest) -> DeliveryResult<Option<Delivered>> {
+        let pushed = self.pushed_commit(&found.request.head_commit).await?;
+        let Some(head_commit) = pushed else { return Ok(None) };
+        // A commit that only has the message is replaced.
+        if !self.is_own_head(&head_commit).await? {
+            return Ok(None);
+        }
+        let request = self.with_labels_and_reviewers(found).await?;
+        Ok(Some(Delivered::Proposed { request: ChangeRequest { head_commit, ..request }, merged: false }))
+    }
+
+    /// Whether a change request is of this promotion and round: by the marker in its body or, if people have rewritten
+    /// the body, by the commit that it carries. A merged change request counts by its commit even if the marker is that
+    /// of another promotion: the body is written after the branch, and it may have been merged in between. A marker of
+    /// an earlier round does not count, because that round ended before this one began: Gitea changes the head that it
+    /// shows together with the branch, and the files would be the same.
+    async fn is_of_promotion(&self, found: &ForgeChangeRequest) -> ForgeResult<bool> {
+        if let Some(round) = body_marker::round_marked(&found.body, &self.order.promotion) {
+            return Ok(round == self.order.round);
+        }
+        match found.state {
+            ChangeRequestState::Open | ChangeRequestState::Closed if body_marker::is_marked(&found.body) => {
+                Ok(false)
+            }
+            _ => Ok(self.pushed_commit(&found.request.head_commit).await?.is_some()),
+        }
+    }
+
+    /// Pushes the promotion's commit to the head branch, if it is not there.
+    async fn push_head(&self, began: Instant) -> DeliveryResult<HeadState> {
+        let mut repository = self.lock_with_head().await?;
+        loop {
+            let head = self.push_head_once(&mut repository, began).await;
+            if is_final(self.order, &mut repository, &head) {
+                return head;
+            }
+        }
+    }
+
+    async fn push_head_once(
+        &self,
+        repository: &mut LockedRepository<'_>,
+        began: Instant,
+    ) -> DeliveryResult<HeadState> {
+        let (order, base) = (self.order, self.target.base);
+        let mut since = began;
+        for _ in 0..MAX_PUSHES {
+            let tips = repository.tips(base, since).await?;
+            let (tip, existed) = (&tips.base.id, tips.head.is_some());
+            let edit = edit(order, repository, (base, tip)).await?;
+            if edit.files.is_empty() {
+                return Ok(HeadState::NotNeeded { base: tips.base.id, existed });
+            }
+            let message = commit_message::message(order, &edit.values, &edit.onto);
+            let text = self.resources.commit_text(order, message);
+            let proposal = self.proposal(&edit.values)?;
+            if let Some(head) = &tips.head {
+                // The message says what the files held before. If the base has changed in other files, another push
+                // would only cause another review, unless the forge wants the commit on top of the base.
+                let in_place = order.anew != Some(OutdatedReason::Behind) || head.parents == [tip.as_str()];
+                if in_place
+                    && head.message.trim() == text.message.trim()
+                    && self.is_own(repository, tip, head).await?
+                {
+                    return Ok(HeadState::Ready { commit: head.id.clone(), existed, found: true, proposal });
+                }
+            }
+            let commit = repository.commit(tip, &edit.files, &text).await?;
+            repository.remember_own(base, &order.known_by(), &commit);
+            order.permit.check()?;
+            fault::point("before-push");
+            let mode = PushMode::Replace(tips.head.as_ref().map(|head| head.id.as_str()));
+            let pushed = repository.push(&commit, &self.branch, mode).await?;
+            fault::point("after-push");
+            if pushed != Pushed::Moved {
+                let found = pushed == Pushed::AlreadyThere;
+                return Ok(HeadState::Ready { commit, existed, found, proposal });
+            }
+            since = Instant::now();
+        }
+        let repository = repository.access.address.text.clone();
+        Err(GitError::Contended { repository, branch: self.branch.clone(), tries: MAX_PUSHES }.into())
+    }
+
+    fn proposal(
+        &self,
+        values: &[(String, sluice_core::setters::SetValue)],
+    ) -> Result<Proposal, TemplateError> {
+        let ChangeRequestTarget { kind, base, settings, .. } = self.target;
+        Ok(Proposal {
+            head: self.branch.clone(),
+            base: base.into(),
+            title: body::title(self.order, settings)?,
+            body: body::body(self.order, settings, values, kind)?,
+            is_draft: settings.draft,
+        })
+    }
+
+    /// The open change request from the branch, after at most this many searches. Not every forge rejects a second one
+    /// that is opened at the same time (Gitea and Forgejo search first and insert then). But if two processes push the
+    /// same branch, one of them learns that it was not the first.
+    async fn search_open(
+        &self,
+        proposal: &Proposal,
+        searches: u32,
+    ) -> ForgeResult<Option<ForgeChangeRequest>> {
+        for search in 0..searches {
+            if search > 0 {
+                tokio::time::sleep(SEARCH_PAUSE).await;
+            }
+            let open = self.forge.find_open(&proposal.head, &proposal.base).await?;
+            if open.is_some() {
+                return Ok(open);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens a change request, or updates the open one that the forge reports.
+    async fn open(&self, proposal: &Proposal) -> DeliveryResult<ForgeChangeRequest> {
+        self.order.permit.check()?;
+        fault::point("before-open");
+        let mut opened = match self.forge.open(proposal).await {
+            Err(error) if error.is_conflict() || error.may_have_happened() => {
+                match self.forge.find_open(&proposal.head, &proposal.base).await {
+                    Ok(Some(open)) => self.update(open, proposal).await,
+                    _ => Err(error.into()),
+                }
+            }
+            other => other.map_err(DeliveryError::from),
+        };
+        fault::point("after-open");
+        if let Ok(found) = &mut opened
+            && proposal.is_draft
+            && !found.is_draft
+        {
+            let note = "the forge has no drafts for this repository: the change request is open for review";
+            found.request.notes.push(note.into());
+        }
+        opened
+    }
+
+    async fn update(
+        &self,
+        open: ForgeChangeRequest,
+        proposal: &Proposal,
+    ) -> DeliveryResult<ForgeChangeRequest> {
+        if proposal.is_same_text(&open) {
+            return Ok(open);
+        }
+        self.order.permit.check()?;
+        // Once it is open, people decide whether it stays a draft.
+        let proposal = Proposal { is_draft: open.is_draft, ..proposal.clone() };
+        Ok(self.forge.update(open.request.number, &proposal).await?)
+    }
+
+    /// Adds labels, reviewers and assignees to an open change request. A label or person that the forge rejects is a
+    /// note, and not a failure.
+    async fn with_labels_and_reviewers(&self, found: ForgeChangeRequest) -> DeliveryResult<ChangeRequest> {
+        if found.state != ChangeRequestState::Open {
+            return Ok(found.request);
+        }
+        let (forge, settings) = (&*self.forge, self.target.settings);
+        let notes = labels_and_reviewers::add(forge, &self.order.permit, settings, &found).await?;
+        let mut request = found.request;
+        request.notes.extend(notes);
+        Ok(request)
+    }
+
+    /// Closes a change request and comments why. It is closed first: after a crash in between, the next try finds it
+    /// closed and does not comment twice. The Promotion says why in any case, so a rejected comment is no failure.
+    pub(super) async fn close(&self, number: u64, reason: &str) -> ForgeResult<()> {
+        self.forge.close(number).await?;
+        fault::point("after-close");
+        if let Err(error) = self.forge.comment(number, reason).await {
+            let (promotion, repository) = (&self.order.promotion, self.order.repository());
+            tracing::warn!(
+                promotion,
+                repository,
+                number,
+                %error,
+                "a change request was closed, and the forge rejected the comment that says why"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! The messages of commits: a headline, the values that change, and the trailers by which Sluice finds a commit again.
+
+use sluice_core::setters::SetValue;
+
+use crate::forge::MergeMessage;
+use crate::markdown::{cut, line};
+use crate::order::Order;
+use crate::trailers::{self, PROMOTION};
+
+/// The most values, and the most lines of evidence, that a message lists.
+const MAX_LISTED: usize = 50;
+/// The longest headline, in characters. No forge takes more than 255 for the title of a change request.
+pub(crate) const MAX_HEADLINE: usize = 240;
+/// The most bytes of each list in a commit message. Sluice reads commits of at most 64 KiB, with signature.
+const MAX_COMMIT_LIST: usize = 20 * 1024;
+
+/// The first line of a commit, and the usual title of a change request.
+pub(crate) fn headline(order: &Order, pipeline: &str) -> String {
+    let mut place = order.environment.clone();
+    if let Some(target) = &order.target {
+        place = format!("{place} ({target})");
+    }
+    cut(&line(&format!("Promote {pipeline} to {} in {place}", order.revision)), MAX_HEADLINE)
+}
+
+/// The message of a commit.
+pub(crate) fn message(order: &Order, values: &[(String, SetValue)], onto: &str) -> String {
+    let mut text = format!("{}\n\n", headline(order, &order.pipeline));
+    let changes = values.iter().map(|(path, value)| {
+        let change = format!("{path}:{} {} -> {}", value.line, value.old, value.new);
+        format!("- {}\n", cut(&line(&change), 300))
+    });
+    let left = values.len() - list(&mut text, changes);
+    if left > 0 {
+        text.push_str(&format!("- and {left} more\n"));
+    }
+    text.push_str(&format!("\n{}", trailers(order)));
+    let evidence = order.evidence.iter().map(|why| format!("Sluice-Evidence: {}\n", cut(&line(why), 300)));
+    list(&mut text, evidence);
+    text.push_str(&format!("Sluice-Onto: {onto}\n"));
+    text
+}
+
+/// Adds the first lines of a list to a message, and returns their number.
+fn list(text: &mut String, lines: impl Iterator<Item = String>) -> usize {
+    let (begin, mut count) = (text.len(), 0);
+    for line in lines.take(MAX_LISTED) {
+        if text.len() - begin + line.len() > MAX_COMMIT_LIST {
+            break;
+        }
+        text.push_str(&line);
+        count += 1;
+    }
+    count
+}
+
+/// The trailers that name the promotion, its environment and its revision.
+fn trailers(order: &Order) -> String {
+    let mut text = format!("{PROMOTION}: {}\n", line(&order.known_by()));
+    target_trailers(order).iter().for_each(|trailer| text.push_str(&format!("{trailer}\n")));
+    text.push_str(&format!("Sluice-Revision: {}\n", cut(&line(&order.revision.to_string()), 500)));
+    text
+}
+
+/// The trailer for a target, if the promotion is for a single one.
+const TARGET: &str = "Sluice-Target: ";
+
+/// The trailers that name the pipeline, the environment and the target.
+fn target_trailers(order: &Order) -> Vec<String> {
+    let target = order.target.iter().map(|target| format!("{TARGET}{}", line(target)));
+    let pipeline = format!("Sluice-Pipeline: {}", line(&format!("{}/{}", order.namespace, order.pipeline)));
+    let environment = format!("Sluice-Environment: {}", line(&order.environment));
+    [pipeline, environment].into_iter().chain(target).collect()
+}
+
+/// Whether a message names the environment of an order, and the same target if each target has promotions of its own.
+pub(crate) fn has_target_of(message: &str, order: &Order) -> bool {
+    let has = |trailer: &String| trailers::trailers(message).any(|line| line == trailer);
+    let another = order.target.is_none() && trailers::trailers(message).any(|line| line.starts_with(TARGET));
+    target_trailers(order).iter().all(has) && !another
+}
+
+/// The message of the merge or squash commit that the forge makes for Sluice. Without trailers, a squash would not name
+/// the promotion.
+pub(crate) fn merge_message(order: &Order) -> MergeMessage {
+    MergeMessage { title: headline(order, &order.pipeline), trailers: trailers(order) }
+}

@@ -1,0 +1,131 @@
+//! Delivery by a commit straight on top of a branch, never by force. A later try finds the commit by its trailer.
+
+use std::time::Instant;
+
+use crate::commit_message;
+use crate::edit::{edit, is_set};
+use crate::error::DeliveryResult;
+use crate::fault;
+use crate::git::{Commit, GitError, LockedRepository, PushMode, Pushed};
+use crate::order::Order;
+use crate::outcome::Delivered;
+use crate::resources::{Resources, is_final};
+
+/// How often the commit is made again because others pushed first.
+const MAX_PUSHES: u32 = 8;
+
+/// Commits the values of an order to a branch, or finds the commit of an earlier try.
+pub(crate) async fn deliver(
+    resources: &Resources,
+    order: &Order,
+    url: &str,
+    branch: &str,
+    began: Instant,
+) -> DeliveryResult<Delivered> {
+    let mut repository = resources.lock(order, url, None).await?;
+    loop {
+        let delivered = commit(resources, order, &mut repository, branch, began).await;
+        if is_final(order, &mut repository, &delivered) {
+            return delivered;
+        }
+    }
+}
+
+async fn commit(
+    resources: &Resources,
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    branch: &str,
+    began: Instant,
+) -> DeliveryResult<Delivered> {
+    let known_by = order.known_by();
+    let mut search = order.retried;
+    let mut since = if order.retried { began } else { repository.recent(began) };
+    for _ in 0..MAX_PUSHES {
+        let tips = repository.tips(branch, since).await?;
+        let base = tips.base;
+        if search {
+            if let Some(commit) = find_earlier(order, repository, (branch, &base)).await? {
+                return Ok(Delivered::Committed { commit });
+            }
+            search = false;
+        }
+        let edit = edit(order, repository, (branch, &base.id)).await;
+        if tips.asked < began && !edit.as_ref().is_ok_and(|edit| !edit.files.is_empty()) {
+            // Only the current tip of the branch proves that there is nothing to do.
+            since = began;
+            continue;
+        }
+        let edit = edit?;
+        if edit.files.is_empty() && base.carries(&known_by) {
+            // A push of this promotion arrived in the meantime.
+            return Ok(Delivered::Committed { commit: base.id });
+        }
+        if edit.files.is_empty() {
+            return Ok(Delivered::AlreadySet { commit: base.id });
+        }
+        let message = commit_message::message(order, &edit.values, &edit.onto);
+        let text = resources.commit_text(order, message);
+        let commit = repository.commit(&base.id, &edit.files, &text).await?;
+        repository.remember_own(branch, &known_by, &commit);
+        let made = Commit::made(commit.clone(), base.id, text.message);
+        order.permit.check()?;
+        fault::point("before-push");
+        let before = repository.begin_push(branch);
+        let pushed = repository.push(&commit, branch, PushMode::FastForward).await?;
+        fault::point("after-push");
+        if pushed != Pushed::Moved {
+            before.into_iter().for_each(|before| repository.record_push(before, made.clone()));
+            return Ok(Delivered::Committed { commit });
+        }
+        // The other push may have brought this very promotion, and a newer one after it.
+        repository.record_foreign_push();
+        (since, search) = (Instant::now(), true);
+    }
+    let repository = repository.access.address.text.clone();
+    Err(GitError::Contended { repository, branch: branch.into(), tries: MAX_PUSHES }.into())
+}
+
+/// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:
+/// others write messages, too, so the commit must also hold the values.
+async fn find_earlier(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    (branch, base): (&str, &Commit),
+) -> DeliveryResult<Option<String>> {
+    let known_by = order.known_by();
+    let is_newest = base.carries(&known_by);
+    if is_newest && holds_values(order, repository, (branch, base), &base.id).await? {
+        return Ok(Some(base.id.clone()));
+    }
+    let named = repository.find_promotion((branch, base), &known_by).await?;
+    // The newest commit of the branch is in the cache already; each other one costs a fetch.
+    if !is_newest
+        && let Some(newest) = named.first()
+        && holds_values(order, repository, (branch, base), &base.id).await?
+    {
+        return Ok(Some(newest.clone()));
+    }
+    for commit in named.into_iter().filter(|commit| *commit != base.id) {
+        if holds_values(order, repository, (branch, base), &commit).await? {
+            return Ok(Some(commit));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a commit of a branch has every value of an order. `base` is the newest commit of the branch.
+async fn holds_values(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    (branch, base): (&str, &Commit),
+    commit: &str,
+) -> DeliveryResult<bool> {
+    if repository.remembers_own(branch, &order.known_by(), commit) {
+        return Ok(true);
+    }
+    if commit != base.id {
+        repository.fetch_commit(commit).await?;
+    }
+    is_set(order, repository, (branch, commit)).await
+}

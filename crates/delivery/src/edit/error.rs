@@ -1,0 +1,40 @@
+//! Reasons why the files of a repository cannot be set.
+
+use sluice_core::setters::{SetError, UpdateError};
+
+use crate::git::files::MAX_FILE_BYTES;
+
+/// Why the files cannot be set.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum EditError {
+    #[error(
+        "no file in {repository} at {branch} has the marker {marker}: add # {marker} behind the value to set, \
+         in a .yaml or .yml file, or correct the repository or branch in the pipeline"
+    )]
+    NoMarker { repository: String, branch: String, marker: String },
+
+    #[error(
+        "no file that was read in {repository} at {branch} has {wanted}, and not every file was read: {unread}; \
+         keep what is to be set in a plain file of at most {} MiB", MAX_FILE_BYTES >> 20
+    )]
+    NotRead { repository: String, branch: String, wanted: String, unread: String },
+
+    #[error(transparent)]
+    Set(#[from] SetError),
+
+    #[error("{repository} at {branch}: {error}")]
+    Update { repository: String, branch: String, error: Box<UpdateError> },
+}
+
+impl EditError {
+    /// Returns one word for the condition, the event and the metric.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            EditError::NoMarker { .. } => "NoMarker",
+            EditError::NotRead { .. } => "FileNotRead",
+            EditError::Set(e) => e.reason(),
+            EditError::Update { error, .. } => error.reason(),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! A queue for a limited number of slots, fair by namespace and then by pipeline: waiting namespaces are served in turn,
+//! and so are the pipelines of each. So a namespace with a thousand pipelines delays another namespace by one slot at a
+//! time, and a pipeline with two hundred deliveries delays another pipeline of its namespace by one slot at a time.
+//! The last slots are for namespaces that hold none, so that slow work of one namespace does not occupy all.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use tokio::sync::oneshot;
+
+use crate::lock::lock;
+
+/// A limited number of slots, and the callers that wait for one.
+#[derive(Debug)]
+pub struct FairQueue(Mutex<QueueState>);
+
+/// One slot of this number is reserved for namespaces that hold none. A queue with fewer slots reserves none. If all
+/// pipelines are in one namespace, three quarters of the slots are in use.
+const SLOTS_PER_RESERVED: usize = 4;
+
+/// No caller waits that may have a free slot.
+#[derive(Debug)]
+struct QueueState {
+    free: usize,
+    /// The number of reserved slots.
+    reserved: usize,
+    /// How many slots each namespace holds. Namespaces without a slot are absent.
+    held: HashMap<String, usize>,
+    waiting: Turns<Turns<VecDeque<oneshot::Sender<Slot>>>>,
+}
+
+/// Queues by name that are served in turn. No queue is empty.
+#[derive(Debug)]
+struct Turns<Q> {
+    /// The names in the order in which they are served; the first is next, and then the last.
+    order: VecDeque<String>,
+    queues: HashMap<String, Q>,
+}
+
+impl<Q> Default for Turns<Q> {
+    fn default() -> Self {
+        Turns { order: VecDeque::new(), queues: HashMap::new() }
+    }
+}
+
+impl<Q: Default> Turns<Q> {
+    /// The queue of this name. Makes it if there is none.
+    fn of(&mut self, name: &str) -> &mut Q {
+        if !self.queues.contains_key(name) {
+            self.order.push_back(name.into());
+        }
+        self.queues.entry(name.into()).or_default()
+    }
+
+    /// Takes the next entry from the first queue in turn for which `may` returns true. `take` returns the entry, and
+    /// whether the queue has more.
+    fn next<T>(
+        &mut self,
+        may: impl Fn(&str) -> bool,
+        take: impl FnOnce(&str, &mut Q) -> (Option<T>, bool),
+    ) -> Option<T> {
+        let at = self.order.iter().position(|name| may(name))?;
+        let name = self.order.remove(at)?;
+        let (taken, more) = take(&name, self.queues.get_mut(&name)?);
+        if more {
+            self.order.push_back(name);
+        } else {
+            self.queues.remove(&name);
+        }
+        taken
+    }
+}
+
+/// Queues by name. Each is kept for as long as a caller waits in it or holds a slot of it.
+#[derive(Debug, Default)]
+pub(crate) struct FairQueues(Mutex<HashMap<String, Weak<FairQueue>>>);
+
+impl FairQueues {
+    /// The queue of this name. Makes one with this number of slots if there is none.
+    pub(crate) fn of(&self, name: &str, slots: usize) -> Arc<FairQueue> {
+        let mut queues = lock(&self.0);
+        queues.retain(|_, queue| queue.strong_count() > 0);
+        if let Some(queue) = queues.get(name).and_then(Weak::upgrade) {
+            return queue;
+        }
+        let queue = FairQueue::new(slots);
+        queues.insert(name.into(), Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// A slot of a queue. Dropping it releases the slot.
+#[derive(Debug)]
+pub struct Slot(Option<HeldSlot>);
+
+/// The slot of a namespace.
+#[derive(Debug)]
+struct HeldSlot {
+    queue: Arc<FairQueue>,
+    namespace: String,
+}
+
+impl FairQueue {
+    /// A queue for this number of slots.
+    pub fn new(slots: usize) -> Arc<Self> {
+        let (held, waiting) = Default::default();
+        Arc::new(FairQueue(Mutex::new(QueueState {
+            free: slots,
+            reserved: slots / SLOTS_PER_RESERVED,
+            held,
+            waiting,
+        })))
+    }
+
+    /// Waits for a slot. The former name of [`FairQueue::acquire`]: until the controller uses the new name.
+    pub async fn place(self: &Arc<Self>, pipeline: &str) -> Slot {
+        self.acquire(pipeline).await
+    }
+
+    /// Waits for a slot, in the queue of a pipeline that is named `namespace/name`. A caller that stops
+    /// waiting is passed over.
+    pub async fn acquire(self: &Arc<Self>, pipeline: &str) -> Slot {
+        let namespace = namespace(pipeline);
+        let coming = {
+            let mut state = self.state();
+            if state.may_have(namespace) {
+                state.take(namespace);
+                return self.held_by(namespace);
+            }
+            state.add(pipeline)
+        };
+        // The sender is never dropped without a slot, as this call holds the queue. If it were, the caller would not wait.
+        coming.await.unwrap_or(Slot(None))
+    }
+
+    /// Takes back the slot of a namespace, and gives free slots to the next callers.
+    fn release(self: &Arc<Self>, namespace: &str) {
+        self.state().put_back(namespace);
+        loop {
+            let Some((sender, namespace)) = self.state().next() else { return };
+            if let Err(mut slot) = sender.send(self.held_by(&namespace)) {
+                // The caller does not wait any more, so the slot is still here.
+                drop(slot.0.take());
+                self.state().put_back(&namespace);
+            }
+        }
+    }
+
+    fn held_by(self: &Arc<Self>, namespace: &str) -> Slot {
+        Slot(Some(HeldSlot { queue: self.clone(), namespace: namespace.into() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        lock(&self.0)
+    }
+}
+
+/// The namespace of a pipeline that is named `namespace/name`.
+pub(crate) fn namespace(pipeline: &str) -> &str {
+    pipeline.split_once('/').map_or(pipeline, |(namespace, _)| namespace)
+}
+
+impl QueueState {
+    /// Whether a namespace may have one of the slots that are free.
+    fn may_have(&self, namespace: &str) -> bool {
+        self.free > self.reserved || (self.free > 0 && !self.held.contains_key(namespace))
+    }
+
+    fn take(&mut self, namespace: &str) {
+        self.free -= 1;
+        *self.held.entry(namespace.into()).or_default() += 1;
+    }
+
+    fn put_back(&mut self, namespace: &str) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(namespace) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(namespace);
+            }
+        }
+    }
+
+    fn add(&mut self, pipeline: &str) -> oneshot::Receiver<Slot> {
+        let (sender, coming) = oneshot::channel();
+        self.waiting.of(namespace(pipeline)).of(pipeline).push_back(sender);
+        coming
+    }
+
+    /// Takes a free slot for the next caller that may have it. Returns the caller and its namespace.
+    fn next(&mut self) -> Option<(oneshot::Sender<Slot>, String)> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut served = String::new();
+        let may = |namespace: &str| self.may_have(namespace);
+        let next = waiting.next(may, |namespace, pipelines| {
+            served.push_str(namespace);
+            let next = pipelines.next(|_| true, |_, queue| (queue.pop_front(), !queue.is_empty()));
+            (next, !pipelines.order.is_empty())
+        });
+        self.waiting = waiting;
+        next.map(|sender| {
+            self.take(&served);
+            (sender, served)
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(HeldSlot { queue, namespace }) = self.0.take() {
+            queue.release(&namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use futures::future::join_all;
+
+    /// The order in which these pipelines get a slot, if they wait for a single one.
+    async fn served(waiting: &[&str]) -> Vec<String> {
+        let (queue, served) = (FairQueue::new(1), Mutex::new(Vec::new()));
+        let held = queue.acquire("first").await;
+        let all = join_all(waiting.iter().map(async |pipeline| {
+            let _slot = queue.acquire(pipeline).await;
+            served.lock().unwrap().push(pipeline.to_string());
+        }));
+        // Polled once, all of them wait.
+        let mut all = Box::pin(all);
+        assert!((&mut all).now_or_never().is_none());
+        drop(held);
+        all.await;
+        served.into_inner().unwrap()
+    }
+
+    #[tokio::test]
+    async fn pipelines_are_served_in_turn_and_each_in_the_order_it_came() {
+        for (waiting, expected) in
+            [("abc", "abc"), ("aaaaaaab", "abaaaaaa"), ("aaabbc", "abcaba"), ("aabbb", "ababb")]
+        {
+            let waiting: Vec<String> = waiting.chars().map(|c| format!("apps/{c}")).collect();
+            let waiting: Vec<&str> = waiting.iter().map(String::as_str).collect();
+            let expected: Vec<String> = expected.chars().map(|c| format!("apps/{c}")).collect();
+            assert_eq!(served(&waiting).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn namespaces_are_served_in_turn_whatever_the_number_of_their_pipelines() {
+        let busy: Vec<String> = (0..1000).map(|n| format!("busy/app-{n}")).collect();
+        let mut waiting: Vec<&str> = busy.iter().map(String::as_str).collect();
+        waiting.extend(["quiet/one", "quiet/two", "other/one"]);
+        let served = served(&waiting).await;
+        assert_eq!(
+            served[..6],
+            ["busy/app-0", "quiet/one", "other/one", "busy/app-1", "quiet/two", "busy/app-2"]
+        );
+        assert_eq!(served.len(), 1003);
+        // The busy namespace in the order of its calls.
+        let rest: Vec<&String> = served.iter().filter(|p| p.starts_with("busy/")).collect();
+        assert_eq!(rest, busy.iter().collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_namespace_does_not_hold_the_reserved_slots() {
+        let queue = FairQueue::new(8);
+        let now = |pipeline: &str| queue.acquire(pipeline).now_or_never();
+        let mut busy: Vec<Slot> = (0..6).map(|n| now(&format!("busy/app-{n}")).unwrap()).collect();
+        let mut more = Box::pin(queue.acquire("busy/more"));
+        assert!((&mut more).now_or_never().is_none(), "two slots are for others");
+        let quiet = [now("quiet/app"), now("other/app")];
+        assert!(quiet.iter().all(Option::is_some));
+        // With all slots taken, the first caller that may have a slot is served.
+        let mut third = Box::pin(queue.acquire("third/app"));
+        assert!((&mut third).now_or_never().is_none());
+        drop(busy.pop());
+        assert!((&mut more).now_or_never().is_none(), "the slot is for a namespace that holds none");
+        let third = third.now_or_never();
+        assert!(third.is_some());
+        // The slots of others count as reserved again.
+        drop((quiet, third));
+        assert!((&mut more).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_namespace_with_a_reserved_slot_waits_for_a_second_one() {
+        let queue = FairQueue::new(4);
+        let now = |pipeline: &str| queue.acquire(pipeline).now_or_never();
+        let busy = [now("busy/a"), now("busy/b"), now("busy/c")];
+        let quiet = now("quiet/a");
+        assert!(busy.iter().all(Option::is_some) && quiet.is_some());
+        let mut waiting = [Box::pin(queue.acquire("quiet/b")), Box::pin(queue.acquire("busy/d"))];
+        assert!(waiting.iter_mut().all(|slot| slot.now_or_never().is_none()));
+        // One slot is free, and it is reserved.
+        drop(quiet);
+        assert!(waiting[0].as_mut().now_or_never().is_some());
+        drop(busy);
+        assert!(waiting[1].as_mut().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn the_number_of_slots_is_limited_and_a_caller_that_stops_waiting_takes_none() {
+        let queue = FairQueue::new(2);
+        let (one, other) = (queue.acquire("a").await, queue.acquire("a").await);
+        // One caller stops before its turn, and one when it already has the slot.
+        let mut early = Box::pin(queue.acquire("b"));
+        let mut late = Box::pin(queue.acquire("c"));
+        assert!((&mut early).now_or_never().is_none() && (&mut late).now_or_never().is_none());
+        drop(early);
+        drop(one);
+        assert_eq!(queue.state().free, 0);
+        drop(late);
+        assert_eq!(queue.state().free, 1);
+        drop(other);
+        let both = [queue.acquire("d").now_or_never(), queue.acquire("d").now_or_never()];
+        assert!(both.iter().all(Option::is_some));
+        assert!(queue.acquire("d").now_or_never().is_none());
+        drop(both);
+        let state = queue.state();
+        assert_eq!((state.free, state.held.len()), (2, 0));
+    }
+}

@@ -1,0 +1,154 @@
+//! Text of other systems, cleaned for statuses and logs: error messages in answers, and names.
+
+use serde_json::Value;
+
+/// The most characters of an error message that are shown.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// Returns the message fields of an answer, in one line; empty if there are none.
+/// `without` removes secrets.
+pub(crate) fn message(json: &Value, without: impl Fn(&str) -> String) -> String {
+    let mut words = Vec::new();
+    if json.is_object() {
+        collect_messages(json, &mut words);
+    }
+    // Cleaned before, since a secret may have escape sequences in it; cut after, since a part of a secret is not
+    // recognized.
+    clean(&without(&clean(&words.join("; "), usize::MAX)), MAX_MESSAGE_CHARS)
+}
+
+/// Returns foreign text as one line of at most this many characters, without escape sequences, control characters
+/// and characters that change the direction or the width of text.
+pub(crate) fn clean(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    let mut chars = text.chars();
+    let mut count = 0;
+    while let Some(c) = chars.next() {
+        if count >= most {
+            line.push('…');
+            break;
+        }
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' => {}
+            c if c.is_control() || c.is_whitespace() => {
+                if !line.is_empty() && !line.ends_with(' ') {
+                    line.push(' ');
+                    count += 1;
+                }
+            }
+            c => {
+                line.push(c);
+                count += 1;
+            }
+        }
+    }
+    line.trim_end().to_string()
+}
+
+/// Skips the rest of an escape sequence of a terminal (ECMA-48).
+fn skip_escape(chars: &mut std::str::Chars<'_>) {
+    match chars.next() {
+        Some('[') => {
+            let _ = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
+        }
+        // A string, such as a title or a link, which a bell or `ESC \` ends.
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            let end = chars.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
+            let _ = end.filter(|c| *c == '\u{1b}').and_then(|_| chars.next());
+        }
+        _ => {}
+    }
+}
+
+/// Collects the error messages of an answer: `message` and `errors` at GitHub and Bitbucket Data
+/// Center, `message` as a list or by field and `error_description` at GitLab, `error` at Bitbucket.
+fn collect_messages(json: &Value, words: &mut Vec<String>) {
+    match json {
+        Value::String(text) => words.push(text.clone()),
+        Value::Array(list) => list.iter().for_each(|part| collect_messages(part, words)),
+        Value::Object(fields) => {
+            let before = words.len();
+            for key in ["message", "error", "error_description", "detail", "errors"] {
+                match fields.get(key) {
+                    Some(Value::Object(of)) if key == "message" || key == "errors" => {
+                        for (field, what) in of {
+                            let mut parts = Vec::new();
+                            collect_messages(what, &mut parts);
+                            words.push(format!("{field} {}", parts.join(", ")));
+                        }
+                    }
+                    Some(part) => collect_messages(part, words),
+                    None => {}
+                }
+            }
+            if words.len() == before {
+                words.extend(fields.get("field").and_then(Value::as_str).map(|f| {
+                    let code = fields.get("code").unwrap_or(&Value::Null);
+                    format!("{f} {code}")
+                }));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_one_short_line_without_escapes() {
+        let cases = [
+            ("plain ü", "plain ü"),
+            ("no\u{1b}[31m red\u{7}\r\n\u{202e}x", "no red x"),
+            ("a\u{1b}]8;;http://x\u{7}link\u{1b}]8;;\u{1b}\\b", "alinkb"),
+            ("a\u{1b}[", "a"),
+            ("a\u{1b}", "a"),
+            ("\t a \u{9b}31m", "a 31m"),
+            ("zero\u{200b}width", "zerowidth"),
+            ("0123456789abcdef", "0123456789…"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(clean(text, 10), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_removed_before_the_text_is_cut() {
+        let long = format!("{} hun\u{1b}[0mter2", "x".repeat(MAX_MESSAGE_CHARS - 5));
+        let says = message(&serde_json::json!({ "message": long }), |text| text.replace("hunter2", "***"));
+        assert_eq!(says, format!("{} ***", "x".repeat(MAX_MESSAGE_CHARS - 5)));
+    }
+
+    #[test]
+    fn the_message_fields_of_all_forges_are_found() {
+        let says = |text: &str| message(&serde_json::from_str(text).unwrap(), str::to_string);
+        let cases = [
+            (r#"{"message": "Not Found"}"#, "Not Found"),
+            (
+                r#"{"message": "Validation Failed", "errors": [{"message": "No commits between"}]}"#,
+                "Validation Failed; No commits between",
+            ),
+            (r#"{"errors": [{"field": "head", "code": "invalid"}]}"#, r#"head "invalid""#),
+            (r#"{"message": ["Another open merge request"]}"#, "Another open merge request"),
+            (r#"{"message": {"title": ["is too long"]}}"#, "title is too long"),
+            (
+                r#"{"error": "insufficient_scope", "error_description": "needs api"}"#,
+                "insufficient_scope; needs api",
+            ),
+            (r#"{"type": "error", "error": {"message": "No.", "detail": "Why."}}"#, "No.; Why."),
+            (r#"{"$id": "1", "message": "TF401179: An active", "errorCode": 0}"#, "TF401179: An active"),
+            (r#""plain""#, ""),
+            (r#"["plain"]"#, ""),
+            (r#"{"debug": "plain"}"#, ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(says(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The calls that Sluice makes to a forge, whichever it is.
+
+use std::pin::Pin;
+
+use jiff::Timestamp;
+
+use super::change_request::{
+    ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergeMessage, MergedHead, MetadataKind, Proposal,
+};
+use super::commit_status::CommitStatus;
+use super::error::ForgeResult;
+use super::readiness::Readiness;
+use crate::order::MergeMode;
+
+/// The result of a call to a forge, when it comes.
+pub(crate) type ForgeFuture<'a, T> = Pin<Box<dyn Future<Output = ForgeResult<T>> + Send + 'a>>;
+
+/// Which change request to merge, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MergeCall<'a> {
+    pub(crate) found: &'a ForgeChangeRequest,
+    /// The merge is for the head of this readiness, and for no other.
+    pub(crate) readiness: &'a Readiness,
+    pub(crate) mode: MergeMode,
+    /// Not used for a queue, or for a merge without a commit of its own.
+    pub(crate) message: &'a MergeMessage,
+}
+
+/// Which change requests from a branch are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListFilter {
+    /// The open one.
+    Open,
+    /// All that were opened since this time.
+    Since(Timestamp),
+}
+
+/// One repository at a forge.
+pub(crate) trait Forge: Send + Sync {
+    /// The change requests from this branch that the filter selects, the newest first. `base` is the branch that they
+    /// should go to.
+    fn list<'a>(
+        &'a self,
+        head: &'a str,
+        base: &'a str,
+        filter: ListFilter,
+    ) -> ForgeFuture<'a, Vec<ForgeChangeRequest>>;
+
+    /// Opens a change request.
+    fn open<'a>(&'a self, proposal: &'a Proposal) -> ForgeFuture<'a, ForgeChangeRequest>;
+
+    /// Changes the text and the base of a change request.
+    fn update<'a>(&'a self, number: u64, proposal: &'a Proposal) -> ForgeFuture<'a, ForgeChangeRequest>;
+
+    /// Adds labels, reviewers or assignees to an open change request, and returns those that it has then; none is
+    /// removed. Fails as a whole if the forge rejects one of the names.
+    fn add<'a>(
+        &'a self,
+        found: &'a ForgeChangeRequest,
+        kind: MetadataKind,
+        names: &'a [String],
+    ) -> ForgeFuture<'a, Vec<String>>;
+
+    /// Closes a change request without merging it.
+    fn close<'a>(&'a self, number: u64) -> ForgeFuture<'a, ()>;
+
+    /// A change request by its number, as cheap as the forge can; `None` if it is gone. The body may be missing.
+    fn get<'a>(&'a self, number: u64) -> ForgeFuture<'a, Option<ForgeChangeRequest>>;
+
+    /// What stands between an open change request and its merge in this mode.
+    fn readiness<'a>(&'a self, found: &'a ForgeChangeRequest, mode: MergeMode) -> ForgeFuture<'a, Readiness>;
+
+    /// Merges a change request, or puts it into the merge queue.
+    fn merge<'a>(&'a self, call: &'a MergeCall<'a>) -> ForgeFuture<'a, ()>;
+
+    /// Writes a comment.
+    fn comment<'a>(&'a self, number: u64, text: &'a str) -> ForgeFuture<'a, ()>;
+
+    /// A commit; `None` if it is gone.
+    fn commit<'a>(&'a self, id: &'a str) -> ForgeFuture<'a, Option<ForgeCommit>>;
+
+    /// Sets a status of a commit. It replaces the status of the same name.
+    fn report<'a>(&'a self, commit: &'a str, status: &'a CommitStatus<'a>) -> ForgeFuture<'a, ()>;
+
+    /// The open change request from this branch.
+    fn find_open<'a>(&'a self, head: &'a str, base: &'a str) -> ForgeFuture<'a, Option<ForgeChangeRequest>> {
+        Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.into_iter().next()) })
+    }
+
+    /// The head that a merged change request had when it was merged, as far as its forge returns it.
+    ///
+    /// GitHub, GitLab (`sha`, of the last version of the differences), both Bitbuckets and Azure DevOps
+    /// (`lastMergeSourceCommit`, "at the time of the last pull request merge") keep it.
+    /// Gitea and Forgejo do not: they return the branch as it is now.
+    fn merged_head<'a>(&'a self, found: &'a ForgeChangeRequest) -> ForgeFuture<'a, Option<MergedHead>> {
+        let id = found.request.head_commit.clone();
+        Box::pin(async { Ok(Some(MergedHead { id, is_certain: true })) })
+    }
+
+    /// The same change request, read once more if it is closed: that ends a promotion, and Gitea reads whether it
+    /// was merged before it reads whether it is closed (`GetPullRequestByIndex` and `ToAPIPullRequest` of 1.25), so
+    /// that one which is merged in between looks like one that was not.
+    fn confirmed(&self, found: ForgeChangeRequest) -> ForgeFuture<'_, ForgeChangeRequest> {
+        Box::pin(async move {
+            if found.state != ChangeRequestState::Closed {
+                return Ok(found);
+            }
+            Ok(self.get(found.request.number).await?.unwrap_or(found))
+        })
+    }
+}
+
+/// Implements [`Forge`] for an adapter by boxing its methods of the same names; further methods of the trait can follow.
+macro_rules! impl_forge {
+    ($adapter:ty $(, $($more:item)*)?) => {
+        impl $crate::forge::api::Forge for $adapter {
+            $crate::forge::api::boxed! { $adapter;
+                list(head: &'a str, base: &'a str, filter: ListFilter) -> Vec<ForgeChangeRequest>;
+                open(proposal: &'a Proposal) -> ForgeChangeRequest;
+                update(number: u64, proposal: &'a Proposal) -> ForgeChangeRequest;
+                add(found: &'a ForgeChangeRequest, kind: MetadataKind, names: &'a [String]) -> Vec<String>;
+                readiness(found: &'a ForgeChangeRequest, mode: MergeMode) -> Readiness;
+                merge(call: &'a MergeCall<'a>) -> ();
+                comment(number: u64, text: &'a str) -> ();
+                commit(id: &'a str) -> Option<ForgeCommit>;
+                report(commit: &'a str, status: &'a CommitStatus<'a>) -> ();
+                close(number: u64) -> ();
+                get(number: u64) -> Option<ForgeChangeRequest>;
+            }
+            $($($more)*)?
+        }
+    };
+}
+
+/// Boxes methods of an adapter for [`impl_forge`].
+macro_rules! boxed {
+    ($adapter:ty; $($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        $(fn $name<'a>(&'a self, $($arg: $type),*) -> $crate::forge::api::ForgeFuture<'a, $out> {
+            Box::pin(<$adapter>::$name(self, $($arg),*))
+        })*
+    };
+}
+
+pub(super) use {boxed, impl_forge};

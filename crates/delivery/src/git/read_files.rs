@@ -1,0 +1,349 @@
+//! Reads YAML files of a commit: those with markers, or those that are named. The content of a file never changes under its
+//! hash, so each content is searched for markers once. Files that are missing in the partial cache are fetched in one call.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use super::access::RepositoryAccess;
+use super::error::{GitError, GitResult};
+use super::fetch::read_objects;
+use super::files::{
+    FoundFiles, KnownFile, MAX_FILE_BYTES, ReadFile, UnreadFile, UnreadReason, readable_path,
+};
+use super::limits::{each_record, too_large};
+use super::repository::LockedRepository;
+
+/// A YAML file in a tree.
+#[derive(Clone)]
+struct TreeEntry {
+    id: String,
+    mode: &'static str,
+    path: Vec<u8>,
+}
+
+/// The YAML files of a commit.
+pub(crate) struct YamlFiles(Vec<TreeEntry>);
+
+impl YamlFiles {
+    /// Their paths for people.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.0.iter().map(|entry| readable_path(&entry.path)).collect()
+    }
+
+    /// Only the files at these indices.
+    pub(crate) fn only(self, indices: &BTreeSet<usize>) -> YamlFiles {
+        let entries = self.0.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
+        YamlFiles(entries.map(|(_, entry)| entry).collect())
+    }
+}
+
+impl TreeEntry {
+    /// The part of the hash that identifies the file.
+    fn key(&self) -> u128 {
+        key(&self.id)
+    }
+
+    fn read(self, bytes: &[u8]) -> ReadFile {
+        ReadFile { path: self.path, mode: self.mode, bytes: bytes.to_vec() }
+    }
+
+    fn unread(&self, reason: UnreadReason) -> UnreadFile {
+        UnreadFile { path: readable_path(&self.path), reason }
+    }
+}
+
+fn key(id: &str) -> u128 {
+    u128::from_str_radix(id.get(..32).unwrap_or_default(), 16).unwrap_or_default()
+}
+
+/// The most bytes of the files of one commit that are kept.
+const MAX_KEPT_BYTES: u64 = 16 << 20;
+/// The most bytes that are searched in one commit: 250,000 files of 4 KiB.
+const MAX_READ_BYTES: u64 = 1 << 30;
+/// The most YAML files of a commit.
+const MAX_YAML_FILES: usize = 250_000;
+/// The most bytes of their paths.
+const MAX_PATH_BYTES: usize = 32 << 20;
+/// The most bytes of the list of all files. A tree can contain one subtree many times: 100 KB become terabytes.
+const MAX_LISTING_BYTES: usize = 256 << 20;
+/// The most files that are remembered.
+const MAX_KNOWN_FILES: usize = 500_000;
+
+impl LockedRepository<'_> {
+    /// Lists the YAML files of a commit: plain files only, no links and no submodules.
+    pub(crate) async fn list_files(&self, commit: &str) -> GitResult<YamlFiles> {
+        // With -t, trees are listed, too: trees without files count for the limit.
+        let call = self.local(["ls-tree", "-r", "-t", "-z", "--full-tree", commit]);
+        let read = |stdout| async move {
+            let (mut entries, mut paths, mut listed) = (Vec::new(), 0, 0);
+            let each = |line: &[u8]| {
+                listed += line.len();
+                if let Some(entry) = entry(line) {
+                    paths += entry.path.len();
+                    entries.push(entry);
+                }
+                match listed > MAX_LISTING_BYTES || paths > MAX_PATH_BYTES || entries.len() > MAX_YAML_FILES {
+                    true => Err(too_large("the list of files in its tree")),
+                    false => Ok(()),
+                }
+            };
+            each_record(stdout, 0, each).await.map(|()| entries)
+        };
+        self.git.read(call, read).await.map(YamlFiles)
+    }
+
+    /// Reads the content of these files.
+    pub(crate) async fn read_files(&self, YamlFiles(entries): YamlFiles) -> GitResult<FoundFiles> {
+        self.fetch_missing(entries.iter().map(|entry| entry.id.as_str()).collect()).await?;
+        let sizes = self.sizes(entries.iter()).await?;
+        let size = |entry: &TreeEntry| sizes.get(&entry.key()).copied().unwrap_or_default();
+        let (large, wanted): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| size(e) > MAX_FILE_BYTES);
+        if wanted.iter().map(size).sum::<u64>() > MAX_KEPT_BYTES {
+            return Err(too_many(&self.access, &wanted[0]));
+        }
+        let mut unread: Vec<_> = large.iter().map(|e| e.unread(UnreadReason::TooLarge(size(e)))).collect();
+        let mut found = Vec::with_capacity(wanted.len());
+        self.read_entries(wanted, |entry, bytes| match is_pointer(bytes) {
+            true => unread.push(entry.unread(UnreadReason::LfsPointer)),
+            false => found.push(entry.read(bytes)),
+        })
+        .await?;
+        Ok((found, unread))
+    }
+
+    /// Reads the files of a commit that have any marker and the text `needle`.
+    pub(crate) async fn read_marked_files(&mut self, commit: &str, needle: &str) -> GitResult<FoundFiles> {
+        let YamlFiles(entries) = self.list_files(commit).await?;
+        let new = |entry: &&TreeEntry| !self.files.contains_key(&entry.key());
+        let new: HashSet<String> = entries.iter().filter(new).map(|entry| entry.id.clone()).collect();
+        let mut sizes = HashMap::new();
+        if !new.is_empty() {
+            self.fetch_missing(new.iter().map(String::as_str).collect()).await?;
+            sizes = self.sizes(entries.iter().filter(|e| new.contains(&e.id))).await?;
+        }
+        if self.files.len() + sizes.len() > MAX_KNOWN_FILES {
+            self.files.retain(|_, known| *known != KnownFile::WithoutMarker);
+        }
+        if self.files.len() + sizes.len() > MAX_KNOWN_FILES {
+            self.files.clear();
+        }
+        let large = sizes.iter().filter(|(_, size)| **size > MAX_FILE_BYTES);
+        self.files.extend(large.map(|(key, size)| (*key, KnownFile::Unread(UnreadReason::TooLarge(*size)))));
+        let (mut wanted, mut unread, mut left) = (Vec::new(), Vec::new(), MAX_READ_BYTES);
+        // A file with many names is read once.
+        let mut names: HashMap<u128, Vec<TreeEntry>> = HashMap::new();
+        for entry in entries {
+            let key = entry.key();
+            let size = match self.files.get(&key) {
+                Some(KnownFile::WithoutMarker) => continue,
+                Some(KnownFile::Unread(why)) => {
+                    unread.push(entry.unread(*why));
+                    continue;
+                }
+                Some(KnownFile::WithMarkers(size)) => *size,
+                None => sizes.get(&key).copied().unwrap_or_default(),
+            };
+            if !names.contains_key(&key) {
+                left = left.checked_sub(size).ok_or_else(|| too_many(&self.access, &entry))?;
+                wanted.push(TreeEntry { path: Vec::new(), ..entry.clone() });
+            }
+            names.entry(key).or_default().push(entry);
+        }
+        let (found, pointers) = self.read_marked(wanted, names, needle).await?;
+        Ok((found, [unread, pointers].concat()))
+    }
+
+    /// Fetches the files that are missing in the cache.
+    async fn fetch_missing(&self, wanted: HashSet<&str>) -> GitResult<()> {
+        // A question for a missing object would fetch it alone, so list the objects in the cache.
+        let args = ["cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"];
+        let call = self.local(args);
+        let read = |stdout| {
+            let mut missing = wanted.clone();
+            async move {
+                each_record(stdout, b'\n', |id| {
+                    missing.remove(std::str::from_utf8(id).unwrap_or_default());
+                    Ok(())
+                })
+                .await?;
+                Ok(missing)
+            }
+        };
+        let missing = self.git.read(call, read).await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut input: String = missing.into_iter().collect::<Vec<_>>().join("\n");
+        input.push('\n');
+        let args = [
+            "-c",
+            "fetch.negotiationAlgorithm=noop",
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--filter=blob:none",
+            "--stdin",
+            "origin",
+        ];
+        self.counters.fetches.fetch_add(1, Ordering::Relaxed);
+        self.git.run(self.remote(args).with_input(input.into_bytes())).await.map(drop)
+    }
+
+    /// The sizes of these files, all of which are in the cache, in bytes. Their content is not read.
+    async fn sizes(&self, wanted: impl Iterator<Item = &TreeEntry>) -> GitResult<HashMap<u128, u64>> {
+        let input: String = wanted.flat_map(|entry| [entry.id.as_str(), "\n"]).collect();
+        let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
+        let call = self.local(args).with_input(input.into_bytes());
+        let read = |stdout| async move {
+            let mut sizes = HashMap::new();
+            each_record(stdout, b'\n', |line| {
+                let line = std::str::from_utf8(line).unwrap_or_default();
+                if let Some((id, size)) = line.split_once(' ') {
+                    sizes.insert(key(id), size.parse().unwrap_or(u64::MAX));
+                }
+                Ok(())
+            })
+            .await?;
+            Ok(sizes)
+        };
+        self.git.read(call, read).await
+    }
+
+    /// Reads files, remembers which have markers, and keeps those that also have `needle`, under each of their names.
+    async fn read_marked(
+        &mut self,
+        wanted: Vec<TreeEntry>,
+        mut names: HashMap<u128, Vec<TreeEntry>>,
+        needle: &str,
+    ) -> GitResult<FoundFiles> {
+        let (mut found, mut pointers) = (Vec::new(), Vec::new());
+        let (mut left, mut over) = (MAX_KEPT_BYTES, None);
+        let mut scanned = std::mem::take(&mut self.files);
+        let read = self
+            .read_entries(wanted, |entry, bytes| {
+                let names = names.remove(&entry.key()).unwrap_or_default();
+                let is_marked = sluice_core::setters::mentions(bytes);
+                let known = match (is_pointer(bytes), is_marked) {
+                    (true, _) => KnownFile::Unread(UnreadReason::LfsPointer),
+                    (false, true) => KnownFile::WithMarkers(bytes.len() as u64),
+                    (false, false) => KnownFile::WithoutMarker,
+                };
+                scanned.insert(entry.key(), known);
+                if known == KnownFile::Unread(UnreadReason::LfsPointer) {
+                    pointers.extend(names.iter().map(|name| name.unread(UnreadReason::LfsPointer)));
+                } else if is_marked && contains(bytes, needle.as_bytes()) {
+                    for name in names {
+                        match left.checked_sub(bytes.len() as u64) {
+                            Some(rest) => left = rest,
+                            None => {
+                                over.get_or_insert(name);
+                                return;
+                            }
+                        }
+                        found.push(name.read(bytes));
+                    }
+                }
+            })
+            .await;
+        self.files = scanned;
+        match over {
+            Some(entry) => Err(too_many(&self.access, &entry)),
+            None => read.map(|()| (found, pointers)),
+        }
+    }
+
+    /// Reads files, all of which are in the cache and not too large, with one run of git.
+    async fn read_entries(
+        &self,
+        wanted: Vec<TreeEntry>,
+        mut each: impl FnMut(TreeEntry, &[u8]),
+    ) -> GitResult<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut input = String::with_capacity(wanted.len() * 41);
+        for entry in &wanted {
+            input.push_str(&entry.id);
+            input.push('\n');
+        }
+        let mut lost = false;
+        let mut wanted = wanted.into_iter();
+        let call = self.local(["cat-file", "--batch"]).with_input(input.into_bytes());
+        let read = read_objects(self.git, call, |object| match (wanted.next(), object) {
+            (Some(entry), Some((_, bytes))) => each(entry, bytes),
+            _ => lost = true,
+        })
+        .await;
+        if lost {
+            let says = "objects are missing".to_string();
+            return Err(GitError::Cache { repository: self.access.name().into(), says });
+        }
+        read
+    }
+}
+
+/// The error for files that are too large together.
+fn too_many(access: &RepositoryAccess, entry: &TreeEntry) -> GitError {
+    let (repository, doing) = (access.name().to_string(), "cat-file".to_string());
+    let path = readable_path(&entry.path);
+    let says = format!("its files with markers, such as {path}, are larger together than Sluice reads");
+    GitError::TooLarge { repository, doing, says }
+}
+
+/// Whether a file is a pointer to content in Git LFS (github.com/git-lfs/git-lfs, docs/spec.md: "Pointer files
+/// must be less than 1024 bytes", and "the first line is always version").
+fn is_pointer(bytes: &[u8]) -> bool {
+    bytes.len() < 1024 && bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+}
+
+/// A line of the list, if it is a YAML file.
+fn entry(line: &[u8]) -> Option<TreeEntry> {
+    let tab = line.iter().position(|b| *b == b'\t')?;
+    let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
+    if !path.ends_with(b".yaml") && !path.ends_with(b".yml") {
+        return None;
+    }
+    let mut words = head.split(' ');
+    let mode = match words.next()? {
+        "100644" => "100644",
+        "100755" => "100755",
+        _ => return None,
+    };
+    Some(TreeEntry { id: words.nth(1)?.to_string(), mode, path: path.to_vec() })
+}
+
+fn contains(text: &[u8], needle: &[u8]) -> bool {
+    text.windows(needle.len()).any(|window| window == needle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_files_are_listed() {
+        let id = "1".repeat(40);
+        for (line, is) in [
+            (format!("100644 blob {id}\ta/b.yaml"), true),
+            (format!("100755 blob {id}\ta\nb\x1b[2J.yml"), true),
+            (format!("120000 blob {id}\tlink.yaml"), false),
+            (format!("160000 commit {id}\tmodule.yaml"), false),
+            (format!("040000 tree {id}\tfolder.yaml"), false),
+            (format!("100644 blob {id}\tb.json"), false),
+            ("nonsense".into(), false),
+        ] {
+            assert_eq!(entry(line.as_bytes()).is_some(), is, "{line}");
+        }
+        assert_eq!(readable_path(b"a\nb\x1b[2J\xff.yml"), "a\u{fffd}b\u{fffd}[2J\u{fffd}.yml");
+    }
+
+    #[test]
+    fn a_pointer_to_lfs_is_no_yaml() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+        assert!(is_pointer(pointer.as_bytes()));
+        assert!(!is_pointer(b"version: https://git-lfs.github.com/spec/v1\n"));
+        assert!(!is_pointer(&[pointer.as_bytes(), &[b' '; 2000]].concat()));
+    }
+}

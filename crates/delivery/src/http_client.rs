@@ -1,0 +1,94 @@
+//! HTTP clients that trust the certificates of the system and of a caFile, and the causes of their errors.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use reqwest::{Client, ClientBuilder};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::hex::sha256_hex;
+use crate::lock::lock;
+use crate::lru::Lru;
+
+/// The most clients that are kept: each has the roots of an authority of its own.
+const MAX_CLIENTS: usize = 64;
+
+/// HTTP clients by the certificates that they trust.
+#[derive(Debug)]
+pub(crate) struct HttpClients(Mutex<Lru<Client>>);
+
+impl Default for HttpClients {
+    fn default() -> Self {
+        HttpClients(Mutex::new(Lru::new(MAX_CLIENTS)))
+    }
+}
+
+impl HttpClients {
+    /// A client that also trusts the certificates of a caFile and does not follow redirects. `variant` is the name of the
+    /// further settings, which `configure` makes for a new client.
+    pub(crate) fn get(
+        &self,
+        ca_file: Option<&[u8]>,
+        variant: &str,
+        protocols: &[&str],
+        timeout: Duration,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, String> {
+        let key = format!("{variant} {}", ca_file.map(sha256_hex).unwrap_or_default());
+        let mut clients = lock(&self.0);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let mut tls = trust(ca_file)?;
+        tls.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let builder = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
+            .timeout(timeout);
+        let client = configure(builder).build().map_err(|e| e.to_string())?;
+        clients.insert(key, client.clone(), 1);
+        Ok(client)
+    }
+}
+
+/// The last cause of an error, which is the most precise one. The address, which may be secret, is not part of it.
+pub(crate) fn last_cause(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut cause: &dyn Error = &error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// A TLS configuration that trusts the authorities of the system, and the certificates of a caFile.
+fn trust(ca_file: Option<&[u8]>) -> Result<rustls::ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in rustls_native_certs::load_native_certs().certs {
+        // A certificate that cannot be read is not trusted.
+        let _ = roots.add(certificate);
+    }
+    if let Some(pem) = ca_file {
+        let mut count = 0;
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|e| e.to_string())?;
+            roots.add(certificate).map_err(|e| e.to_string())?;
+            count += 1;
+        }
+        if count == 0 {
+            return Err("write it as PEM".into());
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| e.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(tls)
+}

@@ -1,0 +1,115 @@
+//! Results of a delivery, and what became of a change request: plain values for the controller.
+
+/// A change request at a forge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeRequest {
+    /// Its number in its repository.
+    pub number: u64,
+    /// The page where people find it.
+    pub url: String,
+    /// The head branch.
+    pub branch: String,
+    /// The newest commit of the head branch.
+    pub head_commit: String,
+    /// Labels and people that the forge rejected, a sentence each.
+    pub notes: Vec<String>,
+    /// Whether it was put into the merge queue with this head.
+    pub queued: bool,
+}
+
+/// The result of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// A change request carries the revision.
+    Proposed {
+        /// The change request.
+        request: ChangeRequest,
+        /// Whether it has been merged already.
+        merged: bool,
+    },
+    /// A commit carries the revision.
+    Committed {
+        /// The id of the commit.
+        commit: String,
+    },
+    /// Every value is already that of the revision.
+    AlreadySet {
+        /// The commit with these values.
+        commit: String,
+    },
+    /// The event was sent.
+    Notified {
+        /// The host that received it; `None` if there is no address for events.
+        to: Option<String>,
+    },
+    /// The receiver of the webhook accepted the call.
+    Called {
+        /// The receiver.
+        to: String,
+        /// The status of its reply.
+        status: u16,
+    },
+    /// A person closed this promotion's change request without merging it.
+    Rejected {
+        /// The change request.
+        request: ChangeRequest,
+    },
+}
+
+/// Why the commit of an open change request is outdated and must be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutdatedReason {
+    /// The base branch has changed the same lines.
+    Conflicts,
+    /// The base branch has newer commits, and the forge merges only commits on top of them.
+    Behind,
+}
+
+impl std::fmt::Display for OutdatedReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            OutdatedReason::Conflicts => "it conflicts with its base",
+            OutdatedReason::Behind => "its base has moved on",
+        })
+    }
+}
+
+/// The status of a change request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeRequestStatus {
+    /// It is open.
+    Open {
+        /// The newest commit of the head branch.
+        head: String,
+        /// Why it cannot be merged as it is, by the answer of the forge. Forges also return that for a moment while
+        /// they compare a new commit, so only a repeated answer counts.
+        stale: Option<OutdatedReason>,
+    },
+    /// It is open, and Sluice merges it as soon as possible.
+    Waits {
+        /// What it waits for.
+        why: String,
+        /// Whether a check has failed, so that a person must act.
+        failed: bool,
+        /// Whether it is in the merge queue.
+        queued: bool,
+    },
+    /// It was merged.
+    Merged {
+        /// The commit of the merge.
+        commit: String,
+        /// The head that was merged: the promotion's own commit, or a commit of people on top of it.
+        head: String,
+        /// Whether the merge has delivered this very promotion. If not, it brought an earlier commit of the branch,
+        /// and the caller must deliver again.
+        ours: bool,
+    },
+    /// It was closed without a merge.
+    Closed,
+    /// It is open, and carries another promotion now.
+    HandedOver,
+    /// The forge does not have it any more.
+    Gone,
+    /// It is in another repository than that of the order, or from another branch.
+    Elsewhere,
+}

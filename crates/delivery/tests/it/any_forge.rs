@@ -1,0 +1,432 @@
+//! One fixture for all forges: the same steps run with a stand-in or with real Gitea.
+
+use sluice_delivery::{Credentials, DeliveryStrategy, ForgeKind, Order, Settings};
+use sluice_testkit::fire::{Door, Fault, Plan};
+use sluice_testkit::{ForgeRepo, Gitea, Repo, shared_gitea};
+
+use crate::fixture::{self, FILE, git_user, yaml};
+use crate::standin::{CheckOutcome, StandIn, Style};
+
+pub enum ForgeFixture {
+    StandIn(StandIn),
+    Gitea(RealGitea),
+}
+
+/// A repository at real Gitea, with a door before it where answers are to be lost.
+pub struct RealGitea {
+    gitea: &'static Gitea,
+    pub repo: ForgeRepo,
+    door: Option<Door>,
+}
+
+/// A change request as tests look at it.
+#[derive(Clone, Debug)]
+pub struct ShownChangeRequest {
+    pub number: u64,
+    pub title: String,
+    pub body: String,
+    pub open: bool,
+    pub merged: bool,
+    pub labels: Vec<String>,
+    pub reviewers: Vec<String>,
+    pub assignees: Vec<String>,
+    pub draft: bool,
+}
+
+/// What Gitea calls it.
+fn words(style: Style) -> &'static str {
+    match style {
+        Style::Merge => "merge",
+        Style::Squash => "squash",
+        Style::Rebase => "rebase",
+    }
+}
+
+impl RealGitea {
+    fn door(&self) -> &Door {
+        self.door.as_ref().expect("a door")
+    }
+}
+
+impl ForgeFixture {
+    /// The stand-in for a forge.
+    pub async fn of(forge: ForgeKind) -> ForgeFixture {
+        ForgeFixture::StandIn(StandIn::start(forge, &[(FILE, &yaml("6.1.5"))]).await)
+    }
+
+    pub async fn github() -> ForgeFixture {
+        ForgeFixture::of(ForgeKind::GitHub).await
+    }
+
+    pub async fn gitea(name: &str) -> ForgeFixture {
+        let gitea = shared_gitea().await.unwrap();
+        let repo = gitea.create_repo(name, &[(FILE, &yaml("6.1.5"))]).await.unwrap();
+        // Gitea takes a new repository for an empty one until it has seen its first push.
+        while repo.pulls("all").await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        ForgeFixture::Gitea(RealGitea { gitea, repo, door: None })
+    }
+
+    /// A token of real Gitea with these scopes only.
+    pub async fn token_for(&self, name: &str, scopes: &[&str]) -> Credentials {
+        let ForgeFixture::Gitea(RealGitea { gitea, .. }) = self else { panic!("only Gitea has scopes") };
+        let token = gitea.token_for(name, scopes).await.unwrap();
+        Credentials { token: Some(token), ..Credentials::default() }
+    }
+
+    /// RealGitea Gitea behind a door, at which [`ForgeFixture::lose`] waits.
+    pub async fn gitea_behind_a_door(name: &str) -> ForgeFixture {
+        let ForgeFixture::Gitea(real) = ForgeFixture::gitea(name).await else { unreachable!() };
+        let door = Door::before_address(real.gitea.url()).unwrap();
+        ForgeFixture::Gitea(RealGitea { door: Some(door), ..real })
+    }
+
+    /// The answer to this one is lost, counted from the next, of the calls that change something.
+    pub fn lose(&self, call: usize) {
+        match self {
+            ForgeFixture::StandIn(s) => s.book(|book| book.loses = call),
+            ForgeFixture::Gitea(real) => drop(real.door().plan(Plan::Change { call, fault: Fault::Lost })),
+        }
+    }
+
+    /// Whether there has been such a call.
+    pub fn has_lost(&self) -> bool {
+        match self {
+            ForgeFixture::StandIn(s) => s.book(|book| book.loses == 0),
+            ForgeFixture::Gitea(real) => real.door().faults() > 0,
+        }
+    }
+
+    pub fn repo(&self) -> &Repo {
+        match self {
+            ForgeFixture::StandIn(standin) => &standin.repo,
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => repo,
+        }
+    }
+
+    pub fn standin(&self) -> &StandIn {
+        match self {
+            ForgeFixture::StandIn(standin) => standin,
+            ForgeFixture::Gitea(..) => panic!("this is the real one"),
+        }
+    }
+
+    /// What is done only where there is a stand-in.
+    pub fn standin_only(&self, act: impl FnOnce(&StandIn)) {
+        if let ForgeFixture::StandIn(standin) = self {
+            act(standin);
+        }
+    }
+
+    /// So many calls look, before and after one is opened, whether it is the only one: where the forge
+    /// does not promise it.
+    pub fn reads_to_open(&self) -> u64 {
+        if matches!(self, ForgeFixture::StandIn(s) if s.kind == ForgeKind::Bitbucket) { 1 } else { 0 }
+    }
+
+    pub fn order(&self, version: &str) -> Order {
+        let (forge, url, credentials) = match self {
+            ForgeFixture::StandIn(s) => (s.kind, s.url.clone(), git_user()),
+            ForgeFixture::Gitea(RealGitea { gitea, repo, door }) => {
+                let token = Some(gitea.token().to_string());
+                let url = match door {
+                    Some(door) => repo.url().replace(gitea.url(), &door.url()),
+                    None => repo.url().to_string(),
+                };
+                (ForgeKind::Gitea, url, Credentials { token, ..Credentials::default() })
+            }
+        };
+        let strategy =
+            DeliveryStrategy::PullRequest { forge, url, base: "main".into(), settings: Box::default() };
+        Order { credentials, ..fixture::order(strategy, version) }
+    }
+
+    pub fn commit(&self, message: &str, files: &[(&str, &str)]) -> String {
+        match self {
+            ForgeFixture::StandIn(s) => s.repo.commit("main", message, files).unwrap(),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => repo.commit("main", message, files).unwrap(),
+        }
+    }
+
+    pub async fn pulls(&self) -> Vec<ShownChangeRequest> {
+        match self {
+            ForgeFixture::StandIn(s) => {
+                let seen = |p: crate::standin::Pull| ShownChangeRequest {
+                    number: p.number,
+                    body: p.body,
+                    open: p.open,
+                    merged: p.merged.is_some(),
+                    draft: p.draft || ["Draft: ", "WIP: "].iter().any(|d| p.title.starts_with(d)),
+                    title: p.title,
+                    labels: p.labels,
+                    reviewers: p.reviewers,
+                    assignees: p.assignees,
+                };
+                s.pulls().into_iter().map(seen).collect()
+            }
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let seen = |p: sluice_testkit::Pull| ShownChangeRequest {
+                    number: p.number,
+                    body: p.body,
+                    open: p.state == "open",
+                    merged: p.merged,
+                    draft: p.title.starts_with("WIP: "),
+                    title: p.title,
+                    labels: p.labels.into_iter().map(|l| l.name).collect(),
+                    reviewers: p.requested_reviewers.into_iter().flatten().map(|u| u.login).collect(),
+                    assignees: p.assignees.into_iter().flatten().map(|u| u.login).collect(),
+                };
+                let mut all: Vec<ShownChangeRequest> =
+                    repo.pulls("all").await.unwrap().into_iter().map(seen).collect();
+                all.sort_by_key(|p| p.number);
+                all
+            }
+        }
+    }
+
+    pub async fn merge(&self, number: u64) {
+        self.merge_by(number, Style::Merge).await;
+    }
+
+    /// A person merges it as it is now, with the message that the forge has for that.
+    pub async fn merge_by(&self, number: u64, style: Style) {
+        match self {
+            ForgeFixture::StandIn(s) => s.merge(number, style),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                repo.until_pushed(number).await.unwrap();
+                repo.merge_by(number, words(style)).await.unwrap();
+            }
+        }
+    }
+
+    /// From now on change requests are merged in this way and in no other.
+    pub async fn allow_only(&self, number: u64, style: Style) {
+        match self {
+            ForgeFixture::StandIn(s) => s.change(number, |pull| pull.style = style),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let settings = serde_json::json!({
+                    "has_pull_requests": true, "default_merge_style": words(style),
+                    "allow_merge_commits": style == Style::Merge, "allow_squash_merge": style == Style::Squash,
+                    "allow_rebase": style == Style::Rebase, "allow_rebase_explicit": false,
+                    "allow_fast_forward_only_merge": false,
+                });
+                repo.api("PATCH", "", settings).await.unwrap();
+            }
+        }
+    }
+
+    pub async fn close(&self, number: u64) {
+        match self {
+            ForgeFixture::StandIn(s) => s.close(number),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => repo.close(number).await.unwrap(),
+        }
+    }
+
+    pub async fn set_body(&self, number: u64, body: &str) {
+        match self {
+            ForgeFixture::StandIn(s) => s.change(number, |pull| pull.body = body.into()),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                repo.edit(number, serde_json::json!({"body": body})).await.unwrap()
+            }
+        }
+    }
+
+    /// An order for a change request with settings of its own.
+    pub fn order_with(&self, version: &str, change: impl FnOnce(&mut Settings)) -> Order {
+        let mut order = self.order(version);
+        let DeliveryStrategy::PullRequest { settings, .. } = &mut order.strategy else { unreachable!() };
+        change(settings);
+        order
+    }
+
+    pub fn kind(&self) -> ForgeKind {
+        match self {
+            ForgeFixture::StandIn(s) => s.kind,
+            ForgeFixture::Gitea(..) => ForgeKind::Gitea,
+        }
+    }
+
+    /// Somebody who may review and be assigned.
+    pub async fn joe(&self) -> String {
+        if let ForgeFixture::Gitea(RealGitea { gitea, repo, .. }) = self {
+            gitea.create_person("joe").await.unwrap();
+            repo.admit("joe").await.unwrap();
+        }
+        crate::standin::joe(self.kind()).into()
+    }
+
+    /// Whose token it is.
+    pub fn author(&self) -> String {
+        crate::standin::author(self.kind()).into()
+    }
+
+    /// What this forge has no labels or assignees for.
+    pub fn lacks(&self) -> (bool, bool) {
+        let bitbucket = matches!(self.kind(), ForgeKind::Bitbucket | ForgeKind::BitbucketServer);
+        (bitbucket, bitbucket || self.kind() == ForgeKind::AzureDevOps)
+    }
+
+    /// A person adds a label.
+    pub async fn add_label(&self, number: u64, label: &str) {
+        match self {
+            ForgeFixture::StandIn(s) => s.change(number, |pull| pull.labels.push(label.into())),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let body = serde_json::json!({"name": label, "color": "#123456"});
+                let id = repo.api("POST", "labels", body).await.unwrap()["id"].clone();
+                let body = serde_json::json!({"labels": [id]});
+                repo.api("POST", &format!("issues/{number}/labels"), body).await.unwrap();
+            }
+        }
+    }
+
+    /// What its base has to have before it is merged.
+    pub async fn protect(&self, number: u64, requires: &[&str], approvals: usize) {
+        match self {
+            ForgeFixture::StandIn(s) => s.change(number, |pull| {
+                (pull.requires, pull.needs) = (requires.iter().map(|r| r.to_string()).collect(), approvals);
+            }),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let rule = serde_json::json!({
+                    "rule_name": "main", "enable_push": true, "required_approvals": approvals,
+                    "enable_status_check": !requires.is_empty(), "status_check_contexts": requires,
+                });
+                repo.api("POST", "branch_protections", rule).await.unwrap();
+            }
+        }
+    }
+
+    /// Its base has moved on, and it is merged only on top of that.
+    pub async fn fall_behind(&self, number: u64) {
+        match self {
+            ForgeFixture::StandIn(s) => s.change(number, |pull| pull.behind = true),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let rule = serde_json::json!({"rule_name": "main", "enable_push": true, "block_on_outdated_branch": true});
+                repo.api("POST", "branch_protections", rule).await.unwrap();
+                repo.until_behind(number).await.unwrap();
+            }
+        }
+    }
+
+    /// A check reports on the head as it is.
+    pub async fn check(&self, number: u64, name: &str, is: CheckOutcome) {
+        match self {
+            ForgeFixture::StandIn(s) => {
+                let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
+                s.change(number, |pull| pull.checks.push((name.into(), is, head)));
+            }
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let head = repo.pull(number).await.unwrap().head.sha;
+                let state = match is {
+                    CheckOutcome::Green => "success",
+                    CheckOutcome::Pending => "pending",
+                    CheckOutcome::Failed => "failure",
+                };
+                let status = serde_json::json!({"state": state, "context": name});
+                repo.api("POST", &format!("statuses/{head}"), status).await.unwrap();
+            }
+        }
+    }
+
+    /// Somebody approves the head as it is.
+    pub async fn approve(&self, number: u64) {
+        match self {
+            ForgeFixture::StandIn(s) => {
+                let head = s.repo.head(&s.pulls()[number as usize - 1].head).unwrap();
+                s.change(number, |pull| pull.approvals.push(head));
+            }
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                self.joe().await;
+                repo.until_pushed(number).await.unwrap();
+                repo.review(number, "joe", "APPROVED").await.unwrap();
+            }
+        }
+    }
+
+    /// Somebody pushes to a branch.
+    pub fn push(&self, branch: &str) -> String {
+        self.push_files(branch, &[("unreviewed.yaml", "x: 1\n")])
+    }
+
+    pub fn push_files(&self, branch: &str, files: &[(&str, &str)]) -> String {
+        match self {
+            ForgeFixture::StandIn(s) => s.repo.commit(branch, "by hand", files).unwrap(),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => repo.commit(branch, "by hand", files).unwrap(),
+        }
+    }
+
+    /// Somebody has a branch end at a commit that is in the repository's folder.
+    pub async fn place(&self, branch: &str, commit: &str) {
+        match self {
+            ForgeFixture::StandIn(s) => {
+                fixture::git(s.repo.folder(), &["update-ref", &format!("refs/heads/{branch}"), commit], "");
+            }
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let target = format!("{commit}:refs/heads/{branch}");
+                fixture::git(
+                    repo.folder(),
+                    &["push", "--quiet", "--force", &repo.url_with_token(), &target],
+                    "",
+                );
+                repo.until_known(branch).await.unwrap();
+            }
+        }
+    }
+
+    /// A person has a change request go to another branch.
+    pub async fn retarget(&self, number: u64, base: &str) {
+        match self {
+            ForgeFixture::StandIn(s) => s.change(number, |pull| pull.base = base.into()),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                repo.until_known(base).await.unwrap();
+                repo.edit(number, serde_json::json!({"base": base})).await.unwrap();
+            }
+        }
+    }
+
+    /// A person says that a draft is one no more.
+    pub async fn mark_ready(&self, number: u64) {
+        let ready = |title: &str| title.replacen("Draft: ", "", 1).replacen("WIP: ", "", 1);
+        match self {
+            ForgeFixture::StandIn(s) => {
+                s.change(number, |pull| (pull.title, pull.draft) = (ready(&pull.title), false));
+            }
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let title = repo.pull(number).await.unwrap().title;
+                repo.edit(number, serde_json::json!({"title": ready(&title)})).await.unwrap();
+            }
+        }
+    }
+
+    /// What was reported on a commit, in its order: the name, the state and the words.
+    pub async fn statuses(&self, commit: &str) -> Vec<(String, CheckOutcome, String)> {
+        match self {
+            ForgeFixture::StandIn(s) => s.book(|book| {
+                let of_it = book.statuses.iter().filter(|status| status.commit == commit);
+                of_it.map(|s| (s.context.clone(), s.is, s.description.clone())).collect()
+            }),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let path = format!("statuses/{commit}?sort=leastindex");
+                let all = repo.api("GET", &path, serde_json::Value::Null).await.unwrap();
+                let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+                let is = |word: &str| match word {
+                    "success" => CheckOutcome::Green,
+                    "pending" => CheckOutcome::Pending,
+                    _ => CheckOutcome::Failed,
+                };
+                let one = |s: &serde_json::Value| {
+                    (text(&s["context"]), is(&text(&s["status"])), text(&s["description"]))
+                };
+                // The newest comes first there.
+                all.as_array().into_iter().flatten().rev().map(one).collect()
+            }
+        }
+    }
+
+    pub async fn comments(&self, number: u64) -> Vec<String> {
+        match self {
+            ForgeFixture::StandIn(s) => s.pulls()[number as usize - 1].comments.clone(),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => repo.comments(number).await.unwrap(),
+        }
+    }
+}

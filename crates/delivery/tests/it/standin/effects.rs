@@ -1,0 +1,324 @@
+//! The effects of calls on the state of a stand-in, the same for all forges.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sluice_delivery::ForgeKind;
+
+use super::{
+    Answer, CallKind, CheckOutcome, ForgeState, ListQuery, MetadataKind, Obstacle, PEOPLE, ParsedCall, Pull,
+    PullSelector, Rejection, StandInServer, Style, author, joe, number_of,
+};
+
+impl Pull {
+    fn add(&mut self, what: MetadataKind, names: &[String], replaces: bool) {
+        let list = match what {
+            MetadataKind::Label => &mut self.labels,
+            MetadataKind::Reviewer => &mut self.reviewers,
+            MetadataKind::Assignee => &mut self.assignees,
+        };
+        if replaces {
+            list.clear();
+        }
+        for name in names {
+            if !list.contains(name) {
+                list.push(name.clone());
+            }
+        }
+    }
+}
+
+impl StandInServer {
+    pub(super) fn act(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
+        let torn = matches!(ask, ParsedCall::List(_) | ParsedCall::Read(_))
+            && std::mem::take(&mut self.book.lock().unwrap().torn);
+        if !torn {
+            return self.carry_out(ask);
+        }
+        let pulls = self.book.lock().unwrap().pulls.clone();
+        self.book.lock().unwrap().pulls.iter_mut().for_each(|pull| pull.merged = None);
+        let done = self.carry_out(ask);
+        self.book.lock().unwrap().pulls = pulls;
+        done
+    }
+
+    fn carry_out(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
+        let (shape, call) = (&self.shape, ask.call());
+        let mut book = self.book.lock().unwrap();
+        self.time_passes(&mut book);
+        for pull in book.pulls.iter_mut().filter(|p| !p.fork) {
+            let sha = self.repo.head(&pull.head).unwrap_or_else(|_| pull.sha.clone());
+            pull.tip.clone_from(&sha);
+            if !pull.open {
+                continue;
+            }
+            pull.version += u64::from(sha != pull.sha);
+            pull.behind &= sha == pull.sha;
+            if sha != pull.sha {
+                pull.unknown_for = pull.unknown_for.max(1);
+                pull.before = std::mem::replace(&mut pull.sha, sha);
+            }
+        }
+        let value = match ask {
+            ParsedCall::Repository => {
+                let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
+                json!({"name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
+            }
+            ParsedCall::Tell { what, from, of } => {
+                let pull = match of {
+                    PullSelector::Number(number) => pull(&mut book, number)?,
+                    PullSelector::Head(sha) => {
+                        book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Rejection::NoCommit)?
+                    }
+                    PullSelector::Base => book.pulls.last_mut().ok_or(Rejection::NoPull)?,
+                };
+                shape.tell(what, pull, from).ok_or(Rejection::NoPull)?
+            }
+            ParsedCall::Merge { number, head, version, style, message, queue } => {
+                let meddle = std::mem::take(&mut book.meddle);
+                let (takes, has_queue) = (book.merge_takes, book.has_queue);
+                let pull = pull(&mut book, number)?;
+                if meddle {
+                    pull.sha =
+                        self.repo.commit(&pull.head, "unreviewed", &[("other.yaml", "x: 1\n")]).unwrap();
+                    pull.version += 1;
+                }
+                self.may_merge(pull, head, version)?;
+                if queue {
+                    pull.queued = true;
+                    let status = if self.kind == ForgeKind::GitLab { 201 } else { 200 };
+                    return Ok((status, shape.tell("queued", pull, 0).unwrap()));
+                }
+                if let Some(other) = style.filter(|style| *style != pull.style) {
+                    return Err(Rejection::NotMergeable(Obstacle::Style(other)));
+                }
+                if takes > 0 {
+                    pull.merging = Some((pull.style, message));
+                    let slow = self.kind == ForgeKind::Bitbucket;
+                    return Ok(match slow {
+                        true => (202, shape.tell("slow merge", pull, 0).unwrap()),
+                        false => (200, shape.pull(pull, false)),
+                    });
+                }
+                if has_queue {
+                    pull.queued = true;
+                    return Ok((200, shape.tell("queued", pull, 0).unwrap()));
+                }
+                pull.land(self.kind, &self.repo, pull.style, message);
+                pull.version += 1;
+                shape.merged(pull)
+            }
+            ParsedCall::Task(number) => {
+                book.merge_takes = book.merge_takes.saturating_sub(1);
+                let done = book.merge_takes == 0;
+                let pull = pull(&mut book, number)?;
+                if done && let Some((style, message)) = pull.merging.take() {
+                    pull.land(self.kind, &self.repo, style, message);
+                }
+                shape.tell("task", pull, 0).unwrap()
+            }
+            ParsedCall::List(wanted) => self.list(&book, &wanted),
+            ParsedCall::Between { base, head } => {
+                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
+                shape.pull(found.ok_or(Rejection::NoPull)?, false)
+            }
+            ParsedCall::Read(number) => shape.pull(pull(&mut book, number)?, false),
+            ParsedCall::Open { title, body, head, base, draft } => {
+                let before = book.pulls.len();
+                let answer = self.open(&mut book, title, body, head, base)?;
+                let opened = book.pulls.len() > before;
+                let Some(pull) = book.pulls.last_mut().filter(|_| opened) else { return Ok(answer) };
+                pull.draft = draft;
+                return Ok((answer.0, shape.pull(pull, false)));
+            }
+            ParsedCall::Add { number, what, names, replaces } => {
+                let mut names = self.known(what, names)?;
+                if what == MetadataKind::Label && matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo) {
+                    let label = |id: &String| book.labels.get(id.parse::<usize>().unwrap() - 1).cloned();
+                    names = names.iter().map(|id| label(id).unwrap()).collect();
+                }
+                let pull = pull(&mut book, number)?;
+                pull.add(what, &names, replaces);
+                return Ok((shape.added_status(what), shape.added(pull, what, &names)));
+            }
+            ParsedCall::User(name) => match number_of(&name) {
+                Some(id) => json!([{"id": id, "username": name}]),
+                None => json!([]),
+            },
+            ParsedCall::Assignable => PEOPLE.iter().map(|name| json!({"login": name})).collect(),
+            ParsedCall::Labels { from, size } => {
+                let labels = book.labels.iter().zip(1..).skip(from).take(size);
+                labels.map(|(name, id)| json!({"id": id, "name": name})).collect()
+            }
+            ParsedCall::NewLabel(name) => {
+                book.labels.push(name.clone());
+                return Ok((201, json!({"id": book.labels.len(), "name": name})));
+            }
+            ParsedCall::Update { number, change } => {
+                let pull = pull(&mut book, number)?;
+                if change.version.is_some_and(|version| version != pull.version) {
+                    return Err(Rejection::OutOfDate);
+                }
+                if !pull.open && !shape.can_update_closed() {
+                    return Err(Rejection::NotOpen);
+                }
+                if change.body.as_ref().is_some_and(|body| body.chars().count() > shape.longest()) {
+                    return Err(Rejection::Bad("the description is too long"));
+                }
+                if let Some(reviewers) = &change.reviewers {
+                    self.known(MetadataKind::Reviewer, reviewers.clone())?;
+                }
+                pull.title = change.title.unwrap_or(pull.title.clone());
+                pull.body = change.body.unwrap_or(pull.body.clone());
+                pull.base = change.base.unwrap_or(pull.base.clone());
+                pull.reviewers = change.reviewers.unwrap_or(pull.reviewers.clone());
+                pull.version += 1;
+                shape.pull(pull, false)
+            }
+            ParsedCall::Close { number, version } => {
+                let pull = pull(&mut book, number)?;
+                if version.is_some_and(|version| version != pull.version) {
+                    return Err(Rejection::OutOfDate);
+                }
+                if !pull.open && !shape.can_update_closed() {
+                    return Err(Rejection::NotOpen);
+                }
+                (pull.open, pull.version) = (false, pull.version + 1);
+                shape.pull(pull, false)
+            }
+            ParsedCall::Comment { number, text } => {
+                pull(&mut book, number)?.comments.push(text);
+                json!({"id": 1})
+            }
+            ParsedCall::Statuses(commit, context) => {
+                let mut newest = BTreeMap::new();
+                let of_it = book.statuses.iter().filter(|s| (&s.commit, &s.context) == (&commit, &context));
+                newest.extend(of_it.map(|status| (status.pipeline, status)));
+                shape.statuses(&newest.into_values().collect::<Vec<_>>()).ok_or(Rejection::NoPath)?
+            }
+            ParsedCall::Report(mut status) => {
+                self.repo.commit_of(&status.commit).map_err(|_| Rejection::NoCommit)?;
+                let pipeline = status.pipeline.unwrap_or(book.pipeline);
+                let has_pipelines = shape.statuses(&[]).is_some();
+                status.pipeline = has_pipelines.then_some(pipeline);
+                let before = book.status(&status).map(|before| before.is);
+                if has_pipelines
+                    && (before, status.is) == (Some(CheckOutcome::Pending), CheckOutcome::Pending)
+                {
+                    return Err(Rejection::NoTransition);
+                }
+                book.statuses.push(status);
+                if shape.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
+            }
+            ParsedCall::Commit(id) => {
+                // Also one of a branch that was deleted: they keep what was proposed.
+                shape.commit(&self.repo.commit_of(&id).map_err(|_| Rejection::NoCommit)?)
+            }
+        };
+        Ok((shape.status(call), value))
+    }
+
+    /// What a forge does on its own between two calls.
+    fn time_passes(&self, book: &mut ForgeState) {
+        for pull in &mut book.pulls {
+            pull.unknown_for = pull.unknown_for.saturating_sub(1);
+        }
+        // Bitbucket Cloud is asked about the task of a merge instead.
+        if self.kind == ForgeKind::Bitbucket || book.merge_takes == 0 {
+            return;
+        }
+        let Some(pull) = book.pulls.iter_mut().find(|pull| pull.merging.is_some()) else { return };
+        book.merge_takes -= 1;
+        if book.merge_takes == 0
+            && let Some((style, message)) = pull.merging.take()
+        {
+            pull.land(self.kind, &self.repo, style, message);
+        }
+    }
+
+    /// Whether it may be merged.
+    fn may_merge(
+        &self,
+        pull: &Pull,
+        head: Option<String>,
+        version: Option<u64>,
+    ) -> Result<(), Rejection<'static>> {
+        if !pull.open {
+            return Err(self.shape.ended(pull));
+        }
+        // Others work it out when they are asked.
+        let later = matches!(
+            self.kind,
+            ForgeKind::GitHub | ForgeKind::GitLab | ForgeKind::Gitea | ForgeKind::Forgejo
+        );
+        let unknown = (later && !pull.is_known()).then_some(Obstacle::Unknown);
+        let obstacle = unknown.or_else(|| pull.obstacle()).map(Rejection::NotMergeable);
+        let moved = head.is_some_and(|head| head != pull.sha).then_some(Rejection::HeadMoved);
+        let outdated = version.is_some_and(|version| version != pull.version).then_some(Rejection::OutOfDate);
+        let first = match self.shape.looks_at_the_head_first() {
+            true => moved.or(outdated).or(obstacle),
+            false => obstacle.or(moved).or(outdated),
+        };
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Those of the names that stand for somebody who may.
+    fn known(&self, what: MetadataKind, names: Vec<String>) -> Result<Vec<String>, Rejection<'static>> {
+        let mut known = Vec::new();
+        for name in names {
+            let author = name == author(self.kind);
+            // GitLab lets the author review, and Gitea the author be assigned.
+            let is_gitea = matches!(self.kind, ForgeKind::Gitea | ForgeKind::Forgejo);
+            let author_may = self.kind == ForgeKind::GitLab || (is_gitea && what == MetadataKind::Assignee);
+            let may = name == "jane" || name == joe(self.kind) || (author && author_may);
+            if what == MetadataKind::Label || may {
+                known.push(name);
+            } else if let Some(why) = self.shape.stranger(what, author) {
+                return Err(why);
+            }
+        }
+        Ok(known)
+    }
+
+    fn list(&self, book: &ForgeState, wanted: &ListQuery) -> Value {
+        let fits = |p: &&Pull| {
+            wanted.head.as_ref().is_none_or(|head| *head == p.head)
+                && (p.open || !wanted.open)
+                && !(p.fork && wanted.own)
+        };
+        let all: Vec<&Pull> = book.pulls.iter().rev().filter(fits).collect();
+        let page = all.iter().skip(wanted.from).take(wanted.size);
+        let next = Some(wanted.from + wanted.size).filter(|next| *next < all.len());
+        self.shape.list(page.map(|p| self.shape.pull(p, true)).collect(), wanted.from, next)
+    }
+
+    fn open(
+        &self,
+        book: &mut ForgeState,
+        title: String,
+        body: String,
+        head: String,
+        base: String,
+    ) -> Result<Answer, Rejection<'static>> {
+        let shape = &self.shape;
+        let same = |p: &&Pull| p.open && !p.fork && p.head == head && p.base == base;
+        if let Some(there) = book.pulls.iter().find(same) {
+            return Ok(match shape.returns_the_first() {
+                true => (200, shape.pull(there, false)),
+                false => shape.refuse(Rejection::Exists(there)),
+            });
+        }
+        if body.chars().count() > shape.longest() || title.chars().count() > 255 {
+            return Err(Rejection::Bad("the title or the description is too long"));
+        }
+        let sha = self.repo.head(&head).map_err(|_| Rejection::NoBranch)?;
+        let pull = Pull::new(book.pulls.len() as u64 + 1, title, body, head, base, sha);
+        book.pulls.push(pull.clone());
+        Ok((shape.status(CallKind::Open), shape.pull(&pull, false)))
+    }
+}
+
+fn pull(book: &mut ForgeState, number: u64) -> Result<&mut Pull, Rejection<'static>> {
+    let index = usize::try_from(number).unwrap().checked_sub(1).ok_or(Rejection::NoPull)?;
+    book.pulls.get_mut(index).ok_or(Rejection::NoPull)
+}
