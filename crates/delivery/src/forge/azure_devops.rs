@@ -392,6 +392,7 @@ impl AzureDevOps {
             return Ok(None);
         }
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
+        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["commitId"]))?;
         Ok(found.map(|c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")))
     }
 

@@ -96,6 +96,7 @@ impl Bitbucket {
         }
         let commit = self.http.read(self.url(&["commit", &id], &[])).await?;
         let Some(whole) = commit.and_then(|c| text(&c["hash"])) else { return Ok(id) };
+        self.http.check_commit(&id, &whole.as_str().into())?;
         self.http.learn_id(&id, &whole);
         Ok(whole)
     }
@@ -269,9 +270,22 @@ impl Bitbucket {
             let url = self.url(&["commit", commit, "statuses"], &[("pagelen", "100"), ("page", &page_text)]);
             let mut answer = self.http.get(url).await?;
             let next = answer["next"].is_string().then_some(page + 1);
-            Ok(Page { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+            let statuses = self.http.values(&mut answer)?;
+            // Each names its commit ("commitstatus": `links.commit`).
+            let of =
+                |one: &Value| Some(Value::from(one["links"]["commit"]["href"].as_str()?.rsplit('/').next()?));
+            let read = statuses.iter().map(|one| match of(one) {
+                Some(of) => self.http.check_commit(commit, &of).map(|()| (check(one), true)),
+                None => Ok((check(one), false)),
+            });
+            Ok(Page { entries: read.collect::<Result<Vec<_>, _>>()?, next })
         })
         .await?;
+        // An empty list names no commit.
+        if checks.is_empty() || checks.iter().any(|(_, names_commit)| !names_commit) {
+            self.commit(commit).await?;
+        }
+        let checks = checks.into_iter().map(|(check, _)| check).collect();
         let mut waits = Vec::new();
         let people = now["participants"].as_array().into_iter().flatten();
         if people.into_iter().any(|one| one["state"] == "changes_requested") {
@@ -315,6 +329,7 @@ impl Bitbucket {
             return Ok(None);
         }
         let found = self.http.read(self.url(&["commit", id], &[])).await?;
+        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["hash"]))?;
         Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")))
     }
 

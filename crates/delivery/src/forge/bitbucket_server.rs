@@ -259,6 +259,7 @@ impl BitbucketServer {
             return Ok(None);
         }
         let found = self.http.read(self.url(&["commits", id], &[])).await?;
+        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["id"]))?;
         Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "id")))
     }
 

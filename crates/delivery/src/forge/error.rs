@@ -88,6 +88,12 @@ pub enum ForgeError {
     )]
     TooLarge { forge: String, what: String },
 
+    #[error(
+        "{forge}: was asked about commit {asked}, and answered about {answered}; delete the branch or tag that is \
+         named like the commit"
+    )]
+    OtherCommit { forge: String, asked: String, answered: String },
+
     #[error("{forge}: merges only what is on top of the base branch as it is now")]
     Behind { forge: String },
 
@@ -121,9 +127,10 @@ impl ForgeError {
             ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",
             ForgeError::Redirected { .. } => "Redirected",
             ForgeError::TooLarge { .. } => "AnswerTooLarge",
-            ForgeError::Behind { .. } | ForgeError::Refused { .. } | ForgeError::BadAnswer { .. } => {
-                "ForgeRefused"
-            }
+            ForgeError::Behind { .. }
+            | ForgeError::OtherCommit { .. }
+            | ForgeError::Refused { .. }
+            | ForgeError::BadAnswer { .. } => "ForgeRefused",
         }
     }
 

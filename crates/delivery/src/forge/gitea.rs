@@ -1,6 +1,8 @@
 //! Gitea, and Forgejo, which has the same API. Their lists cannot be filtered by head branch, so a lookup by base and head
 //! comes first, and lists are read only as far back as necessary.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::api::{ForgeFuture, ListFilter, MergeCall, impl_forge};
@@ -56,9 +58,41 @@ impl Gitea {
         Ok(Page { next: (listed > 0).then_some(at + 1), entries })
     }
 
+    /// The newest status of each context of a commit.
+    ///
+    /// The call that returns exactly these also accepts the names of branches and tags, and prefers them
+    /// (`ResolveRefCommit` of 1.25). Its answer counts only if it is about the commit. Forgejo, and older versions of
+    /// Gitea, leave the commit out of an empty answer (`GetCombinedCommitStatusByRef`). Then all statuses of the commit
+    /// are read: that call accepts only ids of commits (`/statuses/{sha}` in routers/api/v1/api.go).
+    async fn statuses(&self, commit: &str) -> Result<Vec<Check>, ForgeError> {
+        let kind = self.0.http.kind;
+        let path = ["commits", commit, "status"];
+        match self.entries_of(Some(commit), &path, "statuses", |one| check(one, kind)).await {
+            Err(ForgeError::OtherCommit { answered, .. }) if answered.is_empty() => {}
+            done => return done,
+        }
+        let with_id = |one: &Value| (one["id"].as_u64(), check(one, kind));
+        let mut all = self.entries(&["statuses", commit], "", with_id).await?;
+        all.sort_by_key(|(id, _)| *id);
+        let newest: BTreeMap<String, Check> =
+            all.into_iter().map(|(_, check)| (check.name.clone(), check)).collect();
+        Ok(newest.into_values().collect())
+    }
+
     /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key.
     async fn entries<T>(
         &self,
+        path: &[&str],
+        key: &str,
+        reduce: impl Fn(&Value) -> T,
+    ) -> Result<Vec<T>, ForgeError> {
+        self.entries_of(None, path, key, reduce).await
+    }
+
+    /// The same of answers that must be about this commit.
+    async fn entries_of<T>(
+        &self,
+        commit: Option<&str>,
         path: &[&str],
         key: &str,
         reduce: impl Fn(&Value) -> T,
@@ -67,6 +101,7 @@ impl Gitea {
         pager::all(http, 1, |page| async move {
             let url = self.0.url(path, &[("limit", "50"), ("page", &page.to_string())]);
             let mut answer = http.get(url).await?;
+            commit.map_or(Ok(()), |commit| http.check_commit(commit, &answer["sha"]))?;
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
             let list = match list.map(Value::take) {
                 Some(Value::Array(list)) => list,
@@ -212,8 +247,7 @@ impl Gitea {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
         let branch = http.get(self.0.url(&["branches", &found.base], &[])).await?;
-        let kind = self.0.http.kind;
-        let statuses = self.entries(&["commits", head, "status"], "statuses", |one| check(one, kind)).await?;
+        let statuses = self.statuses(head).await?;
         let reviews = self.entries(&["pulls", &number, "reviews"], "", Review::read).await?;
         // Only the last review of each reviewer with write access is official.
         let of_head = |r: &&Review| !r.stale && r.commit == head;

@@ -107,6 +107,8 @@ impl GitHubPulls {
 
     /// A commit.
     pub(super) async fn commit(&self, id: &str) -> Result<Option<Value>, ForgeError> {
-        self.http.read(self.url(&["git", "commits", id], &[])).await
+        let found = self.http.read(self.url(&["git", "commits", id], &[])).await?;
+        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["sha"]))?;
+        Ok(found)
     }
 }

@@ -292,6 +292,7 @@ impl GitLab {
 
     async fn commit(&self, id: &str) -> Result<Option<ForgeCommit>, ForgeError> {
         let found = self.http.read(self.url(&["repository", "commits", id], &[])).await?;
+        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["id"]))?;
         Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id")))
     }
 

@@ -236,6 +236,19 @@ impl ForgeHttp {
         ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }
     }
 
+    /// Checks that an answer is about the commit that was asked for, by the id in the answer. Forges also accept the
+    /// names of branches and tags, and some prefer these to ids: anybody who may push can name a tag like a commit.
+    pub(super) fn check_commit(&self, asked: &str, answered: &Value) -> Result<(), ForgeError> {
+        let answered = answered.as_str().unwrap_or_default();
+        // A forge that shortens ids is asked by a short one.
+        if !asked.is_empty() && answered.starts_with(asked) {
+            return Ok(());
+        }
+        let (forge, asked) = (self.name.clone(), asked.to_string());
+        let answered = foreign_text::clean(answered, MAX_SHOWN_CHARS);
+        Err(ForgeError::OtherCommit { forge, asked, answered })
+    }
+
     /// How long all pages of a list may take together.
     pub(super) fn list_timeout(&self) -> Duration {
         self.shared.timeout * 2

@@ -337,6 +337,7 @@ and_real_gitea! {
         a_draft_is_opened_as_one_and_then_left_to_people
         it_says_what_its_owner_writes_and_is_found_again
         merges_when_green_and_not_before
+        a_tag_named_like_the_head_lends_it_no_checks
         waits_for_approvals_of_this_very_head
         never_merges_what_sluice_did_not_push
         a_draft_waits_until_a_person_says_that_it_is_ready

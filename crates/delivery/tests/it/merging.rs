@@ -81,6 +81,46 @@ pub async fn merges_when_green_and_not_before(world: World) {
     is_merged(&bench.delivery, &order, &request).await;
 }
 
+pub async fn a_tag_named_like_the_head_lends_it_no_checks(world: World) {
+    let bench = bench();
+    let other = world.repo().head("main").unwrap();
+    // Of a commit without checks, and of one with green ones.
+    for (version, green) in [("6.1.8", false), ("6.2.0", true)] {
+        let order = merging(&world, version);
+        let request = proposed(&bench.delivery, &order).await;
+        if green {
+            world.check_on(&other, "ci/build", Is::Green).await;
+        }
+        world.check(request.number, "ci/build", Is::Failed).await;
+        world.name_like(&request.head_commit, &other);
+        let says = loop {
+            match bench.delivery.tend(&order, &request).await {
+                Ok(Followed::Waits { why, failed: true, .. }) => break why,
+                Ok(Followed::Waits { .. } | Followed::Open { .. }) => {}
+                Ok(other) => panic!("{:?}: {other:?}", world.kind()),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(says.contains("ci/build") || says.contains("is named like the commit"), "{says}");
+        assert!(world.pulls().await[0].open);
+    }
+}
+
+#[tokio::test]
+async fn a_tag_named_like_a_commit_is_not_read_as_that_commit() {
+    for kind in [ForgeKind::GitLab, ForgeKind::Bitbucket] {
+        let world = World::of(kind).await;
+        let order = world.order("6.1.8");
+        let other = world.repo().head("main").unwrap();
+        let request = proposed(&bench().delivery, &order).await;
+        // Only the commit says whose it is.
+        world.set_body(request.number, "mine now").await;
+        world.name_like(&request.head_commit, &other);
+        let error = bench().delivery.deliver(&again(&order)).await.unwrap_err();
+        assert!(error.to_string().contains("is named like the commit"), "{kind:?}: {error}");
+    }
+}
+
 pub async fn waits_for_approvals_of_this_very_head(world: World) {
     let (bench, order) = (bench(), merging(&world, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

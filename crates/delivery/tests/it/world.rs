@@ -306,6 +306,31 @@ impl World {
         }
     }
 
+    /// Somebody pushes a tag that has the id of one commit as its name, and ends at another commit.
+    pub fn name_like(&self, commit: &str, at: &str) {
+        match self {
+            World::StandIn(s) => s.book(|b| b.names.push((commit.into(), at.into()))),
+            World::Gitea(Real { repo, .. }) => {
+                let target = format!("{at}:refs/tags/{commit}");
+                fixture::git(repo.folder(), &["push", "--quiet", &repo.url_with_token(), &target], "");
+            }
+        }
+    }
+
+    /// A check reports on a commit that is not the head.
+    pub async fn check_on(&self, commit: &str, name: &str, is: Is) {
+        match self {
+            World::StandIn(s) => s.book(|b| {
+                b.pulls.iter_mut().for_each(|pull| pull.checks.insert(0, (name.into(), is, commit.into())));
+            }),
+            World::Gitea(Real { repo, .. }) => {
+                let state = if is == Is::Green { "success" } else { "failure" };
+                let status = serde_json::json!({"state": state, "context": name});
+                repo.api("POST", &format!("statuses/{commit}"), status).await.unwrap();
+            }
+        }
+    }
+
     /// A check reports on the head as it is.
     pub async fn check(&self, number: u64, name: &str, is: Is) {
         match self {

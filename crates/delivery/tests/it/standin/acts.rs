@@ -28,6 +28,14 @@ impl Pull {
     }
 }
 
+impl Book {
+    /// The commit that a name stands for.
+    fn resolve(&self, name: &str) -> String {
+        let known = self.names.iter().find(|(known, _)| known == name);
+        known.map_or(name, |(_, commit)| commit).to_string()
+    }
+}
+
 impl Served {
     pub(super) fn act(&self, ask: Ask) -> Result<Answer, Why<'static>> {
         let torn =
@@ -67,7 +75,13 @@ impl Served {
             Ask::Tell { what, from, of } => {
                 let pull = match of {
                     Of::Number(number) => pull(&mut book, number)?,
-                    Of::Head(sha) => book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Why::NoCommit)?,
+                    Of::Id(sha) => book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Why::NoCommit)?,
+                    Of::Head(name) => {
+                        let pull = book.pulls.iter().find(|p| p.sha == name).ok_or(Why::NoCommit)?;
+                        let shown = Pull { sha: book.resolve(&name), ..pull.clone() };
+                        let told = shape.tell(what, &shown, from).ok_or(Why::NoPull)?;
+                        return Ok((shape.status(call), told));
+                    }
                     Of::Base => book.pulls.last_mut().ok_or(Why::NoPull)?,
                 };
                 shape.tell(what, pull, from).ok_or(Why::NoPull)?
@@ -207,6 +221,7 @@ impl Served {
                 if shape.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
             }
             Ask::Commit(id) => {
+                let id = if shape.reads_commits_by_name() { book.resolve(&id) } else { id };
                 // Also one of a branch that was deleted: they keep what was proposed.
                 shape.commit(&self.repo.commit_of(&id).map_err(|_| Why::NoCommit)?)
             }

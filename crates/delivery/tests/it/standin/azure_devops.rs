@@ -152,7 +152,7 @@ impl super::Shape for Shape {
                 Ok(Ask::Tell { what, from: 0, of: Of::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
-                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
+                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Id((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;

@@ -113,7 +113,7 @@ impl super::Shape for Shape {
             }
             ("GET", ["..", "build-status", "commits", sha]) => {
                 let from = request.number("start", 0);
-                Ok(Ask::Tell { what: "builds", from, of: Of::Head((*sha).into()) })
+                Ok(Ask::Tell { what: "builds", from, of: Of::Id((*sha).into()) })
             }
             ("GET", ["pull-requests", n, "merge"]) => {
                 Ok(Ask::Tell { what: "merge", from: 0, of: Of::Number(number(n)?) })

@@ -57,6 +57,10 @@ impl super::Shape for Shape {
         Some(of_pipelines.iter().map(one).collect())
     }
 
+    fn reads_commits_by_name(&self) -> bool {
+        true
+    }
+
     fn longest(&self) -> usize {
         1_048_576
     }
@@ -146,7 +150,7 @@ impl super::Shape for Shape {
                 if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
                     return Err(Why::Bad("it shows the jobs of other pipelines, too"));
                 }
-                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Head((*sha).into()) })
+                Ok(Ask::Tell { what: "statuses", from: 0, of: Of::Id((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
                 Ok(Ask::Tell { what: "approvals", from: 0, of: Of::Number(number(n)?) })

@@ -231,7 +231,10 @@ impl Ask {
 /// Which change request.
 enum Of {
     Number(u64),
+    /// By the id of its head, or by a branch or tag of that name, which is preferred.
     Head(String),
+    /// By the id of its head.
+    Id(String),
     /// The newest.
     Base,
 }
@@ -306,6 +309,10 @@ trait Shape: Send + Sync {
     fn changes_what_is_closed(&self) -> bool {
         true
     }
+    /// Whether a commit is also read by the name of a branch or tag.
+    fn reads_commits_by_name(&self) -> bool {
+        false
+    }
     /// The longest body that it takes.
     fn longest(&self) -> usize {
         65_536
@@ -365,7 +372,8 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
     match kind {
         ForgeKind::GitHub => Arc::new(github::Shape),
         ForgeKind::GitLab => Arc::new(gitlab::Shape),
-        ForgeKind::Gitea | ForgeKind::Forgejo => Arc::new(gitea::Shape),
+        ForgeKind::Gitea => Arc::new(gitea::Shape { is_forgejo: false }),
+        ForgeKind::Forgejo => Arc::new(gitea::Shape { is_forgejo: true }),
         ForgeKind::Bitbucket => Arc::new(bitbucket::Shape),
         ForgeKind::BitbucketServer => Arc::new(bitbucket_server::Shape),
         ForgeKind::AzureDevOps => Arc::new(azure_devops::Shape),
@@ -377,6 +385,8 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 pub struct Book {
     pub pulls: Vec<Pull>,
     pub labels: Vec<String>,
+    /// Branches or tags that are named like a commit, and where they end.
+    pub names: Vec<(String, String)>,
     /// What was reported on commits.
     pub statuses: Vec<Status>,
     /// The newest pipeline of each commit, at GitLab.
