@@ -44,6 +44,9 @@ impl ChangeRequestJob<'_> {
         own: Option<&str>,
     ) -> Result<Option<MergedDelivery>, DeliveryError> {
         let ChangeRequestState::Merged { commit: id } = &found.state else { return Ok(None) };
+        if found.base != self.target.base {
+            return Ok(None);
+        }
         let forge = &*self.forge;
         let head = forge.merged_head(found).await?;
         let recorded = match &head {

@@ -37,8 +37,7 @@ pub(crate) enum ListFilter {
 
 /// One repository at a forge.
 pub(crate) trait Forge: Send + Sync {
-    /// The change requests from this branch that the filter selects, the newest first. `base` is the branch that they
-    /// should go to.
+    /// The change requests from the branch `head` to the branch `base` that the filter selects, the newest first.
     fn list<'a>(
         &'a self,
         head: &'a str,
@@ -82,7 +81,7 @@ pub(crate) trait Forge: Send + Sync {
     /// Sets a status of a commit. It replaces the status of the same name.
     fn report<'a>(&'a self, commit: &'a str, status: &'a CommitStatus<'a>) -> ForgeFuture<'a, ()>;
 
-    /// The open change request from this branch.
+    /// The open change request between these branches.
     fn find_open<'a>(&'a self, head: &'a str, base: &'a str) -> ForgeFuture<'a, Option<ForgeChangeRequest>> {
         Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.into_iter().next()) })
     }

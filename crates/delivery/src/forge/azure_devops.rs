@@ -121,12 +121,12 @@ impl AzureDevOps {
     /// documented, so it is read to its end.
     async fn all(
         &self,
-        head: &str,
+        (head, base): (&str, &str),
         status: &str,
         since: &str,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let page = |at| self.page(head, status, since, at);
-        let mut all = pager::change_requests(&self.http, head, Reach::End, page).await?;
+        let mut all = pager::change_requests(&self.http, (head, base), Reach::End, page).await?;
         all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
         for found in &mut all {
             if found.body.encode_utf16().count() >= SHORTENED_FROM
@@ -266,12 +266,12 @@ impl AzureDevOps {
     async fn list(
         &self,
         head: &str,
-        _base: &str,
+        base: &str,
         filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
-        let ListFilter::Since(since) = filter else { return self.all(head, "active", "").await };
+        let ListFilter::Since(since) = filter else { return self.all((head, base), "active", "").await };
         let since = pager::earliest(since);
-        let mut all = self.all(head, "all", &since.to_string()).await?;
+        let mut all = self.all((head, base), "all", &since.to_string()).await?;
         // A server that does not know the time limit returns all.
         all.retain(|found| found.created >= since);
         Ok(all)

@@ -162,7 +162,7 @@ impl Bitbucket {
     async fn list(
         &self,
         head: &str,
-        _base: &str,
+        base: &str,
         filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let (states, reach): (&[&str], _) = match filter {
@@ -170,7 +170,7 @@ impl Bitbucket {
             ListFilter::Since(since) => (&["OPEN", "MERGED", "DECLINED", "SUPERSEDED"], Reach::Since(since)),
         };
         let page = |at| self.page(head, states, at);
-        let mut found = pager::change_requests(&self.http, head, reach, page).await?;
+        let mut found = pager::change_requests(&self.http, (head, base), reach, page).await?;
         if filter == ListFilter::Open {
             // There can be several. Sluice keeps the oldest.
             found.retain(|found| found.state == ChangeRequestState::Open);

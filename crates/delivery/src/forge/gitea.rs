@@ -177,7 +177,7 @@ impl Gitea {
         }
         let state = if filter == ListFilter::Open { "open" } else { "all" };
         let reach = Reach::of(filter);
-        pager::change_requests(&self.0.http, head, reach, |at| self.page(state, at)).await
+        pager::change_requests(&self.0.http, (head, base), reach, |at| self.page(state, at)).await
     }
 
     /// The open pull request between two branches, if the lookup returns it. It returns any pull request between them, and
@@ -186,7 +186,7 @@ impl Gitea {
         let found = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
         let found = found.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
         let is_open = |found: &ForgeChangeRequest| {
-            found.state == ChangeRequestState::Open && found.request.branch == head
+            found.state == ChangeRequestState::Open && found.request.branch == head && found.base == base
         };
         Ok(found.filter(is_open))
     }

@@ -263,11 +263,12 @@ impl GitHub {
     async fn list(
         &self,
         head: &str,
-        _base: &str,
+        base: &str,
         filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let state = if filter == ListFilter::Open { "open" } else { "all" };
-        pager::change_requests(&self.0.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
+        pager::change_requests(&self.0.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
+            .await
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

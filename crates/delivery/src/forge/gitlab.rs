@@ -173,11 +173,12 @@ impl GitLab {
     async fn list(
         &self,
         head: &str,
-        _base: &str,
+        base: &str,
         filter: ListFilter,
     ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
         let state = if filter == ListFilter::Open { "opened" } else { "all" };
-        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
+        pager::change_requests(&self.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
+            .await
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {

@@ -109,11 +109,11 @@ where
     Ok(all)
 }
 
-/// Reads the change requests from one branch. Those from other branches are skipped, since a forge that does not know
-/// the filter returns them, too.
+/// Reads the change requests from one branch to another. All others are skipped: a forge that does not know the filter
+/// returns them, too, and anybody who may open a change request can open one from Sluice's branch to a base of their own.
 pub(super) async fn change_requests<F>(
     http: &ForgeHttp,
-    head: &str,
+    (head, base): (&str, &str),
     reach: Reach,
     page: impl Fn(u64) -> F,
 ) -> Result<Vec<ForgeChangeRequest>, ForgeError>
@@ -124,8 +124,8 @@ where
     while let Some(at) = cursor.at(http, 0)? {
         let Page { entries, next } = page(at).await?;
         let oldest = entries.last().map(|last| last.created);
-        let from_head = entries.into_iter().filter(|entry| entry.request.branch == head);
-        for entry in from_head.filter_map(ForgeChangeRequest::checked) {
+        let wanted = entries.into_iter().filter(|entry| entry.request.branch == head && entry.base == base);
+        for entry in wanted.filter_map(ForgeChangeRequest::checked) {
             bytes += entry.weight();
             if bytes > MAX_CHANGE_REQUEST_BYTES {
                 return Err(http.too_large(format!("more than 2 MiB of change requests from {head}")));

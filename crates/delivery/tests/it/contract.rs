@@ -352,6 +352,7 @@ and_real_gitea! {
         a_forged_head_is_not_merged_although_it_is_recorded
         a_merge_that_only_names_the_promotion_has_not_brought_it
         what_goes_to_another_branch_by_now_is_not_merged
+        what_has_gone_to_another_branch_is_not_delivered_nor_rejected
         a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head
     ]
     github: GitHub,

@@ -215,6 +215,29 @@ pub async fn what_goes_to_another_branch_by_now_is_not_merged(world: World) {
     assert!(world.pulls().await[0].open);
 }
 
+pub async fn what_has_gone_to_another_branch_is_not_delivered_nor_rejected(world: World) {
+    for (version, end) in [("6.1.8", "open"), ("6.2.0", "closed"), ("6.3.0", "merged")] {
+        let order = world.order(version);
+        let request = proposed(&bench().delivery, &order).await;
+        let other = format!("playground-{version}");
+        world.place(&other, &world.repo().head("main").unwrap()).await;
+        world.retarget(request.number, &other).await;
+        match end {
+            "closed" => world.close(request.number).await,
+            "merged" => {
+                world.merge(request.number).await;
+                let followed = bench().delivery.follow(&order, &request).await.unwrap();
+                assert!(matches!(followed, Followed::Merged { ours: false, .. }), "{followed:?}");
+            }
+            _ => {}
+        }
+        let second = proposed(&bench().delivery, &again(&order)).await;
+        assert_ne!(second.number, request.number, "{end}");
+        assert_eq!(proposed(&bench().delivery, &again(&order)).await.number, second.number, "{end}");
+        assert_eq!(world.repo().read("main", FILE).unwrap(), yaml("6.1.5"));
+    }
+}
+
 #[tokio::test]
 async fn a_branch_that_is_moved_between_push_and_opening_is_not_merged() {
     everywhere(async |world| {

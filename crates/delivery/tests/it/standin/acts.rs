@@ -131,7 +131,7 @@ impl Served {
             }
             Ask::List(wanted) => self.list(&book, &wanted),
             Ask::Between { base, head } => {
-                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
+                let found = book.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
                 shape.pull(found.ok_or(Why::NoPull)?, false)
             }
             Ask::Read(number) => shape.pull(pull(&mut book, number)?, false),
