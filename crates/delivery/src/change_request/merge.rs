@@ -150,9 +150,10 @@ impl ChangeRequestJob<'_> {
                 promotion,
                 repository,
                 number = request.number,
-                "the head is not the commit that Sluice makes on top of the base: it is not merged"
+                "the head is not the commit that Sluice would make now for the base branch: it is not merged"
             );
-            return Ok(behind(&readiness));
+            let stale = Some(OutdatedReason::NotOwn);
+            return Ok(ChangeRequestStatus::Open { head: readiness.head.clone(), stale });
         }
         self.order.permit.check()?;
         fault::point("before-merge");

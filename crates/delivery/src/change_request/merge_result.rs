@@ -124,7 +124,7 @@ impl ChangeRequestJob<'_> {
     async fn holds_values(&self, commit: &str) -> Result<bool, DeliveryError> {
         let (order, base) = (self.order, self.target.base);
         let mut repository = self.lock().await?;
-        if repository.remembers_own(base, &order.known_by(), commit) {
+        if repository.remembers_own(base, &order.content_key(), commit) {
             return Ok(true);
         }
         loop {

@@ -208,7 +208,7 @@ impl ChangeRequestJob<'_> {
                 }
             }
             let commit = repository.commit(tip, &edit.files, &text).await?;
-            repository.remember_own(base, &order.known_by(), &commit);
+            repository.remember_own(base, &order.content_key(), &commit);
             order.permit.check()?;
             fault::point("before-push");
             let mode = PushMode::Replace(tips.head.as_ref().map(|head| head.id.as_str()));

@@ -101,9 +101,9 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(world: World) {
         let evil = forged(&world, &request.head_commit, how);
         world.place(&request.branch, &evil).await;
         let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
-        turns_stale(&bench.delivery, &order, &recorded, Stale::Behind).await;
+        turns_stale(&bench.delivery, &order, &recorded, Stale::NotOwn).await;
         assert!(world.pulls().await.last().unwrap().open);
-        let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
+        let anew = Order { anew: Some(Stale::NotOwn), ..again(&order) };
         is_delivered_alone(&world, &bench.delivery, &anew).await;
     }
 }
@@ -117,8 +117,8 @@ async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     let request = proposed(&bench.delivery, &order).await;
     world.place("main", &kept).await;
     // Also for the process that made the commit: a merge would bring the removed one back.
-    turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
-    let anew = Order { anew: Some(Stale::Behind), ..again(&order) };
+    turns_stale(&bench.delivery, &order, &request, Stale::NotOwn).await;
+    let anew = Order { anew: Some(Stale::NotOwn), ..again(&order) };
     is_delivered_alone(&world, &bench.delivery, &anew).await;
 }
 
@@ -155,14 +155,36 @@ async fn a_head_that_would_set_another_value_of_the_base_by_now_is_not_merged() 
         let (bench, order) = if restarted {
             (crate::fixture::bench(), Order { retried: true, ..again(&order) })
         } else {
-            turns_stale(&bench.delivery, &order, &request, Stale::Behind).await;
-            (bench, Order { anew: Some(Stale::Behind), ..again(&order) })
+            turns_stale(&bench.delivery, &order, &request, Stale::NotOwn).await;
+            (bench, Order { anew: Some(Stale::NotOwn), ..again(&order) })
         };
         let request = proposed(&bench.delivery, &order).await;
         is_merged(&bench.delivery, &order, &request).await;
         assert_eq!(world.repo().read("main", "live/a.yaml").unwrap(), release("critical-db", "6.1.5"));
         assert_eq!(world.repo().read("main", "live/b.yaml").unwrap(), release("podinfo", "6.1.8"));
     }
+}
+
+#[tokio::test]
+async fn a_head_with_the_values_of_a_pipeline_that_was_corrected_since_is_not_merged() {
+    let (world, bench) = (World::github().await, bench());
+    world.commit(
+        "two",
+        &[("live/a.yaml", &release("podinfo", "6.1.5")), ("live/b.yaml", &release("other", "6.1.5"))],
+    );
+    let corrected = of_release(&world, "6.1.8");
+    let mut wrong = corrected.clone();
+    let Values::Listed { updates, .. } = &mut wrong.values else { unreachable!() };
+    updates[0].name = Some("other".into());
+    let request = proposed(&bench.delivery, &wrong).await;
+    // The base is where it was, and this process has made the commit.
+    turns_stale(&bench.delivery, &corrected, &request, Stale::NotOwn).await;
+    let anew = Order { anew: Some(Stale::NotOwn), ..again(&corrected) };
+    let remade = proposed(&bench.delivery, &anew).await;
+    assert_eq!(remade.number, request.number);
+    is_merged(&bench.delivery, &corrected, &remade).await;
+    assert_eq!(world.repo().read("main", "live/a.yaml").unwrap(), release("podinfo", "6.1.8"));
+    assert_eq!(world.repo().read("main", "live/b.yaml").unwrap(), release("other", "6.1.5"));
 }
 
 #[tokio::test]
