@@ -95,8 +95,12 @@ impl ChangeRequestJob<'_> {
             // A missing change request ends a promotion, so the list must agree with the single answer.
             None => {
                 let since = ListFilter::Since(self.order.created);
-                let all = self.forge.list(&self.branch, self.target.base, since).await?;
-                all.into_iter().find(|found| found.request.number == request.number)
+                let list = self.forge.list(&self.branch, self.target.base, since).await?;
+                let found = list.found.into_iter().find(|found| found.request.number == request.number);
+                if let (None, Some(error)) = (&found, list.unread) {
+                    return Err(error.into());
+                }
+                found
             }
         };
         let Some(found) = found else { return Ok((ChangeRequestStatus::Gone, None)) };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
@@ -124,11 +124,11 @@ impl AzureDevOps {
         (head, base): (&str, &str),
         status: &str,
         since: &str,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> Result<ChangeRequestList, ForgeError> {
         let page = |at| self.page(head, status, since, at);
         let mut all = pager::change_requests(&self.http, (head, base), Reach::End, page).await?;
-        all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
-        for found in &mut all {
+        all.found.sort_by_key(|found| std::cmp::Reverse(found.request.number));
+        for found in &mut all.found {
             if found.body.encode_utf16().count() >= SHORTENED_FROM
                 && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
                 && let Some(whole) = self.parse(&whole).and_then(ForgeChangeRequest::checked)
@@ -268,12 +268,12 @@ impl AzureDevOps {
         head: &str,
         base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> Result<ChangeRequestList, ForgeError> {
         let ListFilter::Since(since) = filter else { return self.all((head, base), "active", "").await };
         let since = pager::earliest(since);
         let mut all = self.all((head, base), "all", &since.to_string()).await?;
         // A server that does not know the time limit returns all.
-        all.retain(|found| found.created >= since);
+        all.found.retain(|found| found.created >= since);
         Ok(all)
     }
 

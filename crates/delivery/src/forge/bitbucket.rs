@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
@@ -164,30 +164,30 @@ impl Bitbucket {
         head: &str,
         base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> Result<ChangeRequestList, ForgeError> {
         let (states, reach): (&[&str], _) = match filter {
             ListFilter::Open => (&["OPEN"], Reach::End),
             ListFilter::Since(since) => (&["OPEN", "MERGED", "DECLINED", "SUPERSEDED"], Reach::Since(since)),
         };
         let page = |at| self.page(head, states, at);
-        let mut found = pager::change_requests(&self.http, (head, base), reach, page).await?;
+        let mut list = pager::change_requests(&self.http, (head, base), reach, page).await?;
         if filter == ListFilter::Open {
             // There can be several. Sluice keeps the oldest.
-            found.retain(|found| found.state == ChangeRequestState::Open);
-            found.sort_by_key(|found| found.request.number);
-            return Ok(found);
+            list.found.retain(|found| found.state == ChangeRequestState::Open);
+            list.found.sort_by_key(|found| found.request.number);
+            return Ok(list);
         }
         let mut whole = Vec::new();
-        for found in found {
+        for found in list.found {
             whole.push(self.with_whole_ids(found).await?);
         }
-        Ok(whole)
+        Ok(ChangeRequestList { found: whole, ..list })
     }
 
     async fn open(&self, proposal: &Proposal) -> Result<ForgeChangeRequest, ForgeError> {
         // Bitbucket answers a second one with the open one, whatever its text.
         if let Some(open) =
-            self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.into_iter().next()
+            self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.found.into_iter().next()
         {
             return self.update(open.request.number, proposal).await;
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
@@ -153,7 +153,7 @@ impl BitbucketServer {
         head: &str,
         base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> Result<ChangeRequestList, ForgeError> {
         let state = if filter == ListFilter::Open { "OPEN" } else { "ALL" };
         pager::change_requests(&self.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
             .await

@@ -89,6 +89,12 @@ pub enum ForgeError {
     TooLarge { forge: String, what: String },
 
     #[error(
+        "{forge}: the list of change requests in which the one from {head} is searched is too large ({what}); others \
+         have opened too many or too large ones: delete those that nobody needs"
+    )]
+    ListTooLarge { forge: String, head: String, what: String },
+
+    #[error(
         "{forge}: was asked about commit {asked}, and answered about {answered}; delete the branch or tag that is \
          named like the commit"
     )]
@@ -126,7 +132,7 @@ impl ForgeError {
             ForgeError::Timeout { .. } => "Timeout",
             ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",
             ForgeError::Redirected { .. } => "Redirected",
-            ForgeError::TooLarge { .. } => "AnswerTooLarge",
+            ForgeError::TooLarge { .. } | ForgeError::ListTooLarge { .. } => "AnswerTooLarge",
             ForgeError::Behind { .. }
             | ForgeError::OtherCommit { .. }
             | ForgeError::Refused { .. }

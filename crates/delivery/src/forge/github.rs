@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::CommitStatus;
 use super::connection::ForgeConnection;
 use super::error::ForgeError;
-use super::github_pulls::GitHubPulls;
+use super::github_pulls::{GitHubPulls, PullsPage};
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{self, names, text};
 use super::pager::{self, Cursor, Page, Reach};
@@ -54,7 +54,7 @@ impl GitHub {
             ("per_page", "100"),
             ("page", &page),
         ];
-        let (entries, listed) = self.0.page(&query).await?;
+        let PullsPage { entries, listed, .. } = self.0.page(&query).await?;
         Ok(Page { next: (listed >= 100).then_some(at + 1), entries })
     }
 }
@@ -265,7 +265,7 @@ impl GitHub {
         head: &str,
         base: &str,
         filter: ListFilter,
-    ) -> Result<Vec<ForgeChangeRequest>, ForgeError> {
+    ) -> Result<ChangeRequestList, ForgeError> {
         let state = if filter == ListFilter::Open { "open" } else { "all" };
         pager::change_requests(&self.0.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
             .await

@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::{SignedDuration, Timestamp};
 
 use super::api::ListFilter;
-use super::change_request::ForgeChangeRequest;
+use super::change_request::{ChangeRequestList, ForgeChangeRequest};
 use super::error::ForgeError;
 use super::http::ForgeHttp;
 
@@ -116,11 +116,31 @@ pub(super) async fn change_requests<F>(
     (head, base): (&str, &str),
     reach: Reach,
     page: impl Fn(u64) -> F,
-) -> Result<Vec<ForgeChangeRequest>, ForgeError>
+) -> Result<ChangeRequestList, ForgeError>
 where
     F: Future<Output = Result<Page<ForgeChangeRequest>, ForgeError>>,
 {
-    let (mut cursor, mut found, mut bytes) = (Cursor::from(0), Vec::new(), 0);
+    let mut list = ChangeRequestList::default();
+    match read_change_requests(http, (head, base), reach, page, &mut list.found).await {
+        Err(ForgeError::TooLarge { forge, what }) => {
+            list.unread = Some(ForgeError::ListTooLarge { forge, head: head.into(), what });
+        }
+        read => read?,
+    }
+    Ok(list)
+}
+
+async fn read_change_requests<F>(
+    http: &ForgeHttp,
+    (head, base): (&str, &str),
+    reach: Reach,
+    page: impl Fn(u64) -> F,
+    found: &mut Vec<ForgeChangeRequest>,
+) -> Result<(), ForgeError>
+where
+    F: Future<Output = Result<Page<ForgeChangeRequest>, ForgeError>>,
+{
+    let (mut cursor, mut bytes) = (Cursor::from(0), 0);
     while let Some(at) = cursor.at(http, 0)? {
         let Page { entries, next } = page(at).await?;
         let oldest = entries.last().map(|last| last.created);
@@ -139,5 +159,5 @@ where
         };
         cursor.advance(next.filter(|_| !is_done));
     }
-    Ok(found)
+    Ok(())
 }

@@ -70,7 +70,7 @@ impl Served {
         let value = match ask {
             Ask::Repository => {
                 let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
-                json!({"name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
+                json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
             Ask::Tell { what, from, of } => {
                 let pull = match of {

@@ -85,14 +85,15 @@ impl super::Shape for Shape {
                 if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
                     return Err(Why::Bad("state does not have a valid value"));
                 }
-                let known = ["source_branch", "state", "order_by", "sort", "per_page", "page"];
+                let known =
+                    ["source_branch", "source_project_id", "state", "order_by", "sort", "per_page", "page"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
                     return Err(Why::Bad("the query has a parameter that this stand-in does not know"));
                 }
                 let size = request.number("per_page", 20).min(100);
                 Ok(Ask::List(Wanted {
                     head: request.query("source_branch").map(String::from),
-                    own: false,
+                    own: request.query("source_project_id") == Some("1"),
                     open: state == "opened",
                     from: (request.number("page", 1) - 1) * size,
                     size,
