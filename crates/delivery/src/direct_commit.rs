@@ -67,7 +67,7 @@ async fn commit(
         let message = commit_message::message(order, &edit.values, &edit.onto);
         let text = resources.commit_text(order, message);
         let commit = repository.commit(&base.id, &edit.files, &text).await?;
-        repository.remember_own(branch, &known_by, &commit);
+        repository.remember_own(branch, &order.content_key(), &commit);
         let made = Commit::made(commit.clone(), base.id, text.message);
         order.permit.check()?;
         fault::point("before-push");
@@ -121,7 +121,7 @@ async fn holds_values(
     (branch, base): (&str, &Commit),
     commit: &str,
 ) -> DeliveryResult<bool> {
-    if repository.remembers_own(branch, &order.known_by(), commit) {
+    if repository.remembers_own(branch, &order.content_key(), commit) {
         return Ok(true);
     }
     if commit != base.id {

@@ -6,6 +6,7 @@ use sluice_core::setters::{Place, Update};
 
 use crate::credentials::Credentials;
 use crate::fencing::FencingToken;
+use crate::fingerprint::fingerprint;
 use crate::forge_kind::ForgeKind;
 use crate::hex::sha256_hex;
 use crate::outcome::OutdatedReason;
@@ -214,6 +215,13 @@ impl Order {
             0 => self.promotion.clone(),
             round => format!("{}:{round}", self.promotion),
         }
+    }
+
+    /// What Sluice writes for the promotion, as a key for its commits: the promotion with its round, the revision and
+    /// the values to set. If the pipeline is corrected, a commit with the earlier values is not Sluice's own any more.
+    pub(crate) fn content_key(&self) -> String {
+        let content = format!("{:?}", (&self.revision, &self.values));
+        fingerprint([self.known_by().as_bytes(), content.as_bytes()])
     }
 
     /// The repository; empty for a notification or webhook.

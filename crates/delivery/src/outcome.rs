@@ -63,6 +63,9 @@ pub enum OutdatedReason {
     Conflicts,
     /// The base branch has newer commits, and the forge merges only commits on top of them.
     Behind,
+    /// It is not the commit that Sluice would make now: the pipeline sets other values, the base branch has changed
+    /// their files or has lost the commit below, or others have replaced the commit.
+    NotOwn,
 }
 
 impl std::fmt::Display for OutdatedReason {
@@ -70,6 +73,7 @@ impl std::fmt::Display for OutdatedReason {
         f.write_str(match self {
             OutdatedReason::Conflicts => "it conflicts with its base",
             OutdatedReason::Behind => "its base has moved on",
+            OutdatedReason::NotOwn => "its commit is not the one that Sluice would make now",
         })
     }
 }

@@ -94,8 +94,12 @@ impl ChangeRequestJob<'_> {
             // A missing change request ends a promotion, so the list must agree with the single answer.
             None => {
                 let since = ListFilter::Since(self.order.created);
-                let all = self.forge.list(&self.branch, self.target.base, since).await?;
-                all.into_iter().find(|found| found.request.number == request.number)
+                let list = self.forge.list(&self.branch, self.target.base, since).await?;
+                let found = list.found.into_iter().find(|found| found.request.number == request.number);
+                if let (None, Some(error)) = (&found, list.unread) {
+                    return Err(error.into());
+                }
+                found
             }
         };
         let Some(found) = found else { return Ok((ChangeRequestStatus::Gone, None)) };
@@ -149,9 +153,10 @@ impl ChangeRequestJob<'_> {
                 promotion,
                 repository,
                 number = request.number,
-                "the head is not the commit that Sluice makes on top of the base: it is not merged"
+                "the head is not the commit that Sluice would make now for the base branch: it is not merged"
             );
-            return Ok(behind(&readiness));
+            let stale = Some(OutdatedReason::NotOwn);
+            return Ok(ChangeRequestStatus::Open { head: readiness.head.clone(), stale });
         }
         self.order.permit.check()?;
         fault::point("before-merge");

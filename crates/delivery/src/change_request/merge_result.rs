@@ -44,6 +44,9 @@ impl ChangeRequestJob<'_> {
         own: Option<&str>,
     ) -> DeliveryResult<Option<MergedDelivery>> {
         let ChangeRequestState::Merged { commit: id } = &found.state else { return Ok(None) };
+        if found.base != self.target.base {
+            return Ok(None);
+        }
         let forge = &*self.forge;
         let head = forge.merged_head(found).await?;
         let recorded = match &head {
@@ -118,7 +121,7 @@ impl ChangeRequestJob<'_> {
     async fn holds_values(&self, commit: &str) -> DeliveryResult<bool> {
         let (order, base) = (self.order, self.target.base);
         let mut repository = self.lock().await?;
-        if repository.remembers_own(base, &order.known_by(), commit) {
+        if repository.remembers_own(base, &order.content_key(), commit) {
             return Ok(true);
         }
         loop {

@@ -23,9 +23,9 @@ impl ChangeRequestJob<'_> {
         tip: &str,
         commit: &Commit,
     ) -> DeliveryResult<bool> {
-        let (base, known_by) = (self.target.base, self.order.known_by());
+        let (base, content) = (self.target.base, self.order.content_key());
         let [parent] = &commit.parents[..] else { return Ok(false) };
-        if !commit.carries(&known_by) {
+        if !commit.carries(&self.order.known_by()) {
             return Ok(false);
         }
         // The content of the commit does not change. That of the base branch does.
@@ -35,12 +35,12 @@ impl ChangeRequestJob<'_> {
             }
             repository.fetch_commit(parent).await?;
         }
-        if !repository.remembers_own(base, &known_by, &commit.id) {
+        if !repository.remembers_own(base, &content, &commit.id) {
             let Some((files, text)) = self.commit_on(repository, parent).await? else { return Ok(false) };
             if !repository.is_made_of(commit, (parent, &files, &text)).await? {
                 return Ok(false);
             }
-            repository.remember_own(base, &known_by, &commit.id);
+            repository.remember_own(base, &content, &commit.id);
         }
         if parent == tip {
             return Ok(true);
@@ -79,8 +79,8 @@ impl ChangeRequestJob<'_> {
 
     async fn is_own_commit(&self, id: &str, known_is_enough: bool) -> DeliveryResult<bool> {
         let mut repository = self.lock_with_head().await?;
-        let known_by = self.order.known_by();
-        if known_is_enough && repository.remembers_own(self.target.base, &known_by, id) {
+        let content = self.order.content_key();
+        if known_is_enough && repository.remembers_own(self.target.base, &content, id) {
             return Ok(true);
         }
         loop {

@@ -108,8 +108,8 @@ impl ChangeRequestJob<'_> {
         let order = self.order;
         // A closed change request counts as rejected until a newer one is merged. The newest come first.
         let mut reopen = order.reopen;
-        for found in self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?
-        {
+        let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
+        for found in list.found {
             if order.anew.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }
@@ -136,7 +136,7 @@ impl ChangeRequestJob<'_> {
                 }
             }
         }
-        Ok(None)
+        list.unread.map_or(Ok(None), |error| Err(error.into()))
     }
 
     /// The result if an open change request carries the commit that Sluice makes.
@@ -208,7 +208,7 @@ impl ChangeRequestJob<'_> {
                 }
             }
             let commit = repository.commit(tip, &edit.files, &text).await?;
-            repository.remember_own(base, &order.known_by(), &commit);
+            repository.remember_own(base, &order.content_key(), &commit);
             order.permit.check()?;
             fault::point("before-push");
             let mode = PushMode::Replace(tips.head.as_ref().map(|head| head.id.as_str()));

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use jiff::Timestamp;
 
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergeMessage, MergedHead, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergeMessage, MergedHead,
+    MetadataKind, Proposal,
 };
 use super::commit_status::CommitStatus;
 use super::error::ForgeResult;
@@ -37,14 +38,13 @@ pub(crate) enum ListFilter {
 
 /// One repository at a forge.
 pub(crate) trait Forge: Send + Sync {
-    /// The change requests from this branch that the filter selects, the newest first. `base` is the branch that they
-    /// should go to.
+    /// The change requests from the branch `head` to the branch `base` that the filter selects, the newest first.
     fn list<'a>(
         &'a self,
         head: &'a str,
         base: &'a str,
         filter: ListFilter,
-    ) -> ForgeFuture<'a, Vec<ForgeChangeRequest>>;
+    ) -> ForgeFuture<'a, ChangeRequestList>;
 
     /// Opens a change request.
     fn open<'a>(&'a self, proposal: &'a Proposal) -> ForgeFuture<'a, ForgeChangeRequest>;
@@ -82,9 +82,10 @@ pub(crate) trait Forge: Send + Sync {
     /// Sets a status of a commit. It replaces the status of the same name.
     fn report<'a>(&'a self, commit: &'a str, status: &'a CommitStatus<'a>) -> ForgeFuture<'a, ()>;
 
-    /// The open change request from this branch.
+    /// The open change request between these branches. If the list is too large to be read to its end, one that was not
+    /// found counts as absent: forges reject a second one.
     fn find_open<'a>(&'a self, head: &'a str, base: &'a str) -> ForgeFuture<'a, Option<ForgeChangeRequest>> {
-        Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.into_iter().next()) })
+        Box::pin(async { Ok(self.list(head, base, ListFilter::Open).await?.found.into_iter().next()) })
     }
 
     /// The head that a merged change request had when it was merged, as far as its forge returns it.
@@ -115,7 +116,7 @@ macro_rules! impl_forge {
     ($adapter:ty $(, $($more:item)*)?) => {
         impl $crate::forge::api::Forge for $adapter {
             $crate::forge::api::boxed! { $adapter;
-                list(head: &'a str, base: &'a str, filter: ListFilter) -> Vec<ForgeChangeRequest>;
+                list(head: &'a str, base: &'a str, filter: ListFilter) -> ChangeRequestList;
                 open(proposal: &'a Proposal) -> ForgeChangeRequest;
                 update(number: u64, proposal: &'a Proposal) -> ForgeChangeRequest;
                 add(found: &'a ForgeChangeRequest, kind: MetadataKind, names: &'a [String]) -> Vec<String>;

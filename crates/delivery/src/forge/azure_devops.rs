@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
@@ -119,11 +119,16 @@ impl AzureDevOps {
 
     /// The pull requests from a branch, the newest first, each with its whole description. The order of a list is not
     /// documented, so it is read to its end.
-    async fn all(&self, head: &str, status: &str, since: &str) -> ForgeResult<Vec<ForgeChangeRequest>> {
+    async fn all(
+        &self,
+        (head, base): (&str, &str),
+        status: &str,
+        since: &str,
+    ) -> ForgeResult<ChangeRequestList> {
         let page = |at| self.page(head, status, since, at);
-        let mut all = pager::change_requests(&self.http, head, Reach::End, page).await?;
-        all.sort_by_key(|found| std::cmp::Reverse(found.request.number));
-        for found in &mut all {
+        let mut all = pager::change_requests(&self.http, (head, base), Reach::End, page).await?;
+        all.found.sort_by_key(|found| std::cmp::Reverse(found.request.number));
+        for found in &mut all.found {
             if found.body.encode_utf16().count() >= SHORTENED_FROM
                 && let Some(whole) = self.http.read(self.one(found.request.number, &[])).await?
                 && let Some(whole) = self.parse(&whole).and_then(ForgeChangeRequest::checked)
@@ -258,17 +263,12 @@ fn place(address: &RepositoryAddress) -> Result<RepositoryPlace, AddressError> {
 impl_forge!(AzureDevOps);
 
 impl AzureDevOps {
-    async fn list(
-        &self,
-        head: &str,
-        _base: &str,
-        filter: ListFilter,
-    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
-        let ListFilter::Since(since) = filter else { return self.all(head, "active", "").await };
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
+        let ListFilter::Since(since) = filter else { return self.all((head, base), "active", "").await };
         let since = pager::earliest(since);
-        let mut all = self.all(head, "all", &since.to_string()).await?;
+        let mut all = self.all((head, base), "all", &since.to_string()).await?;
         // A server that does not know the time limit returns all.
-        all.retain(|found| found.created >= since);
+        all.found.retain(|found| found.created >= since);
         Ok(all)
     }
 
@@ -380,7 +380,11 @@ impl AzureDevOps {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["commits", id], &[]);
-        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")).await
+        self.http
+            .read_commit(id, url, "commitId", |c| {
+                ForgeCommit::parse(&c["comment"], &c["parents"], "commitId")
+            })
+            .await
     }
 
     // "Statuses - Create". A new status with the same genre and name replaces the earlier one.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
@@ -91,6 +91,7 @@ impl Bitbucket {
         }
         let commit = self.http.read(self.url(&["commit", &id], &[])).await?;
         let Some(whole) = commit.and_then(|c| text(&c["hash"])) else { return Ok(id) };
+        self.http.check_commit(&id, &whole.as_str().into())?;
         self.http.learn_id(&id, &whole);
         Ok(whole)
     }
@@ -153,35 +154,30 @@ fn place(address: &RepositoryAddress) -> Result<(String, String, String), Addres
 impl_forge!(Bitbucket);
 
 impl Bitbucket {
-    async fn list(
-        &self,
-        head: &str,
-        _base: &str,
-        filter: ListFilter,
-    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
         let (states, reach): (&[&str], _) = match filter {
             ListFilter::Open => (&["OPEN"], Reach::End),
             ListFilter::Since(since) => (&["OPEN", "MERGED", "DECLINED", "SUPERSEDED"], Reach::Since(since)),
         };
         let page = |at| self.page(head, states, at);
-        let mut found = pager::change_requests(&self.http, head, reach, page).await?;
+        let mut list = pager::change_requests(&self.http, (head, base), reach, page).await?;
         if filter == ListFilter::Open {
             // There can be several. Sluice keeps the oldest.
-            found.retain(|found| found.state == ChangeRequestState::Open);
-            found.sort_by_key(|found| found.request.number);
-            return Ok(found);
+            list.found.retain(|found| found.state == ChangeRequestState::Open);
+            list.found.sort_by_key(|found| found.request.number);
+            return Ok(list);
         }
         let mut whole = Vec::new();
-        for found in found {
+        for found in list.found {
             whole.push(self.with_whole_ids(found).await?);
         }
-        Ok(whole)
+        Ok(ChangeRequestList { found: whole, ..list })
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
         // Bitbucket answers a second one with the open one, whatever its text.
         if let Some(open) =
-            self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.into_iter().next()
+            self.list(&proposal.head, &proposal.base, ListFilter::Open).await?.found.into_iter().next()
         {
             return self.update(open.request.number, proposal).await;
         }
@@ -260,9 +256,22 @@ impl Bitbucket {
             let url = self.url(&["commit", commit, "statuses"], &[("pagelen", "100"), ("page", &page_text)]);
             let mut answer = self.http.get(url).await?;
             let next = answer["next"].is_string().then_some(page + 1);
-            Ok(ListPage { entries: self.http.values(&mut answer)?.iter().map(check).collect(), next })
+            let statuses = self.http.values(&mut answer)?;
+            // Each names its commit ("commitstatus": `links.commit`).
+            let of =
+                |one: &Value| Some(Value::from(one["links"]["commit"]["href"].as_str()?.rsplit('/').next()?));
+            let read = statuses.iter().map(|one| match of(one) {
+                Some(of) => self.http.check_commit(commit, &of).map(|()| (check(one), true)),
+                None => Ok((check(one), false)),
+            });
+            Ok(ListPage { entries: read.collect::<Result<Vec<_>, _>>()?, next })
         })
         .await?;
+        // An empty list names no commit.
+        if checks.is_empty() || checks.iter().any(|(_, names_commit)| !names_commit) {
+            self.commit(commit).await?;
+        }
+        let checks = checks.into_iter().map(|(check, _)| check).collect();
         let mut waits = Vec::new();
         let people = now["participants"].as_array().into_iter().flatten();
         if people.into_iter().any(|one| one["state"] == "changes_requested") {
@@ -303,7 +312,9 @@ impl Bitbucket {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["commit", id], &[]);
-        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["message"], &c["parents"], "hash")).await
+        self.http
+            .read_commit(id, url, "hash", |c| ForgeCommit::parse(&c["message"], &c["parents"], "hash"))
+            .await
     }
 
     // "Create a build status for a commit": a status with the same key is overwritten. A key has 40 characters at most

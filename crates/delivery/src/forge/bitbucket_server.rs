@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 use super::connection::ForgeConnection;
@@ -148,14 +148,10 @@ fn place(address: &RepositoryAddress) -> Result<(String, String, String), Addres
 impl_forge!(BitbucketServer);
 
 impl BitbucketServer {
-    async fn list(
-        &self,
-        head: &str,
-        _base: &str,
-        filter: ListFilter,
-    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
         let state = if filter == ListFilter::Open { "OPEN" } else { "ALL" };
-        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
+        pager::change_requests(&self.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
+            .await
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
@@ -252,7 +248,7 @@ impl BitbucketServer {
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
         let url = self.url(&["commits", id], &[]);
-        self.http.read_commit(id, url, |c| ForgeCommit::parse(&c["message"], &c["parents"], "id")).await
+        self.http.read_commit(id, url, "id", |c| ForgeCommit::parse(&c["message"], &c["parents"], "id")).await
     }
 
     // "Store a build status" of developer.atlassian.com/server/bitbucket/rest, "Builds and Deployments". Servers before

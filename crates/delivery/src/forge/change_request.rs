@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::error::ForgeError;
 use super::json::text;
 use crate::outcome::ChangeRequest;
 
@@ -45,6 +46,14 @@ impl ForgeChangeRequest {
             && !url.chars().any(|c| c.is_control() || c.is_whitespace());
         (merged && is_page && is_id(&self.request.head_commit)).then_some(self)
     }
+}
+
+/// Change requests out of a list, the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeRequestList {
+    pub(crate) found: Vec<ForgeChangeRequest>,
+    /// Why the older part of the list was not read, if it was not. It may have more of them.
+    pub(crate) unread: Option<ForgeError>,
 }
 
 /// The labels, reviewers and assignees of a change request.

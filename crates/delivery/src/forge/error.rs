@@ -91,7 +91,19 @@ pub enum ForgeError {
     )]
     TooLarge { forge: String, what: String },
 
-    #[error("{forge}: merges only commits on top of the current base branch")]
+    #[error(
+        "{forge}: the list of change requests in which the one from {head} is searched is too large ({what}); others \
+         have opened too many or too large ones: delete those that nobody needs"
+    )]
+    ListTooLarge { forge: String, head: String, what: String },
+
+    #[error(
+        "{forge}: was asked about commit {asked}, and answered about {answered}; delete the branch or tag that is \
+         named like the commit"
+    )]
+    OtherCommit { forge: String, asked: String, answered: String },
+
+    #[error("{forge}: merges only what is on top of the base branch as it is now")]
     Behind { forge: String },
 
     #[error("{forge}: refused with status {status}: {says}")]
@@ -123,10 +135,11 @@ impl ForgeError {
             ForgeError::Timeout { .. } => "Timeout",
             ForgeError::Certificate { .. } | ForgeError::BadCaFile { .. } => "CertificateInvalid",
             ForgeError::Redirected { .. } => "Redirected",
-            ForgeError::TooLarge { .. } => "AnswerTooLarge",
-            ForgeError::Behind { .. } | ForgeError::Refused { .. } | ForgeError::BadAnswer { .. } => {
-                "ForgeRefused"
-            }
+            ForgeError::TooLarge { .. } | ForgeError::ListTooLarge { .. } => "AnswerTooLarge",
+            ForgeError::Behind { .. }
+            | ForgeError::OtherCommit { .. }
+            | ForgeError::Refused { .. }
+            | ForgeError::BadAnswer { .. } => "ForgeRefused",
         }
     }
 

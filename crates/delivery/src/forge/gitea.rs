@@ -1,18 +1,21 @@
 //! Gitea, and Forgejo, which has the same API. Their lists cannot be filtered by head branch, so a lookup by base and head
 //! comes first, and lists are read only as far back as necessary.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::api::{ForgeFuture, ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, MergedHead, Metadata,
+    MetadataKind, Proposal,
 };
 use super::check_pattern::CheckPattern;
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS};
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
-use super::github_pulls::GitHubPulls;
+use super::github_pulls::{GitHubPulls, PullsPage};
 use super::http::ForgeHttp;
 use super::json::{self, names, text, without_prefix};
 use super::pager::{self, ListPage, Reach};
@@ -32,6 +35,8 @@ const FIELDS: &str = "assignees base body commit commit_id context created_at de
     enable_status_check head html_url id label labels login merge_commit_sha mergeable merged name \
     number object official parents ref repo_id requested_reviewers required_approvals sha stale state \
     status status_check_contexts statuses title";
+/// The numbers of entries of a page of pull requests, if a larger page is too large. Each divides the one before.
+const PAGE_SIZES: [u64; 2] = [50, 10];
 /// A page with fewer entries is the last one: no server is configured for such small pages (`MAX_RESPONSE_ITEMS`, usually 50).
 const FEW: usize = 10;
 
@@ -48,12 +53,72 @@ impl Gitea {
         Ok(Gitea(GitHubPulls { http, owner: owner.into(), name: name.into(), parse }))
     }
 
-    /// A page of a list, with the newest first. A server may return smaller pages than requested, so only an empty page is
-    /// the last one.
-    async fn page(&self, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
-        let page = (at + 1).to_string();
-        let (entries, listed) = self.0.page(&[("state", state), ("limit", "50"), ("page", &page)]).await?;
-        Ok(ListPage { next: (listed > 0).then_some(at + 1), entries })
+    /// The pull requests of a list from the entry `at` on, the newest first. Anybody may open pull requests with long
+    /// texts from forks, so a page that is too large is read in smaller ones, and a single entry that is too large is
+    /// skipped. A server may return smaller pages than requested, so only an empty page is the last one.
+    async fn page(&self, filter: ListFilter, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
+        let is_done = |page: &PullsPage| match filter {
+            ListFilter::Open => page.listed == 0,
+            // Those from forks count, too.
+            ListFilter::Since(since) => {
+                page.listed == 0 || page.last.is_some_and(|last| last < pager::earliest(since))
+            }
+        };
+        for size in PAGE_SIZES.into_iter().filter(|size| at.is_multiple_of(*size)) {
+            match self.pulls(filter, at / size + 1, size).await {
+                Err(ForgeError::TooLarge { .. }) => {}
+                page => {
+                    let page = page?;
+                    let next = (!is_done(&page)).then_some(at + page.listed as u64);
+                    return Ok(ListPage { entries: page.entries, next });
+                }
+            }
+        }
+        let mut entries = Vec::new();
+        for at in at.. {
+            match self.pulls(filter, at + 1, 1).await {
+                Err(ForgeError::TooLarge { .. }) => {}
+                page => {
+                    let page = page?;
+                    if is_done(&page) {
+                        entries.extend(page.entries);
+                        break;
+                    }
+                    entries.extend(page.entries);
+                }
+            }
+            if PAGE_SIZES.iter().any(|size| (at + 1).is_multiple_of(*size)) {
+                return Ok(ListPage { entries, next: Some(at + 1) });
+            }
+        }
+        Ok(ListPage { entries, next: None })
+    }
+
+    async fn pulls(&self, filter: ListFilter, page: u64, size: u64) -> ForgeResult<PullsPage> {
+        let state = if filter == ListFilter::Open { "open" } else { "all" };
+        let (page, size) = (page.to_string(), size.to_string());
+        self.0.page(&[("state", state), ("limit", &size), ("page", &page)]).await
+    }
+
+    /// The newest status of each context of a commit.
+    ///
+    /// The call that returns exactly these also accepts the names of branches and tags, and prefers them
+    /// (`ResolveRefCommit` of 1.25). Its answer counts only if it is about the commit. Forgejo, and older versions of
+    /// Gitea, leave the commit out of an empty answer (`GetCombinedCommitStatusByRef`). Then all statuses of the commit
+    /// are read: that call accepts only ids of commits (`/statuses/{sha}` in routers/api/v1/api.go).
+    async fn statuses(&self, commit: &str) -> ForgeResult<Vec<Check>> {
+        let kind = self.0.http.kind;
+        let path = ["commits", commit, "status"];
+        match self.entries_of(Some(commit), &path, "statuses", |one| check(one, kind)).await {
+            Err(ForgeError::OtherCommit { answered, .. }) if answered.is_empty() => {}
+            done => return done,
+        }
+        let with_id = |one: &Value| (one["id"].as_u64(), check(one, kind));
+        let mut all = self.entries(&["statuses", commit], "", with_id).await?;
+        all.sort_by_key(|(id, _)| *id);
+        let newest: BTreeMap<String, Check> =
+            all.into_iter().map(|(_, check)| (check.name.clone(), check)).collect();
+        Ok(newest.into_values().collect())
     }
 
     /// All entries of a list, each reduced to the needed part. The answer is the list, or has it under a key.
@@ -63,10 +128,22 @@ impl Gitea {
         key: &str,
         reduce: impl Fn(&Value) -> T,
     ) -> ForgeResult<Vec<T>> {
+        self.entries_of(None, path, key, reduce).await
+    }
+
+    /// The same of answers that must be about this commit.
+    async fn entries_of<T>(
+        &self,
+        commit: Option<&str>,
+        path: &[&str],
+        key: &str,
+        reduce: impl Fn(&Value) -> T,
+    ) -> ForgeResult<Vec<T>> {
         let (reduce, http) = (&reduce, &self.0.http);
         pager::all(http, 1, |page| async move {
             let url = self.0.url(path, &[("limit", "50"), ("page", &page.to_string())]);
             let mut answer = http.get(url).await?;
+            commit.map_or(Ok(()), |commit| http.check_commit(commit, &answer["sha"]))?;
             let list = if key.is_empty() { Some(&mut answer) } else { answer.get_mut(key) };
             let list = match list.map(Value::take) {
                 Some(Value::Array(list)) => list,
@@ -129,26 +206,29 @@ impl_forge!(
 );
 
 impl Gitea {
-    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<Vec<ForgeChangeRequest>> {
-        if filter == ListFilter::Open
-            && let Some(open) = self.open_between(base, head).await?
-        {
-            return Ok(vec![open]);
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
+        let between = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
+        // A proxy may change a path with escaped slashes, so that the lookup is for other branches.
+        if between.is_none() && !base.contains('/') {
+            return Ok(ChangeRequestList::default());
         }
-        let state = if filter == ListFilter::Open { "open" } else { "all" };
-        let reach = Reach::of(filter);
-        pager::change_requests(&self.0.http, head, reach, |at| self.page(state, at)).await
-    }
-
-    /// The open pull request between two branches, if the lookup returns it. It returns any pull request between them, and
-    /// there is only one if the branch was used once.
-    async fn open_between(&self, base: &str, head: &str) -> ForgeResult<Option<ForgeChangeRequest>> {
-        let found = self.0.http.read(self.0.url(&["pulls", base, head], &[])).await?;
-        let found = found.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
-        let is_open = |found: &ForgeChangeRequest| {
-            found.state == ChangeRequestState::Open && found.request.branch == head
-        };
-        Ok(found.filter(is_open))
+        // Of several between the branches, the lookup returns any.
+        let between = between.as_ref().and_then(parse).and_then(ForgeChangeRequest::checked);
+        let between = between.filter(|found| found.request.branch == head && found.base == base);
+        if filter == ListFilter::Open
+            && let Some(open) = between.as_ref().filter(|found| found.state == ChangeRequestState::Open)
+        {
+            return Ok(ChangeRequestList { found: vec![open.clone()], unread: None });
+        }
+        let (reach, page) = (Reach::of(filter), |at| self.page(filter, at));
+        let mut list = pager::change_requests(&self.0.http, (head, base), reach, page).await?;
+        if let (Some(_), Some(between), ListFilter::Since(since)) = (&list.unread, between, filter)
+            && between.created >= pager::earliest(since)
+            && !list.found.iter().any(|found| found.request.number == between.request.number)
+        {
+            list.found.push(between);
+        }
+        Ok(list)
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
@@ -203,8 +283,7 @@ impl Gitea {
         let (http, head) = (&self.0.http, found.request.head_commit.as_str());
         let number = found.request.number.to_string();
         let branch = http.get(self.0.url(&["branches", &found.base], &[])).await?;
-        let kind = self.0.http.kind;
-        let statuses = self.entries(&["commits", head, "status"], "statuses", |one| check(one, kind)).await?;
+        let statuses = self.statuses(head).await?;
         let reviews = self.entries(&["pulls", &number, "reviews"], "", Review::read).await?;
         // Only the last review of each reviewer with write access is official.
         let of_head = |r: &&Review| !r.stale && r.commit == head;

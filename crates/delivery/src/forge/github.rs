@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::CommitStatus;
 use super::connection::ForgeConnection;
 use super::error::{ForgeError, ForgeResult};
-use super::github_pulls::GitHubPulls;
+use super::github_pulls::{GitHubPulls, PullsPage};
 use super::http::{ApiCall, ForgeHttp};
 use super::json::{self, names, text};
 use super::pager::{self, Cursor, ListPage, Reach};
@@ -54,7 +54,7 @@ impl GitHub {
             ("per_page", "100"),
             ("page", &page),
         ];
-        let (entries, listed) = self.0.page(&query).await?;
+        let PullsPage { entries, listed, .. } = self.0.page(&query).await?;
         Ok(ListPage { next: (listed >= 100).then_some(at + 1), entries })
     }
 }
@@ -260,14 +260,10 @@ impl GitHub {
 impl_forge!(GitHub);
 
 impl GitHub {
-    async fn list(
-        &self,
-        head: &str,
-        _base: &str,
-        filter: ListFilter,
-    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
         let state = if filter == ListFilter::Open { "open" } else { "all" };
-        pager::change_requests(&self.0.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
+        pager::change_requests(&self.0.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
+            .await
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {

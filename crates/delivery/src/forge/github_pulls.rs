@@ -1,5 +1,6 @@
 //! Calls about pull requests that are the same at GitHub and Gitea.
 
+use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -16,6 +17,16 @@ pub(super) struct GitHubPulls {
     pub(super) parse: fn(&Value) -> Option<ForgeChangeRequest>,
 }
 
+/// One page of a list of pull requests.
+pub(super) struct PullsPage {
+    /// The entries that can be read, without those from forks.
+    pub(super) entries: Vec<ForgeChangeRequest>,
+    /// The number of all entries.
+    pub(super) listed: usize,
+    /// When the last one of all was opened.
+    pub(super) last: Option<Timestamp>,
+}
+
 impl GitHubPulls {
     /// An address below that of the repository.
     pub(super) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
@@ -26,11 +37,13 @@ impl GitHubPulls {
         self.url(&["pulls", &number.to_string()], &[])
     }
 
-    /// One page of a list: the entries that can be read, and the number of all entries.
-    pub(super) async fn page(&self, query: &[(&str, &str)]) -> ForgeResult<(Vec<ForgeChangeRequest>, usize)> {
+    /// One page of a list.
+    pub(super) async fn page(&self, query: &[(&str, &str)]) -> ForgeResult<PullsPage> {
         let reduce = |answer: Value| {
             let list = answer.as_array()?;
-            Some((list.iter().filter_map(self.parse).collect(), list.len()))
+            let entries = list.iter().filter_map(self.parse).collect();
+            let last = list.last().and_then(|last| last["created_at"].as_str()?.parse().ok());
+            Some(PullsPage { entries, listed: list.len(), last })
         };
         self.http.page(self.url(&["pulls"], query), reduce).await
     }
@@ -104,6 +117,8 @@ impl GitHubPulls {
 
     /// A commit.
     pub(super) async fn commit(&self, id: &str) -> ForgeResult<Option<Value>> {
-        self.http.read(self.url(&["git", "commits", id], &[])).await
+        let found = self.http.read(self.url(&["git", "commits", id], &[])).await?;
+        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["sha"]))?;
+        Ok(found)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::api::{ListFilter, MergeCall, impl_forge};
 use super::authorization::AuthScheme;
 use super::change_request::{
-    ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
+    ChangeRequestList, ChangeRequestState, ForgeChangeRequest, ForgeCommit, Metadata, MetadataKind, Proposal,
 };
 use super::commit_status::{CommitStatus, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PromotionProgress};
 use super::connection::ForgeConnection;
@@ -67,9 +67,11 @@ impl GitLab {
     }
 
     async fn page(&self, head: &str, state: &str, at: u64) -> ForgeResult<ListPage<ForgeChangeRequest>> {
-        let (page, size) = ((at + 1).to_string(), PAGE.to_string());
+        let (page, size, project) = ((at + 1).to_string(), PAGE.to_string(), self.project_id().await?);
         let query = [
             ("source_branch", head),
+            // Otherwise those from branches of this name in forks, too.
+            ("source_project_id", &project),
             ("state", state),
             ("order_by", "created_at"),
             ("sort", "desc"),
@@ -82,6 +84,18 @@ impl GitLab {
             Some(ListPage { entries: list.iter().filter_map(parse).collect(), next })
         };
         self.http.page(self.url(&["merge_requests"], &query), reduce).await
+    }
+
+    /// The number of the project, which never changes.
+    async fn project_id(&self) -> ForgeResult<String> {
+        const KEY: &str = "id of the project";
+        if let Some(known) = self.http.known_id(KEY) {
+            return Ok(known);
+        }
+        let project = self.http.get(self.url(&[], &[])).await?;
+        let id = project["id"].as_u64().ok_or_else(|| self.http.unreadable("a project"))?.to_string();
+        self.http.learn_id(KEY, &id);
+        Ok(id)
     }
 
     /// The number of a user (docs.gitlab.com/api/users).
@@ -170,14 +184,10 @@ fn project(address: &RepositoryAddress) -> Result<String, AddressError> {
 impl_forge!(GitLab);
 
 impl GitLab {
-    async fn list(
-        &self,
-        head: &str,
-        _base: &str,
-        filter: ListFilter,
-    ) -> ForgeResult<Vec<ForgeChangeRequest>> {
+    async fn list(&self, head: &str, base: &str, filter: ListFilter) -> ForgeResult<ChangeRequestList> {
         let state = if filter == ListFilter::Open { "opened" } else { "all" };
-        pager::change_requests(&self.http, head, Reach::of(filter), |at| self.page(head, state, at)).await
+        pager::change_requests(&self.http, (head, base), Reach::of(filter), |at| self.page(head, state, at))
+            .await
     }
 
     async fn open(&self, proposal: &Proposal) -> ForgeResult<ForgeChangeRequest> {
@@ -291,8 +301,10 @@ impl GitLab {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        let found = self.http.read(self.url(&["repository", "commits", id], &[])).await?;
-        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id")))
+        let url = self.url(&["repository", "commits", id], &[]);
+        self.http
+            .read_commit(id, url, "id", |c| ForgeCommit::parse(&c["message"], &c["parent_ids"], "id"))
+            .await
     }
 
     async fn report(&self, commit: &str, status: &CommitStatus<'_>) -> ForgeResult<()> {

@@ -240,6 +240,19 @@ impl ForgeHttp {
         ForgeError::TooLarge { forge: self.name.clone(), what: what.into() }
     }
 
+    /// Checks that an answer is about the commit that was asked for, by the id in the answer. Forges also accept the
+    /// names of branches and tags, and some prefer these to ids: anybody who may push can name a tag like a commit.
+    pub(super) fn check_commit(&self, asked: &str, answered: &Value) -> ForgeResult<()> {
+        let answered = answered.as_str().unwrap_or_default();
+        // A forge that shortens ids is asked by a short one.
+        if !asked.is_empty() && answered.starts_with(asked) {
+            return Ok(());
+        }
+        let (forge, asked) = (self.name.clone(), asked.to_string());
+        let answered = foreign_text::clean(answered, MAX_SHOWN_CHARS);
+        Err(ForgeError::OtherCommit { forge, asked, answered })
+    }
+
     /// How long all pages of a list may take together.
     pub(super) fn list_timeout(&self) -> Duration {
         self.shared.timeout * 2
@@ -254,14 +267,16 @@ impl ForgeHttp {
         }
     }
 
-    /// Reads a commit; `None` if it does not exist, or if the id is empty.
+    /// Reads a commit, whose id is under `id_key` of the answer; `None` if it does not exist, or if the id is empty.
     pub(super) async fn read_commit(
         &self,
         id: &str,
         url: Url,
+        id_key: &str,
         parse: impl Fn(&Value) -> ForgeCommit,
     ) -> ForgeResult<Option<ForgeCommit>> {
         let found = if id.is_empty() { None } else { self.read(url).await? };
+        found.iter().try_for_each(|commit| self.check_commit(id, &commit[id_key]))?;
         Ok(found.as_ref().map(parse))
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::{SignedDuration, Timestamp};
 
 use super::api::ListFilter;
-use super::change_request::ForgeChangeRequest;
+use super::change_request::{ChangeRequestList, ForgeChangeRequest};
 use super::error::{ForgeError, ForgeResult};
 use super::http::ForgeHttp;
 
@@ -105,23 +105,43 @@ where
     Ok(all)
 }
 
-/// Reads the change requests from one branch. Those from other branches are skipped, since a forge that does not know
-/// the filter returns them, too.
+/// Reads the change requests from one branch to another. All others are skipped: a forge that does not know the filter
+/// returns them, too, and anybody who may open a change request can open one from Sluice's branch to a base of their own.
 pub(super) async fn change_requests<F>(
     http: &ForgeHttp,
-    head: &str,
+    (head, base): (&str, &str),
     reach: Reach,
     page: impl Fn(u64) -> F,
-) -> ForgeResult<Vec<ForgeChangeRequest>>
+) -> ForgeResult<ChangeRequestList>
 where
     F: Future<Output = ForgeResult<ListPage<ForgeChangeRequest>>>,
 {
-    let (mut cursor, mut found, mut bytes) = (Cursor::from(0), Vec::new(), 0);
+    let mut list = ChangeRequestList::default();
+    match read_change_requests(http, (head, base), reach, page, &mut list.found).await {
+        Err(ForgeError::TooLarge { forge, what }) => {
+            list.unread = Some(ForgeError::ListTooLarge { forge, head: head.into(), what });
+        }
+        read => read?,
+    }
+    Ok(list)
+}
+
+async fn read_change_requests<F>(
+    http: &ForgeHttp,
+    (head, base): (&str, &str),
+    reach: Reach,
+    page: impl Fn(u64) -> F,
+    found: &mut Vec<ForgeChangeRequest>,
+) -> Result<(), ForgeError>
+where
+    F: Future<Output = ForgeResult<ListPage<ForgeChangeRequest>>>,
+{
+    let (mut cursor, mut bytes) = (Cursor::from(0), 0);
     while let Some(at) = cursor.at(http, 0)? {
         let ListPage { entries, next } = page(at).await?;
         let oldest = entries.last().map(|last| last.created);
-        let from_head = entries.into_iter().filter(|entry| entry.request.branch == head);
-        for entry in from_head.filter_map(ForgeChangeRequest::checked) {
+        let wanted = entries.into_iter().filter(|entry| entry.request.branch == head && entry.base == base);
+        for entry in wanted.filter_map(ForgeChangeRequest::checked) {
             bytes += entry.weight();
             if bytes > MAX_CHANGE_REQUEST_BYTES {
                 return Err(http.too_large(format!("more than 2 MiB of change requests from {head}")));
@@ -135,5 +155,5 @@ where
         };
         cursor.advance(next.filter(|_| !is_done));
     }
-    Ok(found)
+    Ok(())
 }

@@ -83,6 +83,18 @@ pub enum GitError {
     TooLarge { repository: String, doing: String, says: String },
 
     #[error(
+        "{repository}: the newest commit of the branch {branch} is not read: {says}; delete the branch {branch}, and \
+         Sluice makes it again"
+    )]
+    HeadTooLarge { repository: String, branch: String, says: String },
+
+    #[error(
+        "{repository}: git {doing} was stopped: {says}; the repository announces too many branches, tags and other \
+         refs: delete those that nobody needs, or promote into another repository"
+    )]
+    TooManyRefs { repository: String, doing: String, says: String },
+
+    #[error(
         "{repository}: credentials are not sent over plain http, where everybody on the way can read them; \
          write an https or ssh address, or start the controller with --insecure-git-http"
     )]
@@ -114,7 +126,9 @@ impl GitError {
             GitError::NoCredential { .. } => "MissingCredential",
             GitError::Identity { .. } => "IdentityInvalid",
             GitError::SigningKey { .. } => "SigningKeyInvalid",
-            GitError::TooLarge { .. } => "RepositoryTooLarge",
+            GitError::TooLarge { .. } | GitError::HeadTooLarge { .. } | GitError::TooManyRefs { .. } => {
+                "RepositoryTooLarge"
+            }
             GitError::PlainHttp { .. } => "PlainHttpRefused",
             GitError::Cache { .. } => "CacheUnusable",
             GitError::Failed { .. } => "GitFailed",
@@ -136,6 +150,7 @@ impl GitError {
 }
 
 /// A run of git that failed.
+#[derive(Clone)]
 struct FailedRun {
     repository: String,
     doing: String,
@@ -239,8 +254,16 @@ pub(super) fn read(repository: &str, doing: &str, words: &Stderr) -> GitError {
         return GitError::NoRepository { repository: failure.repository, says: failure.says };
     }
     let has_phrase = |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase));
-    match PHRASES.iter().find(|(phrases, _)| has_phrase(phrases)) {
-        Some((_, error)) => error(failure),
+    let known =
+        PHRASES.iter().find(|(phrases, _)| has_phrase(phrases)).map(|(_, error)| error(failure.clone()));
+    match known {
+        // The list of refs is the only one without a limit that a fetch or a push keeps in growing memory.
+        Some(GitError::TooLarge { repository, doing, says })
+            if matches!(doing.as_str(), "fetch" | "push") && lower.contains("realloc failed") =>
+        {
+            GitError::TooManyRefs { repository, doing, says }
+        }
+        Some(error) => error,
         None => {
             let FailedRun { repository, doing, says } = failure;
             GitError::Failed { repository, doing, says }
@@ -307,6 +330,22 @@ mod tests {
         assert_eq!(essence("a\nb\nc\nd\ne\nf\n"), "a; b; c; d; e; f");
         // Letters of several bytes are counted once, and never cut in two.
         assert!(essence(&"é".repeat(1000)).chars().count() == 400 + 3 + 250);
+    }
+
+    #[test]
+    fn endless_refs_are_named() {
+        let of = |doing| {
+            let words = Stderr::new("fatal: Out of memory, realloc failed".into(), str::to_string);
+            let error = read("http://h/a/b", doing, &words);
+            (error.reason(), error.to_string())
+        };
+        assert_eq!(of("fetch").0, "RepositoryTooLarge");
+        assert!(
+            of("fetch").1.contains("announces too many branches, tags and other refs"),
+            "{}",
+            of("fetch").1
+        );
+        assert!(!of("ls-tree").1.contains("refs"), "{}", of("ls-tree").1);
     }
 
     #[test]

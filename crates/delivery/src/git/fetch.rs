@@ -74,7 +74,12 @@ impl LockedRepository<'_> {
         let (tip, found) = self.read_tips(&base_ref, heads, base).await?;
         self.advance_history(&tip);
         let mut found = heads.iter().cloned().zip(found);
-        let head = found.next().map(|(_, own)| own).transpose()?.flatten();
+        let head = match found.next() {
+            Some((branch, Err(GitError::TooLarge { repository, says, .. }))) => {
+                return Err(GitError::HeadTooLarge { repository, branch, says });
+            }
+            own => own.map(|(_, own)| own).transpose()?.flatten(),
+        };
         // A head that cannot be read fails only the delivery that asks for it.
         let heads = found.filter_map(|(head, commit)| Some((head, commit.ok()?))).collect();
         self.remember_fetch(base, tip.clone(), fingerprint, BranchFetch { at: asked, heads });

@@ -8,21 +8,22 @@ use super::sign::{self, Signer};
 use crate::fingerprint::fingerprint;
 
 impl LockedRepository<'_> {
-    /// The key of a commit of a promotion that goes to this branch, made with the signing key of the Secret.
-    fn own_commit_key(&self, branch: &str, known_by: &str, id: &str) -> String {
+    /// The key of a commit with this content that goes to this branch, made with the signing key of the Secret. `content`
+    /// is the key of what Sluice writes for a promotion.
+    fn own_commit_key(&self, branch: &str, content: &str, id: &str) -> String {
         let key = self.access.signing_key().map(|key| key.key).unwrap_or_default();
-        fingerprint([branch.as_bytes(), known_by.as_bytes(), id.as_bytes(), key])
+        fingerprint([branch.as_bytes(), content.as_bytes(), id.as_bytes(), key])
     }
 
-    /// Remembers that Sluice makes this commit of a promotion for a branch.
-    pub(crate) fn remember_own(&mut self, branch: &str, known_by: &str, id: &str) {
-        let key = self.own_commit_key(branch, known_by, id);
+    /// Remembers that Sluice makes this commit with this content for a branch.
+    pub(crate) fn remember_own(&mut self, branch: &str, content: &str, id: &str) {
+        let key = self.own_commit_key(branch, content, id);
         self.own_commits.insert(key, (), 1);
     }
 
-    /// Whether this process knows that Sluice makes this commit of a promotion for a branch.
-    pub(crate) fn remembers_own(&mut self, branch: &str, known_by: &str, id: &str) -> bool {
-        let key = self.own_commit_key(branch, known_by, id);
+    /// Whether this process knows that Sluice makes this commit with this content for a branch.
+    pub(crate) fn remembers_own(&mut self, branch: &str, content: &str, id: &str) -> bool {
+        let key = self.own_commit_key(branch, content, id);
         self.own_commits.get(&key).is_some()
     }
 

@@ -308,6 +308,31 @@ impl ForgeFixture {
         }
     }
 
+    /// Somebody pushes a tag that has the id of one commit as its name, and ends at another commit.
+    pub fn name_like(&self, commit: &str, at: &str) {
+        match self {
+            ForgeFixture::StandIn(s) => s.book(|b| b.names.push((commit.into(), at.into()))),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let target = format!("{at}:refs/tags/{commit}");
+                fixture::git(repo.folder(), &["push", "--quiet", &repo.url_with_token(), &target], "");
+            }
+        }
+    }
+
+    /// A check reports on a commit that is not the head.
+    pub async fn check_on(&self, commit: &str, name: &str, is: CheckOutcome) {
+        match self {
+            ForgeFixture::StandIn(s) => s.book(|b| {
+                b.pulls.iter_mut().for_each(|pull| pull.checks.insert(0, (name.into(), is, commit.into())));
+            }),
+            ForgeFixture::Gitea(RealGitea { repo, .. }) => {
+                let state = if is == CheckOutcome::Green { "success" } else { "failure" };
+                let status = serde_json::json!({"state": state, "context": name});
+                repo.api("POST", &format!("statuses/{commit}"), status).await.unwrap();
+            }
+        }
+    }
+
     /// A check reports on the head as it is.
     pub async fn check(&self, number: u64, name: &str, is: CheckOutcome) {
         match self {

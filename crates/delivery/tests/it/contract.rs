@@ -340,6 +340,7 @@ and_real_gitea! {
         a_draft_is_opened_as_one_and_then_left_to_people
         it_says_what_its_owner_writes_and_is_found_again
         merges_when_green_and_not_before
+        a_tag_named_like_the_head_lends_it_no_checks
         waits_for_approvals_of_this_very_head
         never_merges_what_sluice_did_not_push
         a_draft_waits_until_a_person_says_that_it_is_ready
@@ -354,6 +355,7 @@ and_real_gitea! {
         a_forged_head_is_not_merged_although_it_is_recorded
         a_merge_that_only_names_the_promotion_has_not_brought_it
         what_goes_to_another_branch_by_now_is_not_merged
+        what_has_gone_to_another_branch_is_not_delivered_nor_rejected
         a_promotion_is_reported_on_the_commit_that_its_merge_left_and_on_no_open_head
     ]
     github: GitHub,

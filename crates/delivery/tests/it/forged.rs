@@ -105,9 +105,9 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeF
         let evil = forged(&fixture, &request.head_commit, how);
         fixture.place(&request.branch, &evil).await;
         let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
-        turns_stale(&bench.delivery, &order, &recorded, OutdatedReason::Behind).await;
+        turns_stale(&bench.delivery, &order, &recorded, OutdatedReason::NotOwn).await;
         assert!(fixture.pulls().await.last().unwrap().open);
-        let anew = Order { anew: Some(OutdatedReason::Behind), ..again(&order) };
+        let anew = Order { anew: Some(OutdatedReason::NotOwn), ..again(&order) };
         is_delivered_alone(&fixture, &bench.delivery, &anew).await;
     }
 }
@@ -121,8 +121,8 @@ async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     let request = proposed(&bench.delivery, &order).await;
     fixture.place("main", &kept).await;
     // Also for the process that made the commit: a merge would bring the removed one back.
-    turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
-    let anew = Order { anew: Some(OutdatedReason::Behind), ..again(&order) };
+    turns_stale(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
+    let anew = Order { anew: Some(OutdatedReason::NotOwn), ..again(&order) };
     is_delivered_alone(&fixture, &bench.delivery, &anew).await;
 }
 
@@ -159,14 +159,36 @@ async fn a_head_that_would_set_another_value_of_the_base_by_now_is_not_merged() 
         let (bench, order) = if restarted {
             (crate::fixture::bench(), Order { retried: true, ..again(&order) })
         } else {
-            turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
-            (bench, Order { anew: Some(OutdatedReason::Behind), ..again(&order) })
+            turns_stale(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
+            (bench, Order { anew: Some(OutdatedReason::NotOwn), ..again(&order) })
         };
         let request = proposed(&bench.delivery, &order).await;
         is_merged(&bench.delivery, &order, &request).await;
         assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), release("critical-db", "6.1.5"));
         assert_eq!(fixture.repo().read("main", "live/b.yaml").unwrap(), release("podinfo", "6.1.8"));
     }
+}
+
+#[tokio::test]
+async fn a_head_with_the_values_of_a_pipeline_that_was_corrected_since_is_not_merged() {
+    let (fixture, bench) = (ForgeFixture::github().await, bench());
+    fixture.commit(
+        "two",
+        &[("live/a.yaml", &release("podinfo", "6.1.5")), ("live/b.yaml", &release("other", "6.1.5"))],
+    );
+    let corrected = of_release(&fixture, "6.1.8");
+    let mut wrong = corrected.clone();
+    let Values::Listed { updates, .. } = &mut wrong.values else { unreachable!() };
+    updates[0].name = Some("other".into());
+    let request = proposed(&bench.delivery, &wrong).await;
+    // The base is where it was, and this process has made the commit.
+    turns_stale(&bench.delivery, &corrected, &request, OutdatedReason::NotOwn).await;
+    let anew = Order { anew: Some(OutdatedReason::NotOwn), ..again(&corrected) };
+    let remade = proposed(&bench.delivery, &anew).await;
+    assert_eq!(remade.number, request.number);
+    is_merged(&bench.delivery, &corrected, &remade).await;
+    assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), release("podinfo", "6.1.8"));
+    assert_eq!(fixture.repo().read("main", "live/b.yaml").unwrap(), release("other", "6.1.5"));
 }
 
 #[tokio::test]
@@ -217,6 +239,29 @@ pub async fn what_goes_to_another_branch_by_now_is_not_merged(fixture: ForgeFixt
         ("it goes to release now, and not to main: change that back, or close it", false)
     );
     assert!(fixture.pulls().await[0].open);
+}
+
+pub async fn what_has_gone_to_another_branch_is_not_delivered_nor_rejected(fixture: ForgeFixture) {
+    for (version, end) in [("6.1.8", "open"), ("6.2.0", "closed"), ("6.3.0", "merged")] {
+        let order = fixture.order(version);
+        let request = proposed(&bench().delivery, &order).await;
+        let other = format!("playground-{version}");
+        fixture.place(&other, &fixture.repo().head("main").unwrap()).await;
+        fixture.retarget(request.number, &other).await;
+        match end {
+            "closed" => fixture.close(request.number).await,
+            "merged" => {
+                fixture.merge(request.number).await;
+                let followed = bench().delivery.follow(&order, &request).await.unwrap();
+                assert!(matches!(followed, ChangeRequestStatus::Merged { ours: false, .. }), "{followed:?}");
+            }
+            _ => {}
+        }
+        let second = proposed(&bench().delivery, &again(&order)).await;
+        assert_ne!(second.number, request.number, "{end}");
+        assert_eq!(proposed(&bench().delivery, &again(&order)).await.number, second.number, "{end}");
+        assert_eq!(fixture.repo().read("main", FILE).unwrap(), yaml("6.1.5"));
+    }
 }
 
 #[tokio::test]

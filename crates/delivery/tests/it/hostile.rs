@@ -10,7 +10,9 @@ use futures::future::join_all;
 use sluice_delivery::{Delivered, DeliveryStrategy};
 use sluice_testkit::{Change, GitServer, Repo};
 
+use crate::any_forge::ForgeFixture;
 use crate::commit::{server, to_main};
+use crate::contract::proposed;
 use crate::fixture::{FILE, bench, bench_with, git, order, yaml};
 
 /// In KiB.
@@ -167,6 +169,20 @@ async fn a_commit_of_mebibytes_is_refused() {
             other => panic!("{size}: {other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_commit_of_mebibytes_on_the_head_branch_is_told_with_the_name_of_the_branch() {
+    let fixture = ForgeFixture::github().await;
+    let order = fixture.order("6.1.8");
+    let commit = git(fixture.repo().folder(), &["cat-file", "commit", "main"], "");
+    let commit = object(fixture.repo(), "commit", &format!("{commit}\n{}", "word ".repeat(1 << 20)));
+    fixture.place(&order.branch(), &commit).await;
+    let error = bench().delivery.deliver(&order).await.unwrap_err();
+    assert_eq!(error.reason(), "RepositoryTooLarge", "{error}");
+    assert!(error.to_string().contains("delete the branch sluice/apps/podinfo/prod"), "{error}");
+    fixture.repo().remove_branch(&order.branch()).unwrap();
+    proposed(&bench().delivery, &order).await;
 }
 
 #[tokio::test]

@@ -145,6 +145,60 @@ async fn a_list_without_an_end_is_given_up_and_nothing_is_opened() {
     }
 }
 
+/// Somebody opens so many change requests from forks, with bodies of this size.
+fn flood(fixture: &ForgeFixture, count: usize, body: usize) {
+    let standin = fixture.standin();
+    let known = standin.pulls().len();
+    (0..count).for_each(|_| standin.open_from_a_fork("sluice/apps/podinfo/prod"));
+    standin.book(|b| b.pulls[known..].iter_mut().for_each(|pull| pull.body = "x".repeat(body)));
+}
+
+#[tokio::test]
+async fn large_change_requests_from_forks_do_not_hide_sluices_own() {
+    for kind in [ForgeKind::Gitea, ForgeKind::Forgejo, ForgeKind::GitLab] {
+        let (fixture, bench) = (ForgeFixture::of(kind).await, bench());
+        let first = proposed(&bench.delivery, &fixture.order("6.1.8")).await;
+        fixture.merge(first.number).await;
+        flood(&fixture, 60, 200_000);
+        flood(&fixture, 1, 9 * MIB);
+        let order = fixture.order("6.2.0");
+        let second = proposed(&bench.delivery, &order).await;
+        assert_eq!(second.number, 63, "{kind:?}");
+        flood(&fixture, 60, 200_000);
+        assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
+        // They are listed also after a maintainer has closed them.
+        fixture.standin().book(|b| b.pulls.iter_mut().for_each(|pull| pull.open &= !pull.fork));
+        assert_eq!(proposed(&bench.delivery, &again(&order)).await.number, second.number, "{kind:?}");
+        assert_eq!(
+            proposed(&bench.delivery, &fixture.order("6.3.0")).await.number,
+            second.number,
+            "{kind:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn thousands_of_change_requests_from_forks_block_only_what_they_hide() {
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::Gitea).await, bench());
+    let first = fixture.order("6.1.8");
+    let request = proposed(&bench.delivery, &first).await;
+    flood(&fixture, 2_500, 10);
+    // The lookup by base and head has it.
+    assert_eq!(proposed(&bench.delivery, &again(&first)).await, request);
+    fixture.merge(request.number).await;
+    // The forge knows whether there is an open one.
+    let second = fixture.order("6.2.0");
+    let request = proposed(&bench.delivery, &second).await;
+    assert_eq!(proposed(&bench.delivery, &again(&second)).await.number, request.number);
+    flood(&fixture, 2_500, 10);
+    let error = bench.delivery.deliver(&again(&second)).await.unwrap_err();
+    assert_eq!(error.reason(), "AnswerTooLarge", "{error}");
+    let says = error.to_string();
+    assert!(says.contains("the one from sluice/apps/podinfo/prod is searched is too large"), "{says}");
+    assert!(!says.contains("check that url"), "{says}");
+    assert_eq!(fixture.standin().pulls().iter().filter(|pull| !pull.fork).count(), 2);
+}
+
 #[tokio::test]
 async fn checks_without_an_end_let_nothing_be_merged() {
     for kind in [ForgeKind::Gitea, ForgeKind::Bitbucket, ForgeKind::BitbucketServer, ForgeKind::GitHub] {

@@ -83,6 +83,46 @@ pub async fn merges_when_green_and_not_before(fixture: ForgeFixture) {
     is_merged(&bench.delivery, &order, &request).await;
 }
 
+pub async fn a_tag_named_like_the_head_lends_it_no_checks(fixture: ForgeFixture) {
+    let bench = bench();
+    let other = fixture.repo().head("main").unwrap();
+    // Of a commit without checks, and of one with green ones.
+    for (version, green) in [("6.1.8", false), ("6.2.0", true)] {
+        let order = merging(&fixture, version);
+        let request = proposed(&bench.delivery, &order).await;
+        if green {
+            fixture.check_on(&other, "ci/build", CheckOutcome::Green).await;
+        }
+        fixture.check(request.number, "ci/build", CheckOutcome::Failed).await;
+        fixture.name_like(&request.head_commit, &other);
+        let says = loop {
+            match bench.delivery.advance(&order, &request).await {
+                Ok(ChangeRequestStatus::Waits { why, failed: true, .. }) => break why,
+                Ok(ChangeRequestStatus::Waits { .. } | ChangeRequestStatus::Open { .. }) => {}
+                Ok(other) => panic!("{:?}: {other:?}", fixture.kind()),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(says.contains("ci/build") || says.contains("is named like the commit"), "{says}");
+        assert!(fixture.pulls().await[0].open);
+    }
+}
+
+#[tokio::test]
+async fn a_tag_named_like_a_commit_is_not_read_as_that_commit() {
+    for kind in [ForgeKind::GitLab, ForgeKind::Bitbucket] {
+        let fixture = ForgeFixture::of(kind).await;
+        let order = fixture.order("6.1.8");
+        let other = fixture.repo().head("main").unwrap();
+        let request = proposed(&bench().delivery, &order).await;
+        // Only the commit says whose it is.
+        fixture.set_body(request.number, "mine now").await;
+        fixture.name_like(&request.head_commit, &other);
+        let error = bench().delivery.deliver(&again(&order)).await.unwrap_err();
+        assert!(error.to_string().contains("is named like the commit"), "{kind:?}: {error}");
+    }
+}
+
 pub async fn waits_for_approvals_of_this_very_head(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;

@@ -159,7 +159,7 @@ impl super::Shape for Shape {
                 Ok(ParsedCall::Tell { what, from: 0, of: PullSelector::Number(number(n)?) })
             }
             ("GET", ["commits", sha, "statuses"]) => {
-                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
             }
             ("POST", ["pullrequests", n, "labels"]) => {
                 request.only(&["name"])?;

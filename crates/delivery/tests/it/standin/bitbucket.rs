@@ -44,6 +44,11 @@ impl super::Shape for Shape {
         false
     }
 
+    // Not documented, and not excluded either.
+    fn reads_commits_by_name(&self) -> bool {
+        true
+    }
+
     fn returns_the_first(&self) -> bool {
         true
     }
@@ -187,7 +192,8 @@ impl super::Shape for Shape {
             _ => {}
         }
         let (reported, next) = pull.reported_from(from, 100);
-        let one = |(name, is): &(&str, CheckOutcome)| json!({"key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
+        let of = format!("http://forge/2.0/repositories/acme/fleet/commit/{}", pull.sha);
+        let one = |(name, is): &(&str, CheckOutcome)| json!({"links": {"commit": {"href": of}}, "key": name, "name": name, "state": is.word("SUCCESSFUL", "INPROGRESS", "FAILED")});
         let mut page = json!({"values": reported.iter().map(one).collect::<Vec<_>>()});
         if next.is_some() {
             page["next"] = "http://forge/2.0/repositories/acme/fleet/commit/0/statuses?page=2".into();

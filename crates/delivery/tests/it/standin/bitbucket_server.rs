@@ -116,7 +116,7 @@ impl super::Shape for Shape {
             }
             ("GET", ["..", "build-status", "commits", sha]) => {
                 let from = request.number("start", 0);
-                Ok(ParsedCall::Tell { what: "builds", from, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "builds", from, of: PullSelector::Id((*sha).into()) })
             }
             ("GET", ["pull-requests", n, "merge"]) => {
                 Ok(ParsedCall::Tell { what: "merge", from: 0, of: PullSelector::Number(number(n)?) })

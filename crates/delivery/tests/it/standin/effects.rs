@@ -28,6 +28,14 @@ impl Pull {
     }
 }
 
+impl ForgeState {
+    /// The commit that a name stands for.
+    fn resolve(&self, name: &str) -> String {
+        let known = self.names.iter().find(|(known, _)| known == name);
+        known.map_or(name, |(_, commit)| commit).to_string()
+    }
+}
+
 impl StandInServer {
     pub(super) fn act(&self, ask: ParsedCall) -> Result<Answer, Rejection<'static>> {
         let torn = matches!(ask, ParsedCall::List(_) | ParsedCall::Read(_))
@@ -62,13 +70,19 @@ impl StandInServer {
         let value = match ask {
             ParsedCall::Repository => {
                 let style = book.pulls.last().map_or(Style::Merge, |pull| pull.style);
-                json!({"name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
+                json!({"id": 1, "name": "fleet", "default_merge_style": style.word("merge", "squash", "rebase")})
             }
             ParsedCall::Tell { what, from, of } => {
                 let pull = match of {
                     PullSelector::Number(number) => pull(&mut book, number)?,
-                    PullSelector::Head(sha) => {
+                    PullSelector::Id(sha) => {
                         book.pulls.iter_mut().find(|p| p.sha == sha).ok_or(Rejection::NoCommit)?
+                    }
+                    PullSelector::Head(name) => {
+                        let pull = book.pulls.iter().find(|p| p.sha == name).ok_or(Rejection::NoCommit)?;
+                        let shown = Pull { sha: book.resolve(&name), ..pull.clone() };
+                        let told = shape.tell(what, &shown, from).ok_or(Rejection::NoPull)?;
+                        return Ok((shape.status(call), told));
                     }
                     PullSelector::Base => book.pulls.last_mut().ok_or(Rejection::NoPull)?,
                 };
@@ -119,7 +133,7 @@ impl StandInServer {
             }
             ParsedCall::List(wanted) => self.list(&book, &wanted),
             ParsedCall::Between { base, head } => {
-                let found = book.pulls.iter().find(|p| p.head == head && p.base == base);
+                let found = book.pulls.iter().find(|p| !p.fork && p.head == head && p.base == base);
                 shape.pull(found.ok_or(Rejection::NoPull)?, false)
             }
             ParsedCall::Read(number) => shape.pull(pull(&mut book, number)?, false),
@@ -211,6 +225,7 @@ impl StandInServer {
                 if shape.status(call) == 204 { Value::Null } else { json!({"id": book.statuses.len()}) }
             }
             ParsedCall::Commit(id) => {
+                let id = if shape.reads_commits_by_name() { book.resolve(&id) } else { id };
                 // Also one of a branch that was deleted: they keep what was proposed.
                 shape.commit(&self.repo.commit_of(&id).map_err(|_| Rejection::NoCommit)?)
             }

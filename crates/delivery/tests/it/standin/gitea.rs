@@ -1,6 +1,6 @@
 //! Gitea, compared with the source of 1.25.5 (code.gitea.io/gitea: routers/api/v1/repo, services/convert,
 //! services/pull/check.go, modules/structs), which also runs beside it in the contract; and Forgejo, which kept that
-//! API and was not compared by itself.
+//! API. Of Forgejo, only its empty answer about statuses was compared (routers/api/v1/repo/status.go).
 //!
 //! Gitea ignores fields that it does not know; here they are refused. Left out: fields that no adapter reads, and the
 //! headers of pages.
@@ -15,7 +15,9 @@ use super::{
     Rejection, Request, Style, TOKEN, basic, named,
 };
 
-pub(super) struct Shape;
+pub(super) struct Shape {
+    pub(super) is_forgejo: bool,
+}
 
 impl super::Shape for Shape {
     fn clone_path(&self) -> &'static str {
@@ -133,6 +135,10 @@ impl super::Shape for Shape {
                 let from = (request.number("page", 1) - 1) * 50;
                 Ok(ParsedCall::Tell { what: "status", from, of: PullSelector::Head((*sha).into()) })
             }
+            ("GET", ["statuses", sha]) => {
+                let from = (request.number("page", 1) - 1) * 50;
+                Ok(ParsedCall::Tell { what: "all statuses", from, of: PullSelector::Id((*sha).into()) })
+            }
             ("POST", ["pulls", n, "merge"]) => {
                 request.only(&["Do", "head_commit_id", "MergeMessageField"])?;
                 let style = Style::of(&request.text("/Do").unwrap_or_default(), "merge", "squash", "rebase");
@@ -205,7 +211,16 @@ impl super::Shape for Shape {
             "status" => {
                 let one = |(name, is): &(&str, CheckOutcome)| json!({"context": name, "status": is.word("success", "pending", "failure")});
                 let (reported, _) = pull.reported_from(from, 50);
-                json!({"statuses": reported.iter().map(one).collect::<Vec<_>>()})
+                match reported.is_empty() && self.is_forgejo {
+                    true => json!({"sha": "", "statuses": null}),
+                    false => {
+                        json!({"sha": pull.sha, "statuses": reported.iter().map(one).collect::<Vec<_>>()})
+                    }
+                }
+            }
+            "all statuses" => {
+                let all = pull.reported().into_iter().enumerate().rev().skip(from).take(50);
+                all.map(|(id, (name, is))| json!({"id": id, "context": name, "status": is.word("success", "pending", "failure")})).collect()
             }
             _ => {
                 let one = |sha: &String| {
@@ -224,7 +239,7 @@ impl super::Shape for Shape {
     }
 
     fn commit(&self, commit: &Commit) -> Value {
-        json!({"commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
+        json!({"sha": commit.sha, "commit": {"message": message(commit)}, "parents": parents(commit, "sha")})
     }
 
     fn refuse(&self, why: Rejection<'_>) -> Answer {

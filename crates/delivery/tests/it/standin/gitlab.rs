@@ -58,6 +58,10 @@ impl super::Shape for Shape {
         Some(of_pipelines.iter().map(one).collect())
     }
 
+    fn reads_commits_by_name(&self) -> bool {
+        true
+    }
+
     fn longest(&self) -> usize {
         1_048_576
     }
@@ -82,14 +86,15 @@ impl super::Shape for Shape {
                 if !["all", "opened", "closed", "locked", "merged"].contains(&state) {
                     return Err(Rejection::Bad("state does not have a valid value"));
                 }
-                let known = ["source_branch", "state", "order_by", "sort", "per_page", "page"];
+                let known =
+                    ["source_branch", "source_project_id", "state", "order_by", "sort", "per_page", "page"];
                 if request.query.iter().any(|(key, _)| !known.contains(&key.as_str())) {
                     return Err(Rejection::Bad("the query has a parameter that this stand-in does not know"));
                 }
                 let size = request.number("per_page", 20).min(100);
                 Ok(ParsedCall::List(ListQuery {
                     head: request.query("source_branch").map(String::from),
-                    own: false,
+                    own: request.query("source_project_id") == Some("1"),
                     open: state == "opened",
                     from: (request.number("page", 1) - 1) * size,
                     size,
@@ -147,7 +152,7 @@ impl super::Shape for Shape {
                 if request.query("pipeline_id") != Some(PIPELINE.to_string().as_str()) {
                     return Err(Rejection::Bad("it shows the jobs of other pipelines, too"));
                 }
-                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Head((*sha).into()) })
+                Ok(ParsedCall::Tell { what: "statuses", from: 0, of: PullSelector::Id((*sha).into()) })
             }
             ("GET", ["merge_requests", n, "approvals"]) => {
                 Ok(ParsedCall::Tell { what: "approvals", from: 0, of: PullSelector::Number(number(n)?) })

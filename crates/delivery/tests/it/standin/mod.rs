@@ -234,7 +234,10 @@ impl ParsedCall {
 /// Selects a pull request.
 enum PullSelector {
     Number(u64),
+    /// By the id of its head, or by a branch or tag of that name, which is preferred.
     Head(String),
+    /// By the id of its head.
+    Id(String),
     /// The newest.
     Base,
 }
@@ -308,7 +311,11 @@ trait Shape: Send + Sync {
     fn can_update_closed(&self) -> bool {
         true
     }
-    /// The longest body.
+    /// Whether a commit is also read by the name of a branch or tag.
+    fn reads_commits_by_name(&self) -> bool {
+        false
+    }
+    /// The longest body that it takes.
     fn longest(&self) -> usize {
         65_536
     }
@@ -366,7 +373,8 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
     match kind {
         ForgeKind::GitHub => Arc::new(github::Shape),
         ForgeKind::GitLab => Arc::new(gitlab::Shape),
-        ForgeKind::Gitea | ForgeKind::Forgejo => Arc::new(gitea::Shape),
+        ForgeKind::Gitea => Arc::new(gitea::Shape { is_forgejo: false }),
+        ForgeKind::Forgejo => Arc::new(gitea::Shape { is_forgejo: true }),
         ForgeKind::Bitbucket => Arc::new(bitbucket::Shape),
         ForgeKind::BitbucketServer => Arc::new(bitbucket_server::Shape),
         ForgeKind::AzureDevOps => Arc::new(azure_devops::Shape),
@@ -378,7 +386,9 @@ fn shape(kind: ForgeKind) -> Arc<dyn Shape> {
 pub struct ForgeState {
     pub pulls: Vec<Pull>,
     pub labels: Vec<String>,
-    /// The commit statuses.
+    /// Branches or tags that are named like a commit, and where they end.
+    pub names: Vec<(String, String)>,
+    /// What was reported on commits.
     pub statuses: Vec<Status>,
     /// The newest pipeline of each commit, at GitLab.
     pub pipeline: u64,
