@@ -38,7 +38,7 @@ use checks::Obstacle;
 use people::{PEOPLE, number_of};
 pub use people::{author, joe};
 use reply::{broken, dripping, reply};
-use request::Request;
+use request::{Of, Request};
 use statuses::Status;
 pub use style::Style;
 
@@ -226,17 +226,6 @@ impl Ask {
             Ask::Repository => Call::Repository,
         }
     }
-}
-
-/// Which change request.
-enum Of {
-    Number(u64),
-    /// By the id of its head, or by a branch or tag of that name, which is preferred.
-    Head(String),
-    /// By the id of its head.
-    Id(String),
-    /// The newest.
-    Base,
 }
 
 /// Which ones a list is to have.
