@@ -39,7 +39,7 @@ pub use checks::CheckOutcome;
 use checks::Obstacle;
 pub use merge_style::Style;
 use reply::{broken, dripping, reply};
-use request::Request;
+use request::{PullSelector, Request};
 use statuses::Status;
 
 /// What happens to a call instead of an answer.
@@ -231,18 +231,7 @@ impl ParsedCall {
     }
 }
 
-/// Selects a pull request.
-enum PullSelector {
-    Number(u64),
-    /// By the id of its head, or by a branch or tag of that name, which is preferred.
-    Head(String),
-    /// By the id of its head.
-    Id(String),
-    /// The newest.
-    Base,
-}
-
-/// Selects the pull requests of a list.
+/// Which ones a list is to have.
 #[derive(Default)]
 struct ListQuery {
     head: Option<String>,

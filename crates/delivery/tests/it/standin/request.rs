@@ -5,6 +5,17 @@ use serde_json::Value;
 
 use super::Rejection;
 
+/// Which change request.
+pub(super) enum PullSelector {
+    Number(u64),
+    /// By the id of its head, or by a branch or tag of that name, which is preferred.
+    Head(String),
+    /// By the id of its head.
+    Id(String),
+    /// The newest.
+    Base,
+}
+
 /// A call as it came.
 pub(super) struct Request {
     pub(super) method: Method,
