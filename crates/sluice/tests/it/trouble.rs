@@ -88,7 +88,7 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
         // The log says the same, with the cluster as a field.
         let log = std::fs::read_to_string(controller.log())?;
         for cluster in ["refused", "expired"] {
-            let field = format!("a cluster cannot be used cluster=cluster {n}/{cluster} ");
+            let field = format!("a cluster cannot be reached cluster=cluster {n}/{cluster} ");
             ensure!(log.contains(&field), "nothing names {cluster}: {}", controller.tail());
         }
 
