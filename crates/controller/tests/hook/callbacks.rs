@@ -304,10 +304,10 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
         ensure!(served.calls_back(&message, &token, &json!({"state": "maybe"})).await? == 422);
         let accepted = json!({"state": "accepted", "message": "job 7"});
         ensure!(served.calls_back(&message, &token, &accepted).await? == 202);
-        becomes(Phase::Delivered, "has taken it: job 7").await?;
+        becomes(Phase::Delivered, "has accepted it: job 7").await?;
         ensure!(served.calls_back(&message, &token, &accepted).await? == 200);
         ensure!(served.calls_back(&message, &token, &done).await? == 202);
-        becomes(Phase::Delivered, "says that it is done").await?;
+        becomes(Phase::Delivered, "reports that it is done").await?;
         ensure!(
             served.calls_back(&message, &token, &json!({"state": "failed", "message": "disk full"})).await?
                 == 202
@@ -315,7 +315,7 @@ fn who_was_called_reports_what_became_of_it() -> Result<()> {
         becomes(Phase::Failed, "has failed: disk full").await?;
         // The receiver has made room, and tried again.
         ensure!(served.calls_back(&message, &token, &done).await? == 202);
-        becomes(Phase::Delivered, "says that it is done").await?;
+        becomes(Phase::Delivered, "reports that it is done").await?;
         ensure!(served.calls_back(&message, &token, &done).await? == 200);
         ensure!(served.calls_back(&message, &token, &json!({"state": "failed"})).await? == 202);
         becomes(Phase::Failed, "has failed").await?;
