@@ -21,7 +21,3 @@ pub use crds::all_crds;
 pub use names::{ALLOWED_NAMESPACES, FIELD_MANAGER, GROUP, MEMBER_LABELS};
 pub use pipeline::{Pipeline, PipelineSpec, PipelineStatus};
 pub use promotion::{Promotion, PromotionSpec, PromotionStatus};
-
-// until all crates use the new name
-pub use admission_policy as policy;
-pub use promotion_rules as rules;

@@ -88,12 +88,6 @@ impl Promotion {
     pub fn order(&self) -> (u64, &str) {
         (self.spec.sequence, self.metadata.name.as_deref().unwrap_or_default())
     }
-
-    // until all crates use the new name
-    #[doc(hidden)]
-    pub fn line(&self) -> (u64, &str) {
-        self.order()
-    }
 }
 
 impl PromotionSpec {

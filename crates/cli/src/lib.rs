@@ -36,9 +36,6 @@ pub use complete::complete;
 pub use exit::{Exit, Failure, Outcome};
 pub use terminal::{Io, Symbol};
 
-// until all crates use the new name
-pub use safe_text as plain;
-
 /// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]
 pub enum Command {

@@ -52,5 +52,5 @@ pub struct Options {
     /// Where repositories and forges may be.
     pub allowed_hosts: sluice_delivery::AllowedHosts,
     /// Where the webhook strategy may go.
-    pub webhooks: sluice_delivery::Allowed,
+    pub webhooks: sluice_delivery::AllowedWebhooks,
 }

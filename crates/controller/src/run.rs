@@ -49,7 +49,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// # Errors
 /// When it cannot start. What fails later is tried again.
 pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-    let delivery = Delivery::new(sluice_delivery::Options {
+    let delivery = Delivery::new(sluice_delivery::DeliveryOptions {
         deadline: options.delivery_timeout,
         author: options.git_author.clone(),
         events_addr: options.events_addr.clone(),
@@ -57,7 +57,7 @@ pub async fn run(options: Options, hub: Client, stop: impl Future<Output = ()>) 
         webhooks: options.webhooks,
         cache_bytes: options.cache_bytes,
         insecure_http: options.insecure_git_http,
-        ..sluice_delivery::Options::new(options.cache_dir.clone())
+        ..sluice_delivery::DeliveryOptions::new(options.cache_dir.clone())
     })?;
     let metrics = Arc::new(Metrics::new(delivery.clone()));
     let ports = (options.metrics_addr, options.health_addr);

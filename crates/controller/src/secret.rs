@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use sluice_delivery::Strategy;
+use sluice_delivery::DeliveryStrategy;
 
 use crate::watch::connect;
 
@@ -29,12 +29,12 @@ pub enum Use {
 
 impl Use {
     /// What the Secret that a strategy names itself is used for.
-    pub fn of(strategy: &Strategy) -> Option<Self> {
+    pub fn of(strategy: &DeliveryStrategy) -> Option<Self> {
         match strategy {
-            Strategy::PullRequest { .. } => Some(Use::PullRequest),
-            Strategy::Commit { .. } => Some(Use::Commit),
-            Strategy::Webhook { .. } => Some(Use::Webhook),
-            Strategy::Notification(_) => None,
+            DeliveryStrategy::PullRequest { .. } => Some(Use::PullRequest),
+            DeliveryStrategy::Commit { .. } => Some(Use::Commit),
+            DeliveryStrategy::Webhook { .. } => Some(Use::Webhook),
+            DeliveryStrategy::Notification(_) => None,
         }
     }
 

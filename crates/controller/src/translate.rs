@@ -6,13 +6,14 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
 use sluice_api::promotion::{self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion};
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::model::{
-    CALLBACK_FAILED, Environment, GATES, MinReady, Phase, Pipeline, Policy, Promotion, Repository, Request,
-    Said,
+use sluice_core::observed::Health;
+use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
+use sluice_core::promotion::{
+    CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, RecordedRequest,
 };
+use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value::is_unsafe;
-use sluice_core::world::Health;
 use sluice_delivery::ForgeKind;
 
 use crate::act::strategy;
@@ -28,9 +29,9 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
     let environments = spec.environments.iter().enumerate().map(|(at, environment)| Environment {
         name: environment.name.clone(),
         targets: environment.target_names(),
-        after: spec.after(at).into_iter().map(String::from).collect(),
+        depends_on: spec.after(at).into_iter().map(String::from).collect(),
         policy: spec.policy(environment).map(policy),
-        alone: None,
+        only_target: None,
     });
     Pipeline {
         namespace: object.namespace().unwrap_or_default(),
@@ -108,7 +109,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let time = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<Timestamp>().ok());
-    let stray = strategy::is_outdated(pipeline, object);
+    let outdated = strategy::is_outdated(pipeline, object);
     let asked_again = spec.retry.clone().filter(|token| status.retried.as_ref() != Some(token));
     Some(Promotion {
         name: object.name_any(),
@@ -129,19 +130,19 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
             .gates
             .iter()
             .filter_map(|g| {
-                let name = GATES.into_iter().find(|n| *n == g.name)?;
-                Some(sluice_core::model::Gate { name, open: g.open, message: g.message.clone() })
+                let kind = GateKind::named(&g.name)?;
+                Some(Gate { kind, open: g.open, message: g.message.clone() })
             })
             .collect(),
         retry: asked_again,
         next_attempt: time(&status.next_attempt),
         delivered: time(&status.times.get("Delivered").cloned()),
-        request: status.change_request.as_ref().map(|r| Request {
+        request: status.change_request.as_ref().map(|r| RecordedRequest {
             number: r.number,
             open: r.state == "open",
-            stray,
+            outdated,
         }),
-        said: None,
+        report: None,
         message: status.message.clone(),
     })
 }
@@ -152,15 +153,15 @@ fn line(text: &str) -> String {
 }
 
 /// What the other side of a webhook has said of the try that a record is at.
-pub fn said(callback: &Callback, object: &ApiPromotion) -> Option<Said> {
+pub fn receiver_report(callback: &Callback, object: &ApiPromotion) -> Option<ReceiverReport> {
     let round = object.status.as_ref().map_or(0, |s| s.round);
     let has_failed = object.status.as_ref().is_some_and(|s| s.reason == CALLBACK_FAILED);
     let words = callback.message.clone();
     (callback.round == round).then_some(match callback.state {
-        CallbackState::Accepted => Said::Accepted(words),
-        CallbackState::Done if has_failed => Said::Fixed(words),
-        CallbackState::Done => Said::Done(words),
-        CallbackState::Failed => Said::Failed(words),
+        CallbackState::Accepted => ReceiverReport::Accepted(words),
+        CallbackState::Done if has_failed => ReceiverReport::Fixed(words),
+        CallbackState::Done => ReceiverReport::Done(words),
+        CallbackState::Failed => ReceiverReport::Failed(words),
     })
 }
 
@@ -245,9 +246,9 @@ pub fn time(at: Timestamp) -> String {
 }
 
 /// The gates of a promotion as the API keeps them.
-pub fn gates(gates: &[sluice_core::model::Gate]) -> Vec<promotion::GateStatus> {
-    let one = |g: &sluice_core::model::Gate| promotion::GateStatus {
-        name: g.name.into(),
+pub fn gates(gates: &[sluice_core::promotion::Gate]) -> Vec<promotion::GateStatus> {
+    let one = |g: &sluice_core::promotion::Gate| promotion::GateStatus {
+        name: g.kind.name().into(),
         open: g.open,
         message: g.message.clone(),
     };

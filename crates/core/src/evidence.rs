@@ -69,7 +69,7 @@ impl Evidence {
     pub fn updated(
         &self,
         pipeline: &Pipeline,
-        world: &ObservedTargets,
+        observed: &ObservedTargets,
         counted: u64,
         now: Timestamp,
     ) -> Evidence {
@@ -79,7 +79,7 @@ impl Evidence {
         for environment in &pipeline.environments {
             for target in &environment.targets {
                 let mut list = self.of(&environment.name, target).to_vec();
-                let shown = world.target(&environment.name, target);
+                let shown = observed.target(&environment.name, target);
                 if let Some(revision) = shown.and_then(|t| t.proves(&pipeline.tracks)) {
                     append(&mut list, revision, &mut next, now);
                 }
@@ -89,20 +89,8 @@ impl Evidence {
             }
         }
         let mut evidence = Evidence { proofs };
-        evidence.drop_unneeded(pipeline, world);
+        evidence.drop_unneeded(pipeline, observed);
         evidence
-    }
-
-    // until all crates use the new name
-    #[doc(hidden)]
-    pub fn after(
-        &self,
-        pipeline: &Pipeline,
-        world: &ObservedTargets,
-        counted: u64,
-        now: Timestamp,
-    ) -> Evidence {
-        self.updated(pipeline, world, counted, now)
     }
 
     /// Drops the proofs that no environment needs any more.
@@ -111,7 +99,7 @@ impl Evidence {
     /// newer than its candidate, because a fast target has them long before a slow one. If these are too many, every
     /// second one or so is dropped, evenly: a slow target that proves one revision after the other then reaches one that
     /// is kept. Proofs of revisions that targets run now are dropped last.
-    fn drop_unneeded(&mut self, pipeline: &Pipeline, world: &ObservedTargets) {
+    fn drop_unneeded(&mut self, pipeline: &Pipeline, observed: &ObservedTargets) {
         if self.proofs.values().all(|list| list.len() <= MIN_PROOFS) {
             return;
         }
@@ -128,12 +116,12 @@ impl Evidence {
         let running: Vec<Revision> = pipeline
             .environments
             .iter()
-            .flat_map(|e| e.targets.iter().filter_map(|t| world.target(&e.name, t)))
+            .flat_map(|e| e.targets.iter().filter_map(|t| observed.target(&e.name, t)))
             .filter_map(|target| target.revision(&pipeline.tracks))
             .collect();
         for ((environment, _), list) in &mut self.proofs {
             let floor = |(into, candidate): &(&Environment, Option<Candidate>)| {
-                let needed = into.after.contains(environment);
+                let needed = into.depends_on.contains(environment);
                 let proven = |c: &Candidate| list.iter().position(|p| c.revision.is_run_by(&p.revision));
                 needed.then(|| candidate.as_ref().and_then(proven).unwrap_or(0))
             };
@@ -253,7 +241,7 @@ pub struct Shortfall {
 }
 
 fn predecessors<'a>(pipeline: &'a Pipeline, of: &Environment) -> Vec<&'a Environment> {
-    pipeline.environments.iter().filter(|e| of.after.contains(&e.name)).collect()
+    pipeline.environments.iter().filter(|e| of.depends_on.contains(&e.name)).collect()
 }
 
 fn append(list: &mut Vec<Proof>, revision: Revision, last_arrival: &mut u64, at: Timestamp) {

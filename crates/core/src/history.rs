@@ -63,7 +63,7 @@ mod tests {
             next_attempt: None,
             delivered: None,
             request: None,
-            said: None,
+            report: None,
             message: String::new(),
         }
     }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn the_newest_record_and_those_with_an_open_change_request_are_kept() {
         let mut all: Vec<Promotion> = (1..=4).map(|n| promotion(n, Phase::Superseded)).collect();
-        all[1].request = Some(crate::promotion::RecordedRequest { number: 7, open: true, stray: false });
+        all[1].request = Some(crate::promotion::RecordedRequest { number: 7, open: true, outdated: false });
         assert_eq!(surplus(&all, 0), ["p3", "p1"]);
     }
 

@@ -15,18 +15,3 @@ pub mod tracks;
 pub mod value;
 
 pub use revision::{Facet, FacetKey, Revision};
-
-// until all crates use the new name
-pub use observed as world;
-
-/// The former home of the pipeline's and the promotion's types.
-// until all crates use the new name
-pub mod model {
-    pub use crate::pipeline::{Environment, MinReady, Pipeline, Policy};
-    pub use crate::promotion::{
-        CALLBACK_FAILED, GATES, Gate, Phase, Promotion, ReceiverReport as Said, RecordedRequest as Request,
-    };
-    pub use crate::promotion_name::{promotion_name, trigger_name};
-    pub use crate::repository::Repository;
-    pub use crate::tracks::Track;
-}

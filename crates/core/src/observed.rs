@@ -9,10 +9,6 @@ use crate::repository::Repository;
 use crate::revision::{Facet, FacetKey, Revision};
 use crate::tracks::{DefaultFacet, Track};
 
-// until all crates use the new name
-pub use self::{MadeWorkload as Made, ObservedTarget as Target, ObservedTargets as World};
-pub use crate::tracks::DefaultFacet as Natural;
-
 /// The health of a workload, in the words of Flux, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Health {
@@ -73,11 +69,11 @@ pub struct Member {
     /// The facets that the member runs now.
     pub facets: BTreeMap<Facet, String>,
     /// The facet that makes its revision if the pipeline has no `tracks`.
-    pub natural: DefaultFacet,
+    pub default_facet: DefaultFacet,
     /// The repository and branch that its manifests come from.
     pub source: Option<Repository>,
     /// The workloads that the member made.
-    pub made: Vec<MadeWorkload>,
+    pub workloads: Vec<MadeWorkload>,
 }
 
 /// A workload that a member made.
@@ -116,7 +112,7 @@ impl Member {
         if !tracks.is_empty() {
             return pick(&|f| tracks.iter().any(|t| t.admits(f)));
         }
-        let order: [&dyn Fn(&Facet) -> bool; 2] = match self.natural {
+        let order: [&dyn Fn(&Facet) -> bool; 2] = match self.default_facet {
             DefaultFacet::Chart => [&|f| *f == Facet::Chart, &|_| false],
             DefaultFacet::Artifact => [&|f| *f == Facet::Tag, &|f| *f == Facet::Digest],
             DefaultFacet::Images => [&|f| matches!(f, Facet::Image(_)), &|f| *f == Facet::Source],

@@ -31,12 +31,12 @@ pub struct Environment {
     /// The names of the environment's targets.
     pub targets: Vec<String>,
     /// The names of the predecessors, whose proven revisions are promoted here; empty for the first environments.
-    pub after: Vec<String>,
+    pub depends_on: Vec<String>,
     /// How to promote into the environment; `None` if the environment is only shown.
     pub policy: Option<Policy>,
     /// The one target that this value stands for, if each target is promoted into separately; `None` if all targets
     /// are promoted into together.
-    pub alone: Option<String>,
+    pub only_target: Option<String>,
 }
 
 impl Environment {
@@ -45,17 +45,17 @@ impl Environment {
         if !self.policy.as_ref().is_some_and(|policy| policy.per_target) {
             return vec![self.clone()];
         }
-        let alone = |target: &String| Environment {
+        let only = |target: &String| Environment {
             targets: vec![target.clone()],
-            alone: Some(target.clone()),
+            only_target: Some(target.clone()),
             ..self.clone()
         };
-        self.targets.iter().map(alone).collect()
+        self.targets.iter().map(only).collect()
     }
 
     /// Returns true if a promotion goes into exactly this environment, or this one target of it.
     pub fn is_of(&self, promotion: &Promotion) -> bool {
-        promotion.environment == self.name && promotion.target == self.alone
+        promotion.environment == self.name && promotion.target == self.only_target
     }
 }
 

@@ -79,7 +79,7 @@ pub struct Promotion {
     /// The change request with the revision, as last recorded.
     pub request: Option<RecordedRequest>,
     /// What the receiver of the webhook has reported about this try.
-    pub said: Option<ReceiverReport>,
+    pub report: Option<ReceiverReport>,
     /// Why the promotion is in its phase.
     pub message: String,
 }
@@ -109,7 +109,7 @@ pub struct RecordedRequest {
     pub open: bool,
     /// True if the pipeline does not propose changes to the repository or branch of the change request any more. No
     /// other promotion can take it over.
-    pub stray: bool,
+    pub outdated: bool,
 }
 
 impl Promotion {
@@ -125,7 +125,7 @@ impl Promotion {
 
     /// Returns true if the change request is open and the pipeline does not propose changes there any more.
     pub fn is_outdated(&self) -> bool {
-        self.request.is_some_and(|r| r.open && r.stray)
+        self.request.is_some_and(|r| r.open && r.outdated)
     }
 }
 
@@ -159,16 +159,11 @@ impl GateKind {
     }
 }
 
-/// The names of all gates: see [`GateKind`].
-// until all crates use the new name
-pub const GATES: [&str; 3] =
-    [GateKind::Approval.name(), GateKind::Downgrade.name(), GateKind::Unreported.name()];
-
 /// A condition that must be met before a promotion is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// The name of the gate's kind: see [`GateKind::name`].
-    pub name: &'static str,
+    /// What the gate waits for.
+    pub kind: GateKind,
     /// True if the gate is open.
     pub open: bool,
     /// Why the gate is closed and what opens it; empty if it is open.

@@ -22,7 +22,7 @@ pub fn trigger_name(pipeline: &Pipeline, into: &Environment, key: &str) -> Strin
 
 fn name(pipeline: &Pipeline, into: &Environment, purpose: &[&str], mut facets: String) -> String {
     let mut place = into.name.clone();
-    if let Some(target) = &into.alone {
+    if let Some(target) = &into.only_target {
         facets.push_str(&format!("target\0{target}\0"));
         let shortened: String = target.chars().take(63).collect();
         place = format!("{place}-{}", shortened.trim_end_matches(['.', '-']));

@@ -40,9 +40,6 @@ impl fmt::Display for Facet {
 #[error("{0:?} is not a facet: write chart, app, tag, digest, source or image:<repository>")]
 pub struct InvalidFacet(pub String);
 
-// until all crates use the new name
-pub use self::InvalidFacet as NotAFacet;
-
 impl FromStr for Facet {
     type Err = InvalidFacet;
 

@@ -8,9 +8,6 @@ use crate::tracks::{DefaultFacet, Track};
 pub const VALUE_FORMAT: &str =
     "up to 256 letters, digits and the signs . _ - + / @ : such as 1.2.3 or main@sha1:1eabc9a4";
 
-// until all crates use the new name
-pub use self::VALUE_FORMAT as VALUE;
-
 /// Returns true if a text has the form of a revision's value.
 pub fn is_value(value: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || b"._-+/@:".contains(&b);

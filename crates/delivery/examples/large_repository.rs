@@ -59,9 +59,9 @@ fn order(repo: &Repo, i: usize) -> Order {
         round: 0,
         retried: false,
         reopen: false,
-        anew: None,
-        settled: true,
-        permit: FencingToken::default(),
+        rebuild: None,
+        checks_settled: true,
+        fencing_token: FencingToken::default(),
         strategy: DeliveryStrategy::Commit { url: repo.url().into(), branch: "main".into() },
         values: Default::default(),
         credentials: Credentials {

@@ -79,18 +79,6 @@ impl Delivery {
         self.0.drop_rejected_token(order, status)
     }
 
-    /// The former name of [`Delivery::advance`]: until the controller uses the new name.
-    ///
-    /// # Errors
-    /// As [`Delivery::advance`].
-    pub async fn tend(
-        &self,
-        order: &Order,
-        request: &ChangeRequest,
-    ) -> Result<ChangeRequestStatus, DeliveryError> {
-        self.advance(order, request).await
-    }
-
     /// Closes an open change request with a comment. A change request that is not open, or carries another promotion,
     /// stays as it is.
     ///
@@ -149,22 +137,9 @@ impl Delivery {
         self.0.events.send_news(news).await
     }
 
-    /// The former name of [`Delivery::send_news`]: until the controller uses the new name.
-    ///
-    /// # Errors
-    /// As [`Delivery::send_news`].
-    pub async fn tell(&self, news: &News) -> Result<(), NotificationError> {
-        self.send_news(news).await
-    }
-
     /// Whether there is an address for events.
     pub fn sends_events(&self) -> bool {
         self.0.events.has_address()
-    }
-
-    /// The former name of [`Delivery::sends_events`]: until the controller uses the new name.
-    pub fn has_listener(&self) -> bool {
-        self.sends_events()
     }
 
     /// Counts of all calls, fetches and pushes since the start.

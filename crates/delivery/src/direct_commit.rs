@@ -69,7 +69,7 @@ async fn commit(
         let commit = repository.commit(&base.id, &edit.files, &text).await?;
         repository.remember_own(branch, &order.content_key(), &commit);
         let made = Commit::made(commit.clone(), base.id, text.message);
-        order.permit.check()?;
+        order.fencing_token.check()?;
         fault::point("before-push");
         let before = repository.begin_push(branch);
         let pushed = repository.push(&commit, branch, PushMode::FastForward).await?;

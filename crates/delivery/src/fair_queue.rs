@@ -112,11 +112,6 @@ impl FairQueue {
         })))
     }
 
-    /// Waits for a slot. The former name of [`FairQueue::acquire`]: until the controller uses the new name.
-    pub async fn place(self: &Arc<Self>, pipeline: &str) -> Slot {
-        self.acquire(pipeline).await
-    }
-
     /// Waits for a slot, in the queue of a pipeline that is named `namespace/name`. A caller that stops
     /// waiting is passed over.
     pub async fn acquire(self: &Arc<Self>, pipeline: &str) -> Slot {

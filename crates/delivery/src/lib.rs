@@ -59,15 +59,3 @@ pub use retry::Retry;
 pub use stats::{RateBudget, Stats};
 pub use template::TemplateError;
 pub use webhook::{AllowedWebhooks, WebhookError};
-
-// Until the controller uses the new names.
-pub use fair_queue::{FairQueue as Line, Slot as Place};
-pub use fencing::{FencingToken as Permit, LeaseTerm as Term};
-pub use forge::PromotionProgress as Progress;
-pub use options::DeliveryOptions as Options;
-pub use order::{
-    Announcement as About, DeliveryStrategy as Strategy, DeliveryTarget as Target, MergeMode as Merge,
-};
-pub use outcome::{ChangeRequestStatus as Followed, OutdatedReason as Stale};
-pub use stats::RateBudget as Purse;
-pub use webhook::AllowedWebhooks as Allowed;

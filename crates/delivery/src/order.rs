@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use sluice_core::Revision;
-use sluice_core::setters::{Place, Update};
+use sluice_core::setters::{Update, UpdateTarget};
 
 use crate::credentials::Credentials;
 use crate::fencing::FencingToken;
@@ -41,11 +41,11 @@ pub struct Order {
     pub reopen: bool,
     /// Why the commit of the open change request is outdated: the commit is replaced, and no other change request is
     /// opened. If the change request has ended since, that counts.
-    pub anew: Option<OutdatedReason>,
+    pub rebuild: Option<OutdatedReason>,
     /// Whether the head is so old that checks would have begun to report. Before, a head without checks is not merged.
-    pub settled: bool,
+    pub checks_settled: bool,
     /// The permission to deliver, checked before each side effect that others can see.
-    pub permit: FencingToken,
+    pub fencing_token: FencingToken,
     /// How to deliver it.
     pub strategy: DeliveryStrategy,
     /// Which values a delivery to git sets.
@@ -65,7 +65,7 @@ pub enum Values {
         /// The list.
         updates: Vec<Update>,
         /// All targets of the environment.
-        places: Vec<Place>,
+        places: Vec<UpdateTarget>,
     },
 }
 

@@ -10,7 +10,7 @@ use clap::{ArgAction, Args};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sluice_controller::hook::{HookOptions, Network, Proxies};
-use sluice_controller::{Allowed, AllowedHost, AllowedHosts, Election, Options, Pace};
+use sluice_controller::{AllowedHost, AllowedHosts, AllowedWebhooks, Election, Options, Pace};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::log;
@@ -175,7 +175,7 @@ pub fn main(flags: Flags) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("✗ {}", sluice_cli::plain::line(&format!("{error:#}")));
+            eprintln!("✗ {}", sluice_cli::safe_text::line(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -218,7 +218,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         events_addr: flags.events_addr,
         election,
         allowed_hosts: AllowedHosts::new(flags.allowed_hosts),
-        webhooks: Allowed {
+        webhooks: AllowedWebhooks {
             http: flags.insecure_webhook_http,
             private: flags.insecure_webhook_private_addresses,
         },

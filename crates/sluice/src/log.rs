@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
-use sluice_cli::plain;
+use sluice_cli::safe_text;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
@@ -69,7 +69,7 @@ impl<'writer> FormatFields<'writer> for SafeFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
         let mut text = String::new();
         DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
-        writer.write_str(&plain::line(&text))
+        writer.write_str(&safe_text::line(&text))
     }
 }
 
@@ -80,7 +80,7 @@ struct SafeJson<W>(W);
 impl<W: Write> Write for SafeJson<W> {
     /// Takes a whole line: `tracing-subscriber` writes each event by one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_all(plain::json(&String::from_utf8_lossy(line)).as_bytes())?;
+        self.0.write_all(safe_text::json(&String::from_utf8_lossy(line)).as_bytes())?;
         Ok(line.len())
     }
 
@@ -137,7 +137,7 @@ mod tests {
             .finish());
         let text = written.text();
         let line = text.strip_suffix('\n').unwrap();
-        assert!(!line.chars().any(plain::is_unsafe), "{line:?}");
+        assert!(!line.chars().any(safe_text::is_unsafe), "{line:?}");
         assert_eq!(line.matches("\\u{9b}1A\\u{202e}gnp.exe").count(), 5, "{line}");
     }
 
@@ -152,7 +152,7 @@ mod tests {
             .finish());
         let text = written.text();
         let line = text.strip_suffix('\n').unwrap();
-        assert!(!line.chars().any(plain::is_unsafe), "{line:?}");
+        assert!(!line.chars().any(safe_text::is_unsafe), "{line:?}");
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!((&event["message"], &event["text"]), (&HOSTILE.into(), &HOSTILE.into()));
     }

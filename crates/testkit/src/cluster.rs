@@ -203,7 +203,8 @@ impl Cluster {
     pub async fn install_sluice_crds(&self) -> Result<()> {
         let client = self.client().await?;
         crds::install(&client, sluice_api::all_crds()).await?;
-        let policy = [json!(sluice_api::policy::policy()), json!(sluice_api::policy::binding())];
+        let policy =
+            [json!(sluice_api::admission_policy::policy()), json!(sluice_api::admission_policy::binding())];
         apply(&client, FIELD_MANAGER, policy.into()).await.map(drop)
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use sluice_cli::plain::is_unsafe;
+use sluice_cli::safe_text::is_unsafe;
 
 use crate::hub::{Ran, place};
 

@@ -136,7 +136,7 @@ impl Backoff {
 
     /// Takes note of the head that was pushed, and says whether that was so long ago that checks of it would
     /// have begun to report.
-    pub fn settled(&mut self, promotion: &str, head: &str, now: Instant) -> bool {
+    pub fn checks_settled(&mut self, promotion: &str, head: &str, now: Instant) -> bool {
         let Some(poll) = self.next.get_mut(promotion) else { return false };
         match &poll.head {
             Some((known, since)) if known == head => now.duration_since(*since) >= SETTLED,
@@ -363,9 +363,9 @@ mod tests {
             (150, "y", false),
             (151, "y", true),
         ] {
-            assert_eq!(backoff.settled("a", head, at(seconds)), settled, "{seconds} {head}");
+            assert_eq!(backoff.checks_settled("a", head, at(seconds)), settled, "{seconds} {head}");
         }
-        assert!(!backoff.settled("b", "x", at(1000)), "nobody follows it");
+        assert!(!backoff.checks_settled("b", "x", at(1000)), "nobody follows it");
     }
 
     #[test]

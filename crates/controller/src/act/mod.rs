@@ -7,7 +7,7 @@ pub(crate) mod outcome;
 pub mod strategy;
 
 use sluice_api::pipeline::Strategy;
-use sluice_delivery::{Delivered, DeliveryError, Followed, Retry};
+use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use crate::key::PipelineKey;
 use crate::secret::Locked;
@@ -33,9 +33,9 @@ pub enum Ended {
     /// A delivery.
     Delivery(Result<Delivered, ActError>),
     /// A poll of a change request.
-    Follow(Result<Followed, ActError>),
+    Follow(Result<ChangeRequestStatus, ActError>),
     /// The closing of a change request.
-    Withdrawal(Result<Followed, ActError>),
+    Withdrawal(Result<ChangeRequestStatus, ActError>),
     /// A check whether a delivered commit is still in its branch; the commit if it is gone.
     Check(Result<Option<String>, ActError>),
 }

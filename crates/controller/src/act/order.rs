@@ -6,10 +6,11 @@ use sluice_api::pipeline::{
 };
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion, PromotionStatus};
 use sluice_core::Revision;
-use sluice_core::setters::{Place, Update};
+use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::notification::UNANSWERED;
 use sluice_delivery::{
-    About, ChangeRequest, Credentials, ForgeKind, Order, Permit, Strategy, Target, Values,
+    Announcement, ChangeRequest, Credentials, DeliveryStrategy, DeliveryTarget, FencingToken, ForgeKind,
+    Order, Values,
 };
 
 use super::strategy::settings;
@@ -21,32 +22,32 @@ pub const WITHDRAWN: &str = "withdrawn";
 
 /// The strategy as delivery knows it, and the Secret it needs. `None` for one that this version
 /// cannot carry out; `core` refuses those before.
-pub fn strategy(asked: &ApiStrategy, about: About) -> Option<(Strategy, Option<String>)> {
+pub fn strategy(asked: &ApiStrategy, about: Announcement) -> Option<(DeliveryStrategy, Option<String>)> {
     if let Some(s) = &asked.pull_request {
         let forge = ForgeKind::from_name(&s.forge)?;
         let settings = Box::new(settings(s));
         let (url, base) = (s.url.clone(), s.base_branch.clone());
-        let strategy = Strategy::PullRequest { forge, url, base, settings };
+        let strategy = DeliveryStrategy::PullRequest { forge, url, base, settings };
         return Some((strategy, Some(s.secret_ref.name.clone())));
     }
     if let Some(s) = &asked.commit {
-        let strategy = Strategy::Commit { url: s.url.clone(), branch: s.branch.clone() };
+        let strategy = DeliveryStrategy::Commit { url: s.url.clone(), branch: s.branch.clone() };
         return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
     }
     if let Some(s) = &asked.webhook {
-        let strategy = Strategy::Webhook { url: s.url.clone(), about: Box::new(about) };
+        let strategy = DeliveryStrategy::Webhook { url: s.url.clone(), about: Box::new(about) };
         return Some((strategy, s.secret_ref.as_ref().map(|s| s.name.clone())));
     }
-    asked.notification.as_ref().map(|_| (Strategy::Notification(Box::new(about)), None))
+    asked.notification.as_ref().map(|_| (DeliveryStrategy::Notification(Box::new(about)), None))
 }
 
 /// What others are told of a promotion that they are to carry out.
-fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
+fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> Announcement {
     let status = promotion.status.clone().unwrap_or_default();
     let namespace = pipeline.namespace().unwrap_or_default();
     let of = pipeline.spec.environments.iter().find(|e| e.name == promotion.spec.environment);
     let targets = of.into_iter().flat_map(|e| e.targets.iter().zip(e.target_names()));
-    let target = |(target, name): (&ApiTarget, String)| Target {
+    let target = |(target, name): (&ApiTarget, String)| DeliveryTarget {
         name,
         namespace: target.namespace.clone(),
         cluster: match translate::cluster_of(target, &namespace) {
@@ -54,15 +55,18 @@ fn about(pipeline: &Pipeline, promotion: &Promotion, first: bool) -> About {
             ClusterKey::Remote { namespace, name } => Some((namespace, name)),
         },
     };
-    let alone = promotion.spec.target.as_ref();
+    let only_target = promotion.spec.target.as_ref();
     let evidence = promotion.spec.evidence.iter();
-    About {
+    Announcement {
         uid: promotion.uid().unwrap_or_default(),
         attempt: status.attempts + 1,
         in_doubt: !first && (status.attempts == 0 || status.reason == UNANSWERED),
         pipeline_uid: pipeline.uid().unwrap_or_default(),
         pipeline_version: pipeline.resource_version().unwrap_or_default(),
-        targets: targets.filter(|(_, name)| alone.is_none_or(|alone| alone == name)).map(target).collect(),
+        targets: targets
+            .filter(|(_, name)| only_target.is_none_or(|only_target| only_target == name))
+            .map(target)
+            .collect(),
         evidence: evidence.map(|e| (e.environment.clone(), e.target.clone(), e.at.clone())).collect(),
     }
 }
@@ -73,7 +77,7 @@ fn values(asked: &ApiStrategy, pipeline: &Pipeline, environment: &str) -> Values
     let of =
         pipeline.spec.environments.iter().find(|e| e.name == environment).filter(|_| !updates.is_empty());
     let Some(of) = of else { return Values::Marked };
-    let place = |(target, name): (&ApiTarget, String)| Place {
+    let place = |(target, name): (&ApiTarget, String)| UpdateTarget {
         environment: environment.into(),
         target: name,
         cluster: target.cluster_ref.as_ref().map(|c| c.name.clone()),
@@ -119,9 +123,9 @@ pub fn order(
         round: status.round,
         retried: !first,
         reopen: may_reopen(promotion, &status),
-        anew: None,
-        settled: false,
-        permit: Permit::default(),
+        rebuild: None,
+        checks_settled: false,
+        fencing_token: FencingToken::default(),
         strategy,
         values: values(by, pipeline, &spec.environment),
         credentials: Credentials::default(),

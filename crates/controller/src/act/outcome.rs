@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_api::pipeline::Strategy;
-use sluice_delivery::{Delivered, DeliveryError, Followed, Retry};
+use sluice_delivery::{ChangeRequestStatus, Delivered, DeliveryError, Retry};
 
 use super::{ActError, order};
 use crate::record::promotion::Change;
@@ -88,7 +88,7 @@ fn rejected(request: Option<sluice_api::promotion::ChangeRequest>) -> Change {
 
 /// What follows from a look at a change request.
 pub(crate) fn followed(
-    followed: Followed,
+    followed: ChangeRequestStatus,
     request: Option<sluice_api::promotion::ChangeRequest>,
 ) -> Option<Change> {
     let in_state = |state: &str| {
@@ -98,21 +98,21 @@ pub(crate) fn followed(
         })
     };
     match followed {
-        Followed::Open { .. } => in_state("open").map(Change::Proposed),
-        Followed::Waits { why, failed, queued } => in_state("open").map(|mut request| {
+        ChangeRequestStatus::Open { .. } => in_state("open").map(Change::Proposed),
+        ChangeRequestStatus::Waits { why, failed, queued } => in_state("open").map(|mut request| {
             request.queued |= queued;
             Change::Waiting { request, why, failed }
         }),
-        Followed::Merged { ours: false, .. } => in_state("merged").map(Change::Missed),
-        Followed::Merged { commit, .. } => Some(Change::Delivered {
+        ChangeRequestStatus::Merged { ours: false, .. } => in_state("merged").map(Change::Missed),
+        ChangeRequestStatus::Merged { commit, .. } => Some(Change::Delivered {
             reason: "Merged",
             message: "its change request was merged; waits for the targets to run it".into(),
             commit: Some(commit).filter(|c| !c.is_empty()),
             request: in_state("merged"),
         }),
-        Followed::Closed | Followed::Gone => Some(rejected(in_state("closed"))),
-        Followed::HandedOver => Some(Change::HandedOver),
-        Followed::Elsewhere => request.map(left),
+        ChangeRequestStatus::Closed | ChangeRequestStatus::Gone => Some(rejected(in_state("closed"))),
+        ChangeRequestStatus::HandedOver => Some(Change::HandedOver),
+        ChangeRequestStatus::Elsewhere => request.map(left),
     }
 }
 

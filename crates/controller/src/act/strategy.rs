@@ -4,8 +4,8 @@ use sluice_api::pipeline::{
     Merge as ApiMerge, Pipeline, PromotionPolicy, PullRequestStrategy, Strategy as ApiStrategy,
 };
 use sluice_api::promotion::{ChangeRequest as ApiChangeRequest, Promotion};
-use sluice_core::model::Repository;
-use sluice_delivery::{Merge, Settings};
+use sluice_core::repository::Repository;
+use sluice_delivery::{MergeMode, Settings};
 
 /// How an environment of a pipeline is promoted into.
 pub fn policy<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a PromotionPolicy> {
@@ -54,7 +54,7 @@ pub fn is_outdated(pipeline: &Pipeline, promotion: &Promotion) -> bool {
 pub fn is_handed_over(promotion: &Promotion, all: &[&Promotion]) -> bool {
     let Some(request) = request(promotion).filter(|r| r.state == "open") else { return false };
     let mut later =
-        all.iter().filter(|p| p.spec.place() == promotion.spec.place() && p.line() > promotion.line());
+        all.iter().filter(|p| p.spec.place() == promotion.spec.place() && p.order() > promotion.order());
     later.any(|p| self::request(p).is_some_and(|r| r.url == request.url))
 }
 
@@ -77,9 +77,9 @@ pub fn settings(asked: &PullRequestStrategy) -> Settings {
         body: asked.body.clone(),
         branch: asked.branch.clone(),
         merge: match asked.merge {
-            ApiMerge::Never => Merge::Never,
-            ApiMerge::WhenGreen => Merge::WhenGreen,
-            ApiMerge::Queue => Merge::Queue,
+            ApiMerge::Never => MergeMode::Never,
+            ApiMerge::WhenGreen => MergeMode::WhenGreen,
+            ApiMerge::Queue => MergeMode::Queue,
         },
         delete_branch: asked.delete_branch,
         api_url: asked.api_url.clone(),

@@ -84,7 +84,7 @@ impl Wrong {
     }
 }
 
-/// What was asked for: one promotion, or one for each target where each is promoted into by itself.
+/// What was asked for: one promotion, or one for each target where each is promoted into separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// It, or one of them, was not there before.

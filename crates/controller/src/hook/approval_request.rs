@@ -100,7 +100,7 @@ pub fn approved<'a>(request: &Request, all: &'a [Promotion]) -> Result<Vec<&'a P
     let for_it: Vec<&Promotion> =
         waiting.iter().filter(|p| p.spec.revision == request.revision).copied().collect();
     if !recorded.is_empty() {
-        // The same call again. Its promotions may have gone on, or be waiting anew, which takes a new approval.
+        // The same call again. Its promotions may have gone on, or wait again, which takes a new approval.
         return match recorded.iter().any(|p| waits(p) && !counts(p, approval_of(p))) {
             false => Ok(recorded),
             true => Err("this body has approved an earlier try: sign a new body with the time of now".into()),

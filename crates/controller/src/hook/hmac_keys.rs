@@ -179,8 +179,8 @@ impl Keys {
     ///
     /// # Errors
     /// When the Secret cannot be read now, or the controller may not read it.
-    pub async fn of(&self, namespace: &str, name: &str, anew: bool) -> Result<Known, Unavailable> {
-        match self.inspect(namespace, name, anew).await {
+    pub async fn of(&self, namespace: &str, name: &str, refresh: bool) -> Result<Known, Unavailable> {
+        match self.inspect(namespace, name, refresh).await {
             Ok(known) => Ok(known),
             Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(Known::default()),
             Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable::NotNow),
@@ -191,11 +191,11 @@ impl Keys {
     ///
     /// # Errors
     /// When there is no Secret with keys, or it cannot be read.
-    pub async fn inspect(&self, namespace: &str, name: &str, anew: bool) -> Result<Known, NoKeys> {
+    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<Known, NoKeys> {
         let slot = self.slot(namespace, name);
         let mut last = slot.lock().await;
         if let Some((read, known)) = &*last {
-            let good_for = if anew || known.is_err() { AGAIN } else { KEPT };
+            let good_for = if refresh || known.is_err() { AGAIN } else { KEPT };
             if read.elapsed() < good_for {
                 return known.clone();
             }

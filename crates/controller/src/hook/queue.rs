@@ -65,12 +65,12 @@ impl<K> Default for Lanes<K> {
 const MANY: usize = 1000;
 
 impl<K: Eq + Hash> Lanes<K> {
-    fn lane(&self, key: K, permits: usize) -> Arc<Semaphore> {
+    fn lane(&self, key: K, fencing_tokens: usize) -> Arc<Semaphore> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MANY {
             all.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
-        all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))).clone()
+        all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(fencing_tokens))).clone()
     }
 }
 

@@ -13,7 +13,7 @@ use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use sluice_api::lenient::{Lenient, List, Unreadable};
+use sluice_api::lenient::{self, Lenient, List, Unreadable};
 use sluice_api::{Pipeline, Promotion, PromotionSpec};
 use tokio::time::Instant;
 
@@ -25,7 +25,6 @@ use super::status_change::Change;
 use super::trigger_request::{self as trigger, Request};
 use crate::act::backoff::BREATH;
 use crate::key::PipelineKey;
-use crate::objects;
 use crate::record;
 use crate::record::promotion::{self, PIPELINE_LABEL};
 use crate::watch::cause::words;
@@ -200,7 +199,7 @@ impl Store {
         given: approval::Given<'_>,
     ) -> Result<Granted, Unavailable> {
         let params = of_pipeline(&pipeline.name);
-        let listing = objects::list::<Promotion>(&self.client, &pipeline.namespace, &params);
+        let listing = lenient::list::<Promotion>(&self.client, Some(&pipeline.namespace), &params);
         let listed = match tokio::time::timeout(DEADLINE, listing).await {
             Ok(listed) => listed.map_err(Failed::from),
             Err(_) => return Err(Unavailable::NotNow),
@@ -256,7 +255,8 @@ impl Store {
             Ok(revision) => revision,
             Err(why) => return Ok(Some(Asked::Unfit(why))),
         };
-        let known = Known::of(objects::list(&self.client, &key.namespace, &of_pipeline(&key.name)).await?)?;
+        let known =
+            Known::of(lenient::list(&self.client, Some(&key.namespace), &of_pipeline(&key.name)).await?)?;
         let all = &known.all;
         let records = trigger::records(&pipeline, &request.idempotency_key, &revision, all, Timestamp::now());
         if let Some(before) = trigger::answered(&pipeline, &request.idempotency_key, &records, all) {
@@ -329,9 +329,9 @@ impl Known {
 /// Reads an object; `None` if it does not exist.
 async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<Lenient<K>>, Failed>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    objects::get(client, namespace, name).await.map_err(|error| match error {
+    lenient::get(client, namespace, name).await.map_err(|error| match error {
         kube::Error::SerdeError(why) => Failed::unreadable::<K>(namespace, name, &why.to_string()),
         error => Failed::Server(error),
     })

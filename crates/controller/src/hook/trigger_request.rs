@@ -9,13 +9,15 @@ use serde::Deserialize;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, Trigger};
 use sluice_core::Revision;
-use sluice_core::decide::Intent;
-use sluice_core::model::{Environment, Track, trigger_name};
+use sluice_core::decide::NewPromotion;
+use sluice_core::observed::is_tracked;
+use sluice_core::pipeline::Environment;
+use sluice_core::promotion_name::trigger_name;
 use sluice_core::revision::{Facet, FacetKey};
+use sluice_core::tracks::Track;
 use sluice_core::value;
-use sluice_core::world::is_tracked;
 
-use super::event::{VALUE, is_value};
+use super::event::{VALUE_FORMAT, is_value};
 use crate::observe::reported;
 use crate::record::promotion;
 use crate::translate;
@@ -195,7 +197,7 @@ fn spelled(facet: &Facet) -> String {
 
 fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
     if !is_value(value) {
-        return Err(format!("the value of {facet} is {VALUE}"));
+        return Err(format!("the value of {facet} is {VALUE_FORMAT}"));
     }
     value::check(facet, value).map_err(|why| format!("the value of {facet} cannot be used: {why}"))?;
     if *facet == Facet::Chart && value.contains('+') {
@@ -206,7 +208,7 @@ fn check_value(facet: &Facet, value: &str) -> Result<(), String> {
 }
 
 /// The records of what is asked for: one for the first environment, or one for each of its targets where each
-/// is promoted into by itself. The same key has the same names.
+/// is promoted into separately. The same key has the same names.
 pub fn records(
     pipeline: &Pipeline,
     key: &str,
@@ -256,21 +258,22 @@ fn intent(
     name: String,
     revision: Revision,
     all: &[Promotion],
-) -> Intent {
+) -> NewPromotion {
     let of = all.iter().filter(|p| {
         let spec = &p.spec;
-        (&spec.pipeline, &spec.environment, &spec.target) == (&pipeline.name_any(), &place.name, &place.alone)
+        (&spec.pipeline, &spec.environment, &spec.target)
+            == (&pipeline.name_any(), &place.name, &place.only_target)
     });
     let shown = pipeline.status.as_ref().and_then(|s| s.environments.get(&place.name));
-    let runs = match &place.alone {
+    let runs = match &place.only_target {
         None => shown.and_then(|e| e.revision.as_ref()),
         Some(alone) => shown.and_then(|e| e.targets.iter().find(|t| t.name == *alone)?.revision.as_ref()),
     };
-    Intent {
+    NewPromotion {
         name,
         sequence: of.map(|p| p.spec.sequence).max().unwrap_or(0) + 1,
         environment: place.name.clone(),
-        target: place.alone.clone(),
+        target: place.only_target.clone(),
         revision,
         run: 0,
         arrival: 0,

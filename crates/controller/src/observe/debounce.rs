@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
 
 use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, ObjectKey, Owned};
 use super::index::Index;

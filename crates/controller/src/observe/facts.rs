@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use sluice_api::ALLOWED_NAMESPACES;
-use sluice_core::model::Repository;
+use sluice_core::observed::Health;
+use sluice_core::repository::Repository;
 use sluice_core::revision::Facet;
-use sluice_core::world::{Health, Natural};
+use sluice_core::tracks::DefaultFacet;
 
 /// A cluster whose objects are observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -182,7 +183,7 @@ pub struct FluxFact {
     /// Its facets, those of images left out.
     pub facets: BTreeMap<Facet, String>,
     /// What stands for it by default.
-    pub natural: Natural,
+    pub default_facet: DefaultFacet,
     /// Namespace and name of the GitRepository it comes from.
     pub git_source: Option<(String, String)>,
     /// The workloads and Flux objects that it owns.

@@ -3,7 +3,7 @@
 
 use sluice_api::flux::FluxCondition;
 use sluice_api::workload::{WorkloadSpec, WorkloadState};
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
 
 use super::facts::Verdict;
 

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::pipeline::{AppRef, Health as ApiHealth, Pipeline, Report, Target as TargetSpec};
+use sluice_core::observed::{Health, Member, ObservedTarget};
 use sluice_core::revision::Facet;
+use sluice_core::tracks::DefaultFacet;
 use sluice_core::value;
-use sluice_core::world::{Health, Member, Natural, Target};
 
 use super::trim;
 
@@ -37,13 +38,13 @@ pub fn observe(
     target: &TargetSpec,
     name: &str,
     all: &Reports,
-) -> Target {
+) -> ObservedTarget {
     let place = place(target);
     if let Some(unknown) = members(pipeline.spec.app_ref.as_ref(), target)
         .iter()
         .find(|(kind, _)| !matches!(*kind, "HelmRelease" | "Kustomization"))
     {
-        return Target::unreadable(format!(
+        return ObservedTarget::unreadable(format!(
             "spec.appRef is {} {}: events tell of HelmReleases and Kustomizations only",
             unknown.0, unknown.1
         ));
@@ -51,7 +52,7 @@ pub fn observe(
     let tracks = !pipeline.spec.tracks.is_empty();
     let member = |of: &(&str, &str)| member(of, all.get(&key(environment, name, *of)), tracks, &place);
     let members = members(pipeline.spec.app_ref.as_ref(), target).iter().map(member).collect();
-    Target { error: None, members }
+    ObservedTarget { error: None, members }
 }
 
 /// When the members of a target last said something: the oldest of these times, once all have.
@@ -73,25 +74,25 @@ fn place(target: &TargetSpec) -> String {
 }
 
 fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, place: &str) -> Member {
-    let natural = match (*kind, report) {
-        ("HelmRelease", _) => Natural::Chart,
-        (_, Some(report)) if is_artifact(&report.revision) => Natural::Artifact,
-        _ => Natural::Images,
+    let default_facet = match (*kind, report) {
+        ("HelmRelease", _) => DefaultFacet::Chart,
+        (_, Some(report)) if is_artifact(&report.revision) => DefaultFacet::Artifact,
+        _ => DefaultFacet::Images,
     };
     let Some(report) = report else {
         let message = format!(
             "no signed event has come from it yet, {place}: sluice export alert prints what sends them, and \
              flux reconcile has it say how it is"
         );
-        return unsaid(kind, name, natural, message);
+        return unsaid(kind, name, default_facet, message);
     };
     // One that has failed and has never run tells nothing of where it comes from.
-    if natural == Natural::Images && !tracks && !report.revision.is_empty() {
+    if default_facet == DefaultFacet::Images && !tracks && !report.revision.is_empty() {
         let message =
             "events tell the revision of its source and nothing of its images: write spec.tracks: [source]";
-        return unsaid(kind, name, natural, message.into());
+        return unsaid(kind, name, default_facet, message.into());
     }
-    let (version, facets) = facets(natural, report);
+    let (version, facets) = facets(default_facet, report);
     Member {
         kind: (*kind).into(),
         name: (*name).into(),
@@ -106,13 +107,13 @@ fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, pl
         version,
         gave_up: BTreeMap::new(),
         facets,
-        natural,
+        default_facet,
         source: None,
-        made: Vec::new(),
+        workloads: Vec::new(),
     }
 }
 
-fn unsaid(kind: &str, name: &str, natural: Natural, message: String) -> Member {
+fn unsaid(kind: &str, name: &str, default_facet: DefaultFacet, message: String) -> Member {
     Member {
         kind: kind.into(),
         name: name.into(),
@@ -122,9 +123,9 @@ fn unsaid(kind: &str, name: &str, natural: Natural, message: String) -> Member {
         version: String::new(),
         gave_up: BTreeMap::new(),
         facets: BTreeMap::new(),
-        natural,
+        default_facet,
         source: None,
-        made: Vec::new(),
+        workloads: Vec::new(),
     }
 }
 
@@ -134,14 +135,14 @@ fn is_artifact(revision: &str) -> bool {
 }
 
 /// The version to show, and the facets that an event tells.
-fn facets(natural: Natural, report: &Report) -> (String, BTreeMap<Facet, String>) {
+fn facets(default_facet: DefaultFacet, report: &Report) -> (String, BTreeMap<Facet, String>) {
     let mut facets = BTreeMap::new();
     let mut add = |facet, value: &str| {
         if value::check(&facet, value).is_ok() {
             facets.insert(facet, value.to_string());
         }
     };
-    if natural == Natural::Chart {
+    if default_facet == DefaultFacet::Chart {
         let chart = report.revision.split('+').next().unwrap_or_default();
         add(Facet::Chart, chart);
         add(Facet::App, &report.app);
@@ -149,7 +150,7 @@ fn facets(natural: Natural, report: &Report) -> (String, BTreeMap<Facet, String>
         return (chart.into(), facets);
     }
     add(Facet::Source, &report.revision);
-    if natural == Natural::Artifact {
+    if default_facet == DefaultFacet::Artifact {
         let (tag, digest) = trim::artifact(&report.revision);
         add(Facet::Tag, tag.as_deref().unwrap_or_default());
         add(Facet::Digest, digest.as_deref().unwrap_or_default());

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::flux::{HELM_GROUP, KUSTOMIZE_GROUP};
 use sluice_api::pipeline::{AppRef, Target as TargetSpec};
-use sluice_core::model::Track;
+use sluice_core::observed::{Health, MadeWorkload, Member, ObservedTarget};
 use sluice_core::revision::Facet;
+use sluice_core::tracks::DefaultFacet;
+use sluice_core::tracks::Track;
 use sluice_core::value;
-use sluice_core::world::{Health, Made, Member, Natural, Target};
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use super::image;
@@ -43,16 +44,16 @@ impl Question<'_> {
 ///
 /// # Errors
 /// [`NotYet`] while its cluster is being asked for the first time.
-pub fn observe(question: &Question<'_>, cluster: Option<&Cluster>) -> Result<Target, NotYet> {
+pub fn observe(question: &Question<'_>, cluster: Option<&Cluster>) -> Result<ObservedTarget, NotYet> {
     let Some(cluster) = cluster else { return Err(NotYet) };
     match cluster.link() {
         Link::Connecting => return Err(NotYet),
-        Link::Lost(why) => return Ok(Target::unreadable(why.clone())),
+        Link::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
         Link::Up => {}
     }
     match members(question, cluster) {
-        Ok(members) => Ok(Target { error: None, members }),
-        Err(Gap::Unreadable(why)) => Ok(Target::unreadable(why)),
+        Ok(members) => Ok(ObservedTarget { error: None, members }),
+        Err(Gap::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
         Err(Gap::NotYet) => Err(NotYet),
     }
 }
@@ -199,15 +200,16 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         question,
         cluster,
         worst: (flux.verdict.health, flux.verdict.message.clone()),
-        made: Vec::new(),
+        workloads: Vec::new(),
         whole: true,
     };
     tree.grow(key, flux, &mut BTreeSet::from([key.clone()]), NESTING)?;
-    let has_images = tree.made.iter().any(|made| !made.images.is_empty());
+    let has_images = tree.workloads.iter().any(|made| !made.images.is_empty());
     let is_part = |facet: &Facet| {
         // Without images, the source's revision stands for a Kustomization from git.
-        let by_source = flux.natural == Natural::Images && !has_images && question.tracks.is_empty();
-        value::is_part(facet, flux.natural, question.tracks) || (by_source && *facet == Facet::Source)
+        let by_source =
+            flux.default_facet == DefaultFacet::Images && !has_images && question.tracks.is_empty();
+        value::is_part(facet, flux.default_facet, question.tracks) || (by_source && *facet == Facet::Source)
     };
     if let Some((facet, why)) = flux.invalid.iter().find(|(facet, _)| is_part(facet)) {
         return Err(Gap::Unreadable(format!(
@@ -218,9 +220,9 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         )));
     }
     let mut facets = flux.facets.clone();
-    facets.extend(images(&tree.made, flux.natural, question)?);
+    facets.extend(images(&tree.workloads, flux.default_facet, question)?);
     let (health, message) = tree.worst;
-    if flux.natural == Natural::Images && !tree.whole {
+    if flux.default_facet == DefaultFacet::Images && !tree.whole {
         // Some of its images would make another revision than all of them.
         facets.clear();
     }
@@ -242,9 +244,9 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         version: flux.version.clone(),
         gave_up: flux.gave_up.clone(),
         facets,
-        natural: flux.natural,
+        default_facet: flux.default_facet,
         source,
-        made: tree.made,
+        workloads: tree.workloads,
     })
 }
 
@@ -255,7 +257,7 @@ struct Tree<'a> {
     /// The worst of what they all say of themselves. What is said to be made and not to be seen yet
     /// is on its way.
     worst: (Health, String),
-    made: Vec<Made>,
+    workloads: Vec<MadeWorkload>,
     /// Everything that is said to be made has been seen.
     whole: bool,
 }
@@ -303,8 +305,8 @@ impl Tree<'_> {
             match fact {
                 Fact::Workload(workload) => {
                     // What it ran when it was last seen, beside what others run now, is no revision.
-                    if let (Natural::Images, Some(Reading::Unreadable(why))) =
-                        (flux.natural, cluster.reading(made.kind, &made.namespace))
+                    if let (DefaultFacet::Images, Some(Reading::Unreadable(why))) =
+                        (flux.default_facet, cluster.reading(made.kind, &made.namespace))
                     {
                         return Err(Gap::Unreadable(why.clone()));
                     }
@@ -312,7 +314,7 @@ impl Tree<'_> {
                     let WorkloadFact { verdict, images, .. } = workload;
                     self.note(verdict.health, || format!("{kind} {name}: {}", verdict.message));
                     let (health, message) = (verdict.health, verdict.message.clone());
-                    self.made.push(Made { kind, name, health, message, images: images.clone() });
+                    self.workloads.push(MadeWorkload { kind, name, health, message, images: images.clone() });
                 }
                 Fact::Flux(nested) => {
                     let say = || format!("{} {}: {}", made.kind.name(), made.name, nested.verdict.message);
@@ -337,7 +339,7 @@ impl Tree<'_> {
     /// Notes what the inventory names and nobody has seen, or nobody can see.
     fn missing(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), Gap> {
         // A word that covers what was made needs no second look, unless images make the revision.
-        let needed = !flux.covers || flux.natural == Natural::Images;
+        let needed = !flux.covers || flux.default_facet == DefaultFacet::Images;
         for made in flux.owned.inventory() {
             match self.cluster.reading(made.kind, &made.namespace) {
                 Some(Reading::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
@@ -383,14 +385,18 @@ impl Tree<'_> {
 ///
 /// # Errors
 /// When an image that is part of the pipeline's revision cannot be one, or there are too many.
-fn images(made: &[Made], natural: Natural, question: &Question<'_>) -> Result<BTreeMap<Facet, String>, Gap> {
+fn images(
+    made: &[MadeWorkload],
+    default_facet: DefaultFacet,
+    question: &Question<'_>,
+) -> Result<BTreeMap<Facet, String>, Gap> {
     let mut tags: BTreeMap<Facet, BTreeSet<String>> = BTreeMap::new();
     for (workload, image) in made.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
         let (repository, tag) = image::parts(image);
         let facet = Facet::Image(repository);
         match value::check(&facet, &tag) {
             Ok(()) => drop(tags.entry(facet).or_default().insert(tag)),
-            Err(why) if value::is_part(&facet, natural, question.tracks) => {
+            Err(why) if value::is_part(&facet, default_facet, question.tracks) => {
                 return Err(Gap::Unreadable(format!(
                     "an image of {} {} on {} cannot be one: {why}",
                     workload.kind, workload.name, question.cluster
@@ -404,7 +410,7 @@ fn images(made: &[Made], natural: Natural, question: &Question<'_>) -> Result<BT
     let size =
         |all: &BTreeMap<Facet, String>| all.iter().map(|(f, v)| f.to_string().len() + v.len()).sum::<usize>();
     if size(&joined) > IMAGES_BYTES {
-        joined.retain(|facet, _| value::is_part(facet, natural, question.tracks));
+        joined.retain(|facet, _| value::is_part(facet, default_facet, question.tracks));
     }
     if size(&joined) > IMAGES_BYTES {
         let cluster = question.cluster;

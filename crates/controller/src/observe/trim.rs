@@ -9,10 +9,10 @@ use sluice_api::flux::{
     Kustomization, RECONCILE_ANNOTATION, Source,
 };
 use sluice_api::workload::Workload;
-use sluice_core::model::Repository;
+use sluice_core::repository::Repository;
 use sluice_core::revision::Facet;
+use sluice_core::tracks::DefaultFacet;
 use sluice_core::value;
-use sluice_core::world::Natural;
 
 use super::facts::{Allowed, Fact, FluxFact, Kind, ObjectKey, Owned, ReleaseName, Verdict, WorkloadFact};
 use super::gave_up;
@@ -150,10 +150,11 @@ pub fn kustomization(object: &Kustomization) -> Fact {
     let status = object.status.clone().unwrap_or_default();
     let source = &object.spec.source_ref;
     let applied = status.last_applied_revision.clone().unwrap_or_default();
-    let natural = if source.kind == "OCIRepository" { Natural::Artifact } else { Natural::Images };
+    let default_facet =
+        if source.kind == "OCIRepository" { DefaultFacet::Artifact } else { DefaultFacet::Images };
     let mut facets = BTreeMap::new();
     if !applied.is_empty() {
-        if natural == Natural::Artifact {
+        if default_facet == DefaultFacet::Artifact {
             let (tag, digest) = artifact(&applied);
             facets.extend(tag.map(|t| (Facet::Tag, t)));
             facets.extend(digest.map(|d| (Facet::Digest, d)));
@@ -174,7 +175,7 @@ pub fn kustomization(object: &Kustomization) -> Fact {
         verdict: verdict(object, object.spec.suspend, &status),
         version,
         facets,
-        natural,
+        default_facet,
         git_source: (source.kind == "GitRepository").then(|| (namespace, source.name.clone())),
         covers: object.spec.wait || inventory.iter().all(|made| is_checked(made, &object.spec.health_checks)),
         owned: Owned::Inventory(inventory),
@@ -229,7 +230,7 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
         verdict: verdict(object, object.spec.suspend, &status),
         version: facets.get(&Facet::Chart).cloned().unwrap_or_default(),
         facets,
-        natural: Natural::Chart,
+        default_facet: DefaultFacet::Chart,
         git_source,
         owned,
         release: release(object),

@@ -12,10 +12,10 @@ use kube::{Client, Resource, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, PromotionStatus};
-use sluice_core::decide::Move;
-use sluice_core::model::Phase;
+use sluice_core::decide::Transition;
+use sluice_core::promotion::Phase;
 use sluice_delivery::notification::News;
-use sluice_delivery::{Delivery, Line, Retry, clock};
+use sluice_delivery::{Delivery, FairQueue, Retry, clock};
 
 use super::promotion::{self, Change};
 use super::queue::{NewsQueue, SENDERS, tries};
@@ -34,7 +34,7 @@ pub struct Events {
     metrics: Arc<Metrics>,
     delivery: Delivery,
     /// Kubernetes events wait here, fair by namespace.
-    writes: Arc<Line>,
+    writes: Arc<FairQueue>,
     queue: NewsQueue,
 }
 
@@ -118,7 +118,7 @@ impl Events {
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         let reporter =
             Reporter { controller: FIELD_MANAGER.into(), instance: std::env::var("HOSTNAME").ok() };
-        let (writes, queue) = (Line::new(SENDERS), NewsQueue::default());
+        let (writes, queue) = (FairQueue::new(SENDERS), NewsQueue::default());
         let delivery = metrics.delivery().clone();
         Self { recorder: Recorder::new(client, reporter), metrics, delivery, writes, queue }
     }
@@ -175,7 +175,7 @@ impl Events {
     /// Sends news on their way, if anybody listens. What cannot be sent is given up after the last try: the
     /// status has it.
     fn send(&self, news: News) {
-        if !self.delivery.has_listener() {
+        if !self.delivery.sends_events() {
             return;
         }
         let (delivery, news) = (self.delivery.clone(), Arc::new(news));
@@ -183,7 +183,7 @@ impl Events {
         let attempt = move |_| {
             let (delivery, news) = (delivery.clone(), sent.clone());
             async move {
-                delivery.tell(&news).await.map_err(|error| {
+                delivery.send_news(&news).await.map_err(|error| {
                     let (object, reason) = (object_of(&news), &news.reason);
                     tracing::warn!(object, reason, %error, "cannot send an event");
                     Retry::Soon
@@ -324,7 +324,7 @@ pub fn notice(before: &PromotionStatus, change: &Change) -> Option<Notice> {
 }
 
 /// What people should know of a decision.
-fn moved(before: &PromotionStatus, to: &Move) -> Option<Notice> {
+fn moved(before: &PromotionStatus, to: &Transition) -> Option<Notice> {
     Some(match to.to {
         Phase::Failed | Phase::Rejected => Notice::new(true, to.reason, &to.message),
         // Its change request was the event that people saw of it.
@@ -356,7 +356,7 @@ mod tests {
     }
 
     fn moves(to: Phase, reason: &'static str) -> Change {
-        Change::Moved(Move {
+        Change::Moved(Transition {
             promotion: "p".into(),
             to,
             reason,

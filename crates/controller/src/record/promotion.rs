@@ -9,8 +9,8 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{
     ChangeRequest, Evidence, GivenApproval, Phase, Promotion, PromotionSpec, PromotionStatus,
 };
-use sluice_core::decide::{Intent, Move};
-use sluice_core::model::Gate;
+use sluice_core::decide::{NewPromotion, Transition};
+use sluice_core::promotion::Gate;
 
 use super::tampered;
 use crate::act::order::WITHDRAWN;
@@ -33,7 +33,7 @@ pub fn label(text: &str) -> String {
 }
 
 /// The object that records an intent.
-pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
+pub fn object(pipeline: &Pipeline, intent: &NewPromotion) -> Promotion {
     let owner = OwnerReference {
         api_version: Pipeline::api_version(&()).into(),
         kind: Pipeline::kind(&()).into(),
@@ -85,7 +85,7 @@ pub fn object(pipeline: &Pipeline, intent: &Intent) -> Promotion {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// It was decided that it is somewhere else now.
-    Moved(Move),
+    Moved(Transition),
     /// Its gates were looked at.
     Waits {
         /// Every gate.
@@ -251,7 +251,7 @@ fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a
 fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
     match change {
         Change::Moved(to) => {
-            if to.to == sluice_core::model::Phase::Pending {
+            if to.to == sluice_core::promotion::Phase::Pending {
                 status.attempts = 0;
                 status.next_attempt = None;
                 // They are decided anew, and what they said before is not shown until then.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluice_delivery::{Line, Retry, clock};
+use sluice_delivery::{FairQueue, Retry, clock};
 
 /// After each try; what is sent is given up after the last.
 const PAUSES: [Duration; 4] =
@@ -22,13 +22,13 @@ const MOST_WAITING: usize = 100;
 /// A queue of news.
 #[derive(Clone)]
 pub struct NewsQueue {
-    slots: Arc<Line>,
+    slots: Arc<FairQueue>,
     waiting: Arc<Waiting>,
 }
 
 impl Default for NewsQueue {
     fn default() -> Self {
-        NewsQueue { slots: Line::new(SENDERS), waiting: Arc::default() }
+        NewsQueue { slots: FairQueue::new(SENDERS), waiting: Arc::default() }
     }
 }
 
@@ -54,13 +54,13 @@ impl NewsQueue {
 
 /// Tries to send something about an object, named `namespace/name`, until it is sent, cannot be, or was tried often
 /// enough: each try in its turn. `attempt` is told whether it is the last.
-pub(super) async fn tries<F>(slots: &Arc<Line>, object: &str, mut attempt: impl FnMut(bool) -> F)
+pub(super) async fn tries<F>(slots: &Arc<FairQueue>, object: &str, mut attempt: impl FnMut(bool) -> F)
 where
     F: Future<Output = Result<(), Retry>>,
 {
     for (number, pause) in (1..).zip(PAUSES) {
         let is_last = number == PAUSES.len();
-        let slot = slots.place(object).await;
+        let slot = slots.acquire(object).await;
         let sent = attempt(is_last).await;
         drop(slot);
         let pause = match sent {
@@ -127,7 +127,7 @@ mod tests {
             (vec![Err(Retry::At(clock::now())); 9], vec![false, false, false, true]),
         ] {
             let (mut answers, mut tried) = (answers.into_iter(), Vec::new());
-            tries(&Line::new(1), "apps/podinfo", |is_last| {
+            tries(&FairQueue::new(1), "apps/podinfo", |is_last| {
                 tried.push(is_last);
                 std::future::ready(answers.next().unwrap_or(Ok(())))
             })

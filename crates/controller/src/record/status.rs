@@ -10,8 +10,9 @@ use sluice_api::pipeline as api;
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::decide::Decision;
 use sluice_core::evidence::Evidence;
-use sluice_core::model::{Environment, Phase, Pipeline};
-use sluice_core::world::{Health, Member, Target, World};
+use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
+use sluice_core::pipeline::{Environment, Pipeline};
+use sluice_core::promotion::{GateKind, Phase};
 
 use super::size;
 use crate::hook::condition;
@@ -28,7 +29,7 @@ pub struct Facts<'a> {
     /// The same as `core` sees it.
     pub pipeline: &'a Pipeline,
     /// What the targets show.
-    pub world: &'a World,
+    pub observed: &'a ObservedTargets,
     /// Targets, by environment, that are shown as they were: they have not been heard of since the
     /// start.
     pub unheard: &'a BTreeSet<(String, String)>,
@@ -90,7 +91,7 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
     let before = facts.before.environments.get(&environment.name);
     let mut targets = Vec::new();
     for (name, target) in environment.targets.iter().zip(&spec.targets) {
-        let shown = facts.world.target(&environment.name, name).cloned().unwrap_or_default();
+        let shown = facts.observed.target(&environment.name, name).cloned().unwrap_or_default();
         let earlier = before.and_then(|b| b.targets.iter().find(|t| t.name == *name));
         let proofs = facts.evidence.of(&environment.name, name);
         let unheard = facts.unheard.contains(&(environment.name.clone(), name.clone()));
@@ -127,7 +128,9 @@ fn environment_status(facts: &Facts<'_>, environment: &Environment, place: usize
 }
 
 fn is_waiting_for_approval(promotion: &ApiPromotion) -> bool {
-    promotion.status.as_ref().is_some_and(|s| s.gates.iter().any(|g| g.name == "Approval" && !g.open))
+    promotion.status.as_ref().is_some_and(|s| {
+        s.gates.iter().any(|g| GateKind::named(&g.name) == Some(GateKind::Approval) && !g.open)
+    })
 }
 
 /// The promotion into a place that its people want to see: the newest that has not ended, else the
@@ -139,7 +142,7 @@ fn in_hand<'a>(
 ) -> Option<&'a ApiPromotion> {
     let newest = |wanted: &dyn Fn(Phase) -> bool| {
         let of = facts.promotions.iter().filter(|p| is_there(p));
-        of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.line()).copied()
+        of.filter(|p| wanted(phase_of(p))).max_by_key(|p| p.order()).copied()
     };
     let going = newest(&|phase| !phase.has_ended());
     let stopped = || {
@@ -170,7 +173,7 @@ fn target_status(
     facts: &Facts<'_>,
     name: &str,
     spec: &api::Target,
-    shown: &Target,
+    shown: &ObservedTarget,
     earlier: Option<&api::TargetStatus>,
 ) -> api::TargetStatus {
     let health = shown.health();
@@ -216,7 +219,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         message: member.message.clone(),
         images: Vec::new(),
     };
-    let made = member.made.iter().map(|made| {
+    let made = member.workloads.iter().map(|made| {
         let tags = made.images.iter().map(|i| crate::observe::image::parts(i).1);
         api::WorkloadStatus {
             kind: made.kind.clone(),

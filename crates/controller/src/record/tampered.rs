@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sluice_api::promotion::{Promotion, PromotionSpec};
 use sluice_core::Revision;
-use sluice_core::model::{Environment, Pipeline, promotion_name, trigger_name};
+use sluice_core::pipeline::{Environment, Pipeline};
+use sluice_core::promotion_name::{promotion_name, trigger_name};
 
 /// The highest arrival and sequence that a pipeline reaches by counting. Beyond it the next ones would not be
 /// accepted by the API server, whose limit is twice as high.
@@ -62,9 +63,9 @@ fn difference(pipeline: &Pipeline, promotion: &Promotion) -> Option<&'static str
 fn place(spec: &PromotionSpec) -> Environment {
     Environment {
         name: spec.environment.clone(),
-        alone: spec.target.clone(),
+        only_target: spec.target.clone(),
         targets: Vec::new(),
-        after: Vec::new(),
+        depends_on: Vec::new(),
         policy: None,
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::policy;
+use sluice_api::admission_policy;
 use tokio::sync::mpsc;
 
 use crate::state::Input;
@@ -47,7 +47,7 @@ pub async fn look(hub: &Client) -> kube::Result<Option<String>> {
         Ok(binding) => binding,
         Err(why) => return Ok(Some(why)),
     };
-    Ok(policy::gap(policy.as_ref(), binding.as_ref()))
+    Ok(admission_policy::gap(policy.as_ref(), binding.as_ref()))
 }
 
 /// The object of Sluice's name, `None` if there is none, or why that is not known.
@@ -57,12 +57,12 @@ where
 {
     let api: Api<K> = Api::all(hub.clone());
     let plural = K::plural(&());
-    match within(API_CALL_TIMEOUT, api.get_opt(policy::NAME)).await {
+    match within(API_CALL_TIMEOUT, api.get_opt(admission_policy::NAME)).await {
         Ok(found) => Ok(Ok(found)),
         Err(kube::Error::Api(e)) if e.code == 403 => Ok(Err(format!(
             "{plural}.{} {} cannot be read: grant the controller the verb get on it, as deploy/rbac.yaml does",
             K::group(&()),
-            policy::NAME
+            admission_policy::NAME
         ))),
         Err(error) => Err(error),
     }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::Promotion;
-use sluice_delivery::{Order, Strategy, fault, notification};
+use sluice_delivery::{DeliveryStrategy, Order, fault, notification};
 
 use crate::act::ActError;
 use crate::metrics::Metrics;
@@ -22,7 +22,7 @@ const NAME: usize = 253;
 /// The event for an order, where that is to be announced. In the form of events.k8s.io/v1; the API
 /// server shows the same object as core/v1.
 pub fn event(pipeline: &Pipeline, promotion: &Promotion, order: &Order, now: Timestamp) -> Option<Event> {
-    let Strategy::Notification(about) = &order.strategy else { return None };
+    let DeliveryStrategy::Notification(about) = &order.strategy else { return None };
     let mut note = notification::message(order);
     record::cut(&mut note, record::events::LONGEST);
     let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
@@ -62,7 +62,7 @@ pub(super) async fn announce(
     event: Option<Event>,
 ) -> Result<(), ActError> {
     let Some(event) = event else { return Ok(()) };
-    order.permit.check()?;
+    order.fencing_token.check()?;
     fault::point("before-event");
     let api: Api<Event> = Api::namespaced(client, &order.namespace);
     let written = record::create(&api, FIELD_MANAGER, &event).await;

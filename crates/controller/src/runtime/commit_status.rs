@@ -102,7 +102,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use sluice_delivery::{ChangeRequest, Progress, clock};
+    use sluice_delivery::{ChangeRequest, PromotionProgress, clock};
     use sluice_testkit::Scratch;
 
     use super::super::jobs::tests::{job, unreachable};
@@ -125,7 +125,7 @@ mod tests {
             notes: Vec::new(),
             queued: false,
         };
-        let (progress, description) = (Progress::Pending, "waits".into());
+        let (progress, description) = (PromotionProgress::Pending, "waits".into());
         let (promotion, order, secret) = ("p".into(), job.order, job.secret);
         let status = CommitStatus { pipeline, promotion, order, secret, request, progress, description };
         CommitStatuses::new(client, delivery, metrics.clone()).send(status);

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use sluice_delivery::{Credentials, DeliveryError, Strategy};
+use sluice_delivery::{Credentials, DeliveryError, DeliveryStrategy};
 
 use crate::act::ActError;
 use crate::secret::{self, Use};
@@ -16,7 +16,7 @@ use crate::watch::cause::words;
 pub(super) async fn read(
     client: &Client,
     namespace: &str,
-    strategy: &Strategy,
+    strategy: &DeliveryStrategy,
     secret: Option<String>,
 ) -> Result<Credentials, ActError> {
     let Some((name, wanted)) = secret.zip(Use::of(strategy)) else { return Ok(Credentials::default()) };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::Client;
-use sluice_delivery::{Delivery, DeliveryError, Line, Order, Place, Strategy as By, clock};
+use sluice_delivery::{Delivery, DeliveryError, DeliveryStrategy as By, FairQueue, Order, Slot, clock};
 use tokio::sync::mpsc;
 
 use super::announcement;
@@ -28,7 +28,7 @@ pub(super) struct Jobs {
     /// Where receivers may call back, if the hook server can be reached.
     hook_url: Option<String>,
     /// Calls of webhooks wait here, fair by namespace.
-    webhooks: Arc<Line>,
+    webhooks: Arc<FairQueue>,
     tx: mpsc::UnboundedSender<Input>,
 }
 
@@ -40,36 +40,35 @@ impl Jobs {
         hook_url: Option<String>,
         tx: mpsc::UnboundedSender<Input>,
     ) -> Self {
-        Self { client, delivery, metrics, hook_url, webhooks: Line::new(MAX_WEBHOOKS), tx }
+        Self { client, delivery, metrics, hook_url, webhooks: FairQueue::new(MAX_WEBHOOKS), tx }
     }
 
     /// Carries out a side effect, and reports its end.
     pub(super) fn start(&self, job: Job) {
         let jobs = self.clone();
         tokio::spawn(async move {
-            let (permit, failed) = (job.order.permit.clone(), failed_by(&job.work));
+            let (fencing_token, failed) = (job.order.fencing_token.clone(), failed_by(&job.work));
             let (pipeline, place) = (job.pipeline.clone(), job.place.clone());
             let (promotion, strategy) = (kube::ResourceExt::name_any(&*job.promotion), job.strategy.clone());
             // A task of its own again: a panic in it is reported like any failure.
-            let delivery = jobs.delivery.clone();
             let tx = jobs.tx.clone();
-            let mut effect = tokio::spawn(async move { jobs.run(delivery, job).await });
+            let mut effect = tokio::spawn(async move { jobs.run(job).await });
             let what = tokio::select! {
                 ended = &mut effect => ended.unwrap_or_else(|died| failed(ActError::Died(died.to_string()))),
                 // What is on its way then is on its own; the next holder of the shard looks for it.
-                () = permit.term().over() => {
+                () = fencing_token.term().over() => {
                     effect.abort();
                     failed(DeliveryError::Revoked.into())
                 }
             };
             // Others may have gone on since: they find what came of it.
-            let what = if permit.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
+            let what = if fencing_token.term().runs() { what } else { failed(DeliveryError::Revoked.into()) };
             let done = Done { pipeline, place, promotion, strategy, what };
             let _ = tx.send(Input::Done(Box::new(done)));
         });
     }
 
-    async fn run(self, delivery: Delivery, job: Job) -> Ended {
+    async fn run(self, job: Job) -> Ended {
         let failed = failed_by(&job.work);
         let order = match self.with_credentials(&job).await {
             Ok(order) => order,
@@ -81,24 +80,24 @@ impl Jobs {
                 let event = announcement::event(&pipeline, &job.promotion, &order, clock::now());
                 Ended::Delivery(
                     match announcement::announce(self.client, &self.metrics, &order, event).await {
-                        Ok(()) => delivery.deliver(&order).await.map_err(ActError::from),
+                        Ok(()) => self.delivery.deliver(&order).await.map_err(ActError::from),
                         Err(error) => Err(error),
                     },
                 )
             }
             Work::Follow { request, may_merge } => {
                 let followed = match may_merge {
-                    true => delivery.tend(&order, &request).await,
-                    false => delivery.follow(&order, &request).await,
+                    true => self.delivery.advance(&order, &request).await,
+                    false => self.delivery.follow(&order, &request).await,
                 };
                 Ended::Follow(followed.map_err(ActError::from))
             }
             Work::Withdraw { request, comment } => {
-                let withdrawn = delivery.withdraw(&order, &request, &comment).await;
+                let withdrawn = self.delivery.withdraw(&order, &request, &comment).await;
                 Ended::Withdrawal(withdrawn.map_err(ActError::from))
             }
             Work::CheckCommit(commit) => {
-                let lost = delivery.is_lost(&order, &commit).await;
+                let lost = self.delivery.is_lost(&order, &commit).await;
                 Ended::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
             }
         }
@@ -116,9 +115,9 @@ impl Jobs {
     }
 
     /// Waits for a slot, if the job calls a webhook.
-    async fn slot(&self, job: &Job) -> Option<Place> {
+    async fn slot(&self, job: &Job) -> Option<Slot> {
         let is_webhook = matches!(job.order.strategy, By::Webhook { .. });
-        if is_webhook { Some(self.webhooks.place(&job.pipeline.to_string()).await) } else { None }
+        if is_webhook { Some(self.webhooks.acquire(&job.pipeline.to_string()).await) } else { None }
     }
 }
 
@@ -147,7 +146,7 @@ pub(super) mod tests {
     pub(in crate::runtime) fn unreachable(scratch: &Scratch) -> (Client, Delivery, Arc<Metrics>) {
         let hub = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
         let cache = scratch.folder("cache").unwrap();
-        let delivery = Delivery::new(sluice_delivery::Options::new(&cache)).unwrap();
+        let delivery = Delivery::new(sluice_delivery::DeliveryOptions::new(&cache)).unwrap();
         (Client::try_from(hub).unwrap(), delivery.clone(), Arc::new(Metrics::new(delivery)))
     }
 

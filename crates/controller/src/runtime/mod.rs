@@ -189,11 +189,15 @@ impl Runtime {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::WriteStatus(write) => self.statuses.send(write),
-            Effect::CreatePromotion(key, object, permit) => self.records.create(key, *object, permit),
+            Effect::CreatePromotion(key, object, fencing_token) => {
+                self.records.create(key, *object, fencing_token)
+            }
             Effect::ReadPromotion(key, name) => self.records.read(key, name),
-            Effect::DeletePromotion(key, name, uid, permit) => self.records.delete(key, name, uid, permit),
+            Effect::DeletePromotion(key, name, uid, fencing_token) => {
+                self.records.delete(key, name, uid, fencing_token)
+            }
             Effect::Start(job) => self.jobs.start(*job),
-            Effect::Revoke(permit) => permit.revoke(),
+            Effect::Revoke(fencing_token) => fencing_token.revoke(),
             Effect::EndTerm(term) => term.end(),
             Effect::ReportCommitStatus(status) => self.commit_statuses.send(*status),
             Effect::Announce(announcement) => self.events.announce(announcement),

@@ -4,7 +4,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use sluice_api::FIELD_MANAGER;
 use sluice_api::promotion::Promotion;
-use sluice_delivery::{Permit, fault};
+use sluice_delivery::{FencingToken, fault};
 use tokio::sync::mpsc;
 
 use crate::key::PipelineKey;
@@ -29,12 +29,12 @@ impl Records {
     }
 
     /// Creates one, and reports the end.
-    pub(super) fn create(&self, key: PipelineKey, object: Promotion, permit: Permit) {
+    pub(super) fn create(&self, key: PipelineKey, object: Promotion, fencing_token: FencingToken) {
         let (api, tx) = (self.api(&key), self.tx.clone());
         tokio::spawn(async move {
             fault::point("before-intent");
-            // Without a permit the shard has another holder, and what this one began is forgotten.
-            if permit.check().is_err() {
+            // Without a fencing_token the shard has another holder, and what this one began is forgotten.
+            if fencing_token.check().is_err() {
                 return;
             }
             let created = record::create(&api, FIELD_MANAGER, &object).await;
@@ -54,12 +54,18 @@ impl Records {
     }
 
     /// Deletes one with this uid. Another one that was created under the same name since is kept.
-    pub(super) fn delete(&self, key: PipelineKey, name: String, uid: Option<String>, permit: Permit) {
+    pub(super) fn delete(
+        &self,
+        key: PipelineKey,
+        name: String,
+        uid: Option<String>,
+        fencing_token: FencingToken,
+    ) {
         let api = self.api(&key);
         let preconditions = Some(Preconditions { uid, resource_version: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
         tokio::spawn(async move {
-            if permit.check().is_ok()
+            if fencing_token.check().is_ok()
                 && let Err(error) = within(API_CALL_TIMEOUT, api.delete(&name, &params)).await
             {
                 let error = words(&error);

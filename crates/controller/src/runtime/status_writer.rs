@@ -13,13 +13,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sluice_api::FIELD_MANAGER;
+use sluice_api::lenient;
 use sluice_api::pipeline::PipelineStatus;
 use sluice_api::promotion::PromotionStatus;
-use sluice_delivery::Line;
+use sluice_delivery::FairQueue;
 use tokio::sync::mpsc;
 
 use crate::key::version_of;
-use crate::objects;
 use crate::state::Input;
 use crate::state::cached::PipelineHook;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, WriteOutcome};
@@ -32,13 +32,13 @@ const CONCURRENT: usize = 32;
 pub struct StatusWriter {
     client: Client,
     tx: mpsc::UnboundedSender<Input>,
-    queue: Arc<Line>,
+    queue: Arc<FairQueue>,
 }
 
 impl StatusWriter {
     /// Reports the end of each write to the loop.
     pub fn new(client: Client, tx: mpsc::UnboundedSender<Input>) -> Self {
-        Self { client, tx, queue: Line::new(CONCURRENT) }
+        Self { client, tx, queue: FairQueue::new(CONCURRENT) }
     }
 
     /// Sends a write in a task of its own.
@@ -47,7 +47,7 @@ impl StatusWriter {
         tokio::spawn(async move {
             tokio::time::sleep(write.pause).await;
             let (owner, number) = (write.owner.clone(), write.number);
-            let _slot = queue.place(&owner.pipeline().to_string()).await;
+            let _slot = queue.acquire(&owner.pipeline().to_string()).await;
             // Boxed: a task that waits for its slot reserves no memory for the rest.
             let outcome = match &owner {
                 StatusOwner::Pipeline(key) => {
@@ -90,7 +90,7 @@ where
         }
     }
     for _ in 0..MAX_TRIES {
-        if write.permit.check().is_err() {
+        if write.fencing_token.check().is_err() {
             return WriteOutcome::Withheld;
         }
         match patch::<K>(client.clone(), namespace, name, write.version, &write.status).await {
@@ -204,7 +204,7 @@ async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Op
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
-    Ok(objects::get(client, namespace, name).await?.map(|read| read.object))
+    Ok(lenient::get(client, namespace, name).await?.map(|read| read.object))
 }
 
 async fn patch<K>(

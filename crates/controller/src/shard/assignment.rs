@@ -18,7 +18,7 @@ mod tests {
     #[test]
     fn a_pipeline_keeps_its_shard() {
         let key = |name: &str| PipelineKey { namespace: "apps".into(), name: name.into() };
-        // Whoever changes these lets two replicas of different versions act for one pipeline.
+        // If these change, replicas of two versions act for one pipeline at the same time.
         assert_eq!(["podinfo", "shop", "billing", "search"].map(|n| shard_of(&key(n), 4)), [1, 3, 2, 0]);
         let mut sizes = [0; 8];
         (0..8000).for_each(|i| sizes[shard_of(&key(&format!("app-{i}")), 8) as usize] += 1);

@@ -1,7 +1,7 @@
 //! What the state is told about shards.
 
 use sluice_api::{Pipeline, Promotion};
-use sluice_delivery::Term;
+use sluice_delivery::LeaseTerm;
 
 use crate::key::PipelineKey;
 
@@ -9,7 +9,7 @@ use crate::key::PipelineKey;
 #[derive(Clone, Debug)]
 pub enum ShardChange {
     /// This replica has it, for a term.
-    Gained(u32, Term),
+    Gained(u32, LeaseTerm),
     /// It is to be handed back as soon as nothing is in flight for it.
     Closing(u32),
     /// This replica has it no more.
@@ -21,7 +21,7 @@ pub enum ShardChange {
 #[derive(Debug, Default)]
 pub struct StoredState {
     /// The shards for which this was read, each with its term.
-    pub shards: Vec<(u32, Term)>,
+    pub shards: Vec<(u32, LeaseTerm)>,
     /// Pipelines with another version than the known one.
     pub pipelines: Vec<(Pipeline, StoredBefore)>,
     /// Pipelines that are gone, with the version at which they were known.

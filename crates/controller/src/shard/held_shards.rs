@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sluice_delivery::{Permit, Term};
+use sluice_delivery::{FencingToken, LeaseTerm};
 
 use super::assignment::shard_of;
 use crate::key::PipelineKey;
@@ -24,7 +24,7 @@ pub(crate) enum Stage {
 /// A shard that this replica has.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldShard {
-    pub(crate) term: Term,
+    pub(crate) term: LeaseTerm,
     pub(crate) stage: Stage,
 }
 
@@ -58,15 +58,15 @@ impl Shards {
         self.count.is_none() || self.held.get(&self.of(key)).is_some_and(acting)
     }
 
-    /// The permit to record the end of what was begun for a pipeline; `None` if another replica does by now, or this
+    /// The fencing_token to record the end of what was begun for a pipeline; `None` if another replica does by now, or this
     /// one has not read yet what the last holder left.
-    pub fn permit(&self, key: &PipelineKey, now: Duration) -> Option<Permit> {
+    pub fn fencing_token(&self, key: &PipelineKey, now: Duration) -> Option<FencingToken> {
         if self.count.is_none() {
-            return Some(Permit::default());
+            return Some(FencingToken::default());
         }
         let shard = self.held.get(&self.of(key))?;
         let may_write = !matches!(shard.stage, Stage::New | Stage::Reading) && shard.term.runs_at(now);
-        may_write.then(|| Permit::within(shard.term.clone()))
+        may_write.then(|| FencingToken::within(shard.term.clone()))
     }
 
     /// When the next shard is handed back, even if something is in flight.

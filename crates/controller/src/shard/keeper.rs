@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client, ResourceExt};
 use sluice_api::FIELD_MANAGER;
-use sluice_delivery::{Term, since_boot};
+use sluice_delivery::{LeaseTerm, since_boot};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -51,7 +51,7 @@ pub struct Keeper {
 }
 
 struct Granted {
-    term: Term,
+    term: LeaseTerm,
     closing: bool,
     acquired: Timestamp,
 }
@@ -166,7 +166,7 @@ impl Keeper {
                 }
                 continue;
             }
-            let term = Term::until(tenure.until);
+            let term = LeaseTerm::until(tenure.until);
             let granted = Granted { term: term.clone(), closing: tenure.closing, acquired: Timestamp::now() };
             self.terms.insert(shard, granted);
             self.metrics.shards.changed("gained");

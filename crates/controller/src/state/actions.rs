@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion, PromotionStatus};
-use sluice_core::decide::{Action, Decision, Move};
-use sluice_delivery::{ChangeRequest, DeliveryError, Followed, Order, Stale};
+use sluice_core::decide::{Action, Decision, Transition};
+use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order, OutdatedReason};
 
 use super::State;
 use super::effect::{Count, Effect, Job, Work};
@@ -86,7 +86,7 @@ impl State {
     /// Changes the status of a record, in memory immediately and on the server as soon as possible.
     pub(super) fn change(&mut self, key: &PipelineKey, name: &str, change: &Change) {
         let now = self.now.wall;
-        let Some(permit) = self.permit(key) else { return };
+        let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(record) = self.record_mut(key, name) else { return };
         let before = record.status();
         let mut status = promotion::apply(&before, &record.object().spec, change, now);
@@ -109,7 +109,7 @@ impl State {
         match serialize_status(&status) {
             Ok(serialized) => {
                 let owner = StatusOwner::Promotion(key.clone(), name.into());
-                self.write_status(owner, serialized, basis, permit);
+                self.write_status(owner, serialized, basis, fencing_token);
             }
             Err(error) => {
                 tracing::error!(pipeline = %key, promotion = name, %error, "cannot serialize a status");
@@ -151,7 +151,7 @@ impl State {
 
     /// Prepares a side effect for a promotion, if it may be started now.
     pub(super) fn prepare(&self, key: &PipelineKey, name: &str, on: On) -> Option<Prepared> {
-        let permit = self.permit(key).filter(|_| self.acts(key))?;
+        let fencing_token = self.fencing_token(key).filter(|_| self.acts(key))?;
         let entry = self.pipelines.get(key)?;
         let record = self.record(key, name).filter(|record| record.is_stored)?;
         let promotion = record.object();
@@ -163,7 +163,7 @@ impl State {
             On::Request => strategy::of_request(entry.object(), promotion),
         }?;
         let (mut order, secret) = order::order(entry.object(), promotion, &strategy, record.is_first_try)?;
-        order.permit = permit;
+        order.fencing_token = fencing_token;
         Some(Prepared { order, secret, strategy, promotion: promotion.clone() })
     }
 
@@ -172,7 +172,7 @@ impl State {
     fn launch(&mut self, key: &PipelineKey, prepared: Prepared, work: Work) {
         let Prepared { order, secret, strategy, promotion } = prepared;
         let (pipeline, place) = (key.clone(), promotion.spec.place());
-        self.in_flight.insert((pipeline.clone(), place.clone()), order.permit.clone());
+        self.in_flight.insert((pipeline.clone(), place.clone()), order.fencing_token.clone());
         let job = Job { pipeline, place, order, secret, strategy, promotion, work };
         self.emit(Effect::Start(Box::new(job)));
     }
@@ -191,7 +191,7 @@ impl State {
     }
 
     /// Makes a change request again on top of its base, since it cannot be merged as it is.
-    fn rebuild(&mut self, key: &PipelineKey, name: &str, stale: Stale) {
+    fn rebuild(&mut self, key: &PipelineKey, name: &str, stale: OutdatedReason) {
         if self.pipelines.get(key).is_none_or(|entry| entry.model.suspended) {
             return;
         }
@@ -199,7 +199,7 @@ impl State {
         if prepared.promotion.status.as_ref().is_none_or(|status| status.phase != Phase::Proposed) {
             return;
         }
-        prepared.order.anew = Some(stale);
+        prepared.order.rebuild = Some(stale);
         tracing::info!(pipeline = %key, promotion = name, %stale, "making a change request again");
         self.launch_delivery(key, prepared);
     }
@@ -212,7 +212,7 @@ impl State {
         }
         let Some(mut prepared) = self.prepare(key, name, On::Request) else { return };
         let Some(request) = prepared.request() else { return };
-        prepared.order.settled = self.backoff.settled(name, &request.head_commit, now);
+        prepared.order.checks_settled = self.backoff.checks_settled(name, &request.head_commit, now);
         self.backoff.looked(name, now);
         let next = self.backoff.due(name, now);
         self.requeue_at(key, next);
@@ -255,7 +255,7 @@ impl State {
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
         match checked {
             Ok(Some(commit)) if waits && acts => {
-                let lost = Change::Moved(Move::of_lost(name.into(), &commit));
+                let lost = Change::Moved(Transition::of_lost(name.into(), &commit));
                 self.backoff.forget(name);
                 self.count(Count::Failed("CommitLost".into()));
                 self.change(key, name, &lost);
@@ -288,7 +288,7 @@ impl State {
     pub(super) fn done(&mut self, done: Done) {
         let Done { pipeline: key, place, promotion: name, strategy, what } = done;
         self.in_flight.remove(&(key.clone(), place));
-        if self.permit(&key).is_none() {
+        if self.fencing_token(&key).is_none() {
             return;
         }
         let change = match what {
@@ -313,14 +313,14 @@ impl State {
     }
 
     /// What follows from a look at an open change request.
-    fn followed(&mut self, key: &PipelineKey, name: &str, followed: Followed) -> Option<Next> {
+    fn followed(&mut self, key: &PipelineKey, name: &str, followed: ChangeRequestStatus) -> Option<Next> {
         let now = self.now.instant;
         let open = self.record(key, name).and_then(|record| record.status().change_request);
         match &followed {
-            Followed::Waits { .. } => {
+            ChangeRequestStatus::Waits { .. } => {
                 self.backoff.stale(name, false, now);
             }
-            Followed::Open { stale, .. } => {
+            ChangeRequestStatus::Open { stale, .. } => {
                 let is_due = self.backoff.stale(name, stale.is_some(), now);
                 if let Some(stale) = stale.filter(|_| is_due) {
                     return Some(Next::Rebuild(stale));
@@ -331,7 +331,7 @@ impl State {
         outcome::followed(followed, open).map(|change| Next::Change(Box::new(change)))
     }
 
-    /// The change that follows from the end of any other side effect.
+    /// The change of the record when any other side effect has ended.
     fn change_after(
         &self,
         key: &PipelineKey,
@@ -347,9 +347,11 @@ impl State {
             | Ended::Follow(Err(ActError::Delivery(DeliveryError::Revoked)))
             | Ended::Withdrawal(Err(ActError::Delivery(DeliveryError::Revoked))) => None,
             Ended::Delivery(Ok(delivered)) => Some(outcome::delivered(delivered, strategy)),
-            Ended::Withdrawal(Ok(merged @ Followed::Merged { .. })) => outcome::followed(merged, open),
-            Ended::Withdrawal(Ok(Followed::Elsewhere)) => open.map(left),
-            Ended::Withdrawal(Ok(Followed::HandedOver)) => Some(Change::HandedOver),
+            Ended::Withdrawal(Ok(merged @ ChangeRequestStatus::Merged { .. })) => {
+                outcome::followed(merged, open)
+            }
+            Ended::Withdrawal(Ok(ChangeRequestStatus::Elsewhere)) => open.map(left),
+            Ended::Withdrawal(Ok(ChangeRequestStatus::HandedOver)) => Some(Change::HandedOver),
             Ended::Withdrawal(Ok(_)) => Some(Change::Withdrawn),
             Ended::Withdrawal(Err(error)) if self.is_out_of_reach(key, name, &error) => open.map(left),
             Ended::Delivery(Err(error)) => Some(outcome::failed(&error, status.attempts, self.now.wall)),
@@ -379,7 +381,7 @@ impl State {
 /// What follows from a look at a change request.
 enum Next {
     /// It is made again, since it cannot be merged as it is.
-    Rebuild(Stale),
+    Rebuild(OutdatedReason),
     /// Its record changes.
     Change(Box<Change>),
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_delivery::Progress;
+use sluice_delivery::PromotionProgress;
 
 use super::State;
 use super::actions::On;
@@ -39,10 +39,10 @@ impl State {
             let Some(prepared) = self.prepare(key, &name, On::Request) else { continue };
             let asked = prepared.strategy.pull_request.as_ref().is_some_and(|s| s.commit_statuses);
             let Some(request) = prepared.request().filter(|_| asked) else { continue };
-            let reported = Reported { progress, round, permit: prepared.order.permit.clone() };
+            let reported = Reported { progress, round, fencing_token: prepared.order.fencing_token.clone() };
             let record = self.record_mut(key, &name);
             if let Some(before) = record.and_then(|record| record.reported.replace(reported)) {
-                self.emit(Effect::Revoke(before.permit));
+                self.emit(Effect::Revoke(before.fencing_token));
             }
             self.emit(Effect::ReportCommitStatus(Box::new(CommitStatus {
                 pipeline: key.clone(),
@@ -58,7 +58,7 @@ impl State {
 }
 
 /// What the record of a promotion has to report, if it was delivered by a merge.
-fn wanted(promotion: &Promotion, now: Timestamp) -> Option<(Progress, String)> {
+fn wanted(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress, String)> {
     let (spec, status) = (&promotion.spec, promotion.status.as_ref()?);
     let merged = status.change_request.as_ref().is_some_and(|request| request.state == "merged");
     if !merged || !status.times.contains_key("Delivered") {
@@ -66,15 +66,18 @@ fn wanted(promotion: &Promotion, now: Timestamp) -> Option<(Progress, String)> {
     }
     let (place, revision) = (spec.place(), &spec.revision);
     if status.phase == Phase::Delivered {
-        return Some((Progress::Pending, format!("waits until {place} runs {revision} and is healthy")));
+        return Some((
+            PromotionProgress::Pending,
+            format!("waits until {place} runs {revision} and is healthy"),
+        ));
     }
     let ended: Timestamp = status.times.get(&status.phase.to_string())?.parse().ok()?;
     if !translate::phase(status.phase).has_ended() || now.duration_since(ended) > ENDED_LATELY {
         return None;
     }
     Some(match status.phase {
-        Phase::Succeeded => (Progress::Success, format!("{place} runs {revision} and is healthy")),
-        _ => (Progress::Failure, status.message.clone()),
+        Phase::Succeeded => (PromotionProgress::Success, format!("{place} runs {revision} and is healthy")),
+        _ => (PromotionProgress::Failure, status.message.clone()),
     })
 }
 
@@ -108,12 +111,17 @@ mod tests {
     #[test]
     fn what_was_merged_is_reported_until_it_has_ended_and_a_while_after() {
         let (late, now) = ("2026-01-02T02:00:00Z", NOW.parse().unwrap());
-        let pending = Some((Progress::Pending, "waits until prod runs 6.1.8 and is healthy"));
-        let failed = Some((Progress::Failure, "it crashes"));
+        let pending = Some((PromotionProgress::Pending, "waits until prod runs 6.1.8 and is healthy"));
+        let failed = Some((PromotionProgress::Failure, "it crashes"));
         for (phase, since, request, expected) in [
             ("Delivered", NOW, "merged", pending),
             ("Delivered", late, "merged", pending),
-            ("Succeeded", NOW, "merged", Some((Progress::Success, "prod runs 6.1.8 and is healthy"))),
+            (
+                "Succeeded",
+                NOW,
+                "merged",
+                Some((PromotionProgress::Success, "prod runs 6.1.8 and is healthy")),
+            ),
             ("Succeeded", late, "merged", None),
             ("Failed", NOW, "merged", failed),
             ("Superseded", NOW, "merged", failed),
@@ -134,7 +142,7 @@ mod tests {
     }
 
     /// Replaces the record, and returns the progress that is reported and whether an earlier report is revoked.
-    fn reported(state: &mut State, object: Promotion) -> (Option<Progress>, bool) {
+    fn reported(state: &mut State, object: Promotion) -> (Option<PromotionProgress>, bool) {
         let reported = state.record_mut(&key(), "podinfo-prod").and_then(|record| record.reported.take());
         insert(state, super::super::Record { reported, ..record(object) });
         state.now.wall = NOW.parse().unwrap();
@@ -159,11 +167,11 @@ mod tests {
             state.put_pipeline(serde_json::from_value(pipeline).unwrap());
             state.effects.clear();
             let delivered = promotion("Delivered", NOW, "merged", asked);
-            let pending = asked.then_some(Progress::Pending);
+            let pending = asked.then_some(PromotionProgress::Pending);
             assert_eq!(reported(&mut state, delivered.clone()), (pending, false));
             assert_eq!(reported(&mut state, delivered), (None, false));
             let succeeded = promotion("Succeeded", NOW, "merged", asked);
-            assert_eq!(reported(&mut state, succeeded), (asked.then_some(Progress::Success), asked));
+            assert_eq!(reported(&mut state, succeeded), (asked.then_some(PromotionProgress::Success), asked));
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use sluice_core::model::{Pipeline, Promotion};
-use sluice_core::world::World;
+use sluice_core::observed::ObservedTargets;
+use sluice_core::pipeline::Pipeline;
+use sluice_core::promotion::Promotion;
 
 use super::State;
 use super::entries::may_retry_early;
@@ -13,7 +14,12 @@ use crate::key::PipelineKey;
 impl State {
     /// Has failed deliveries of a pipeline retried soon, if its targets show other revisions or sources than when
     /// they failed.
-    pub(super) fn retry_early(&mut self, key: &PipelineKey, world: &World, promotions: &[Promotion]) {
+    pub(super) fn retry_early(
+        &mut self,
+        key: &PipelineKey,
+        observed: &ObservedTargets,
+        promotions: &[Promotion],
+    ) {
         let (Some(entry), Some(records)) = (self.pipelines.get(key), self.promotions.get(key)) else {
             return;
         };
@@ -22,7 +28,7 @@ impl State {
         if waiting.is_empty() {
             return;
         }
-        let shown = shown(&entry.model, world);
+        let shown = shown(&entry.model, observed);
         let mut is_sooner = false;
         for name in waiting {
             is_sooner |= self.backoff.saw(name, shown, self.now.instant);
@@ -35,11 +41,11 @@ impl State {
 
 /// The revisions and sources that the targets of a pipeline show, as a hash. Their health is left
 /// out: it may change every second, and fixes nothing.
-fn shown(pipeline: &Pipeline, world: &World) -> u64 {
+fn shown(pipeline: &Pipeline, observed: &ObservedTargets) -> u64 {
     let mut hash = DefaultHasher::new();
     for environment in &pipeline.environments {
         let targets = environment.targets.iter();
-        let readable = targets.filter_map(|t| Some((t, world.target(&environment.name, t)?)));
+        let readable = targets.filter_map(|t| Some((t, observed.target(&environment.name, t)?)));
         for (name, target) in readable.filter(|(_, target)| target.error.is_none()) {
             (&environment.name, name).hash(&mut hash);
             for member in &target.members {
@@ -54,7 +60,7 @@ fn shown(pipeline: &Pipeline, world: &World) -> u64 {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sluice_core::world::Target;
+    use sluice_core::observed::ObservedTarget;
 
     use super::super::tests::{insert, key, record, state};
     use super::*;
@@ -73,7 +79,7 @@ mod tests {
         let model = crate::translate::pipeline(&pipeline(1, 1));
         let facets = [("HelmRelease/a:chart".to_string(), "1".to_string())].into();
         let revision = sluice_core::Revision::from_strings(&facets).unwrap();
-        sluice_core::model::promotion_name(&model, &model.environments[0], &revision, 0)
+        sluice_core::promotion_name::promotion_name(&model, &model.environments[0], &revision, 0)
     }
 
     /// A promotion whose delivery failed, and which is tried again in an hour.
@@ -113,12 +119,12 @@ mod tests {
         failed(&mut state, "NoMarker");
         state.put_pipeline(pipeline(1, 1));
         let mut see = |version: &str| {
-            let mut world = World::default();
-            let mut target = Target::default();
+            let mut observed = ObservedTargets::default();
+            let mut target = ObservedTarget::default();
             target.members.extend(super::super::reconcile::tests::runs(version).members);
-            world.insert("dev", "podinfo", target);
+            observed.insert("dev", "podinfo", target);
             let (promotions, _) = state.load(&key()).unwrap();
-            state.retry_early(&key(), &world, &promotions);
+            state.retry_early(&key(), &observed, &promotions);
             is_due(&mut state)
         };
         assert!(!see("1.0.0"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use sluice_api::pipeline::{Pipeline, Strategy};
 use sluice_api::promotion::{Promotion, PromotionSpec};
-use sluice_delivery::{ChangeRequest, Order, Permit, Progress, Term};
+use sluice_delivery::{ChangeRequest, FencingToken, LeaseTerm, Order, PromotionProgress};
 
 use crate::key::PipelineKey;
 use crate::metrics::Step;
@@ -35,17 +35,17 @@ pub enum Effect {
     /// Write a status; the end comes back as [`Input::StatusWritten`].
     WriteStatus(StatusWrite),
     /// Create a promotion's record; the end comes back as [`Input::PromotionCreated`].
-    CreatePromotion(PipelineKey, Box<Promotion>, Permit),
+    CreatePromotion(PipelineKey, Box<Promotion>, FencingToken),
     /// Read a promotion's record that exists; the answer comes back as [`Input::PromotionCreated`].
     ReadPromotion(PipelineKey, String),
     /// Delete a promotion's record of this name and uid.
-    DeletePromotion(PipelineKey, String, Option<String>, Permit),
+    DeletePromotion(PipelineKey, String, Option<String>, FencingToken),
     /// Deliver, or look after a delivery; the end comes back as [`Input::Done`].
     Start(Box<Job>),
-    /// Revoke the permit of an in-flight side effect.
-    Revoke(Permit),
-    /// End the term of a shard, and with it all permits within.
-    EndTerm(Term),
+    /// Revoke the fencing_token of an in-flight side effect.
+    Revoke(FencingToken),
+    /// End the term of a shard, and with it all fencing_tokens within.
+    EndTerm(LeaseTerm),
     /// Report a commit status on a forge.
     ReportCommitStatus(Box<CommitStatus>),
     /// Write an event, and send it to the listener of events.
@@ -77,7 +77,7 @@ pub(crate) const OURS: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub struct Resync {
     /// The new shards, each with the term for which this replica has it.
-    pub shards: Vec<(u32, Term)>,
+    pub shards: Vec<(u32, LeaseTerm)>,
     /// The known version of each Pipeline.
     pub pipelines: HashMap<PipelineKey, u64>,
     /// The known version of each Promotion, by namespace and name.
@@ -159,7 +159,7 @@ pub struct CommitStatus {
     /// The merged change request.
     pub request: ChangeRequest,
     /// The state.
-    pub progress: Progress,
+    pub progress: PromotionProgress,
     /// The description.
     pub description: String,
 }

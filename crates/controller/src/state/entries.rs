@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use sluice_api::pipeline::Pipeline as ApiPipeline;
 use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
 use sluice_core::evidence::Evidence;
-use sluice_core::model::Pipeline;
-use sluice_delivery::{Permit, Progress};
+use sluice_core::pipeline::Pipeline;
+use sluice_delivery::{FencingToken, PromotionProgress};
 
 use super::cached::{Cached, KeptPipeline, KeptPromotion};
 use super::status_pace::Damping;
@@ -81,10 +81,10 @@ pub(super) struct Record {
 /// The commit status that was last reported of a promotion, or is being reported.
 #[derive(Clone, Debug)]
 pub(super) struct Reported {
-    pub progress: Progress,
+    pub progress: PromotionProgress,
     pub round: u32,
     /// Revoked when there is a newer one to report.
-    pub permit: Permit,
+    pub fencing_token: FencingToken,
 }
 
 impl Record {

@@ -10,7 +10,6 @@ mod early_retry;
 pub mod effect;
 mod entries;
 pub mod input;
-mod list_order;
 mod lost_clusters;
 mod pipelines;
 mod promotions;
@@ -36,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use sluice_api::cluster::GitopsClusterSpec;
-use sluice_delivery::Permit;
+use sluice_delivery::FencingToken;
 
 use crate::act::backoff::Backoff;
 use crate::key::PipelineKey;
@@ -74,8 +73,8 @@ pub struct State {
     effects: Vec<Effect>,
     pipelines: HashMap<PipelineKey, PipelineEntry>,
     promotions: HashMap<PipelineKey, BTreeMap<String, Record>>,
-    /// The permits of side effects in flight, by pipeline and the environment or target that is promoted into.
-    in_flight: HashMap<(PipelineKey, String), Permit>,
+    /// The fencing_tokens of side effects in flight, by pipeline and the environment or target that is promoted into.
+    in_flight: HashMap<(PipelineKey, String), FencingToken>,
     statuses: StatusQueue,
     index: Index,
     debounce: Debounce,
@@ -235,15 +234,21 @@ impl State {
         self.shards.acts(key, self.now.boot)
     }
 
-    /// The permit to write and do things for a pipeline; `None` if another replica has it, or this one has not read
+    /// The fencing_token to write and do things for a pipeline; `None` if another replica has it, or this one has not read
     /// yet what the last holder left.
-    fn permit(&self, key: &PipelineKey) -> Option<Permit> {
-        self.shards.permit(key, self.now.boot)
+    fn fencing_token(&self, key: &PipelineKey) -> Option<FencingToken> {
+        self.shards.fencing_token(key, self.now.boot)
     }
 
     /// Has a status written.
-    fn write_status(&mut self, owner: StatusOwner, status: SerializedStatus, basis: Basis, permit: Permit) {
-        let write = self.statuses.push(owner, status, basis, permit, self.now.instant);
+    fn write_status(
+        &mut self,
+        owner: StatusOwner,
+        status: SerializedStatus,
+        basis: Basis,
+        fencing_token: FencingToken,
+    ) {
+        let write = self.statuses.push(owner, status, basis, fencing_token, self.now.instant);
         self.effects.extend(write.map(Effect::WriteStatus));
     }
 

@@ -8,11 +8,10 @@ use super::State;
 use super::cached::{Cached, KeptPipeline, PipelineHook};
 use super::effect::Effect;
 use super::entries::{PipelineEntry, may_retry_early};
-use super::list_order::went_back;
 use super::status_pace::Damping;
 use super::status_queue::StatusOwner;
 use crate::hook::condition::Problem;
-use crate::key::PipelineKey;
+use crate::key::{PipelineKey, version_of, went_back};
 use crate::predecessor;
 use crate::translate;
 use crate::watch::stream::Seen;
@@ -57,12 +56,12 @@ impl State {
         }
         self.note_readable::<ApiPipeline>(&key);
         // Its status is this replica's to write, and the watch reports the writes late.
-        let ours = self.permit(&key).is_some();
+        let ours = self.fencing_token(&key).is_some();
         let writing = self.statuses.is_writing(&StatusOwner::Pipeline(key.clone()));
         let Some(entry) = self.pipelines.get_mut(&key) else { return self.new_pipeline(key, object) };
         if entry.cached.is_other(&object) {
             // A late event of an object that was deleted and created again since changes nothing.
-            if crate::key::version_of(&object.metadata) >= entry.cached.read_at() {
+            if version_of(&object.metadata) >= entry.cached.read_at() {
                 self.new_pipeline(key, object);
             }
             return;
@@ -168,11 +167,14 @@ impl State {
         self.timers.cancel(key);
     }
 
-    /// Revokes the permits of all side effects in flight for a pipeline.
+    /// Revokes the fencing_tokens of all side effects in flight for a pipeline.
     pub(super) fn revoke_in_flight(&mut self, key: &PipelineKey) {
-        let permits =
-            self.in_flight.iter().filter(|((of, _), _)| of == key).map(|(_, permit)| permit.clone());
-        self.effects.extend(permits.map(Effect::Revoke));
+        let fencing_tokens = self
+            .in_flight
+            .iter()
+            .filter(|((of, _), _)| of == key)
+            .map(|(_, fencing_token)| fencing_token.clone());
+        self.effects.extend(fencing_tokens.map(Effect::Revoke));
     }
 
     pub(super) fn hook_secret_read(&mut self, key: &PipelineKey, problem: Option<Problem>) {

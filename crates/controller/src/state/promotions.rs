@@ -9,9 +9,8 @@ use super::State;
 use super::cached::Cached;
 use super::effect::Effect;
 use super::entries::Record;
-use super::list_order::went_back;
 use super::status_queue::StatusOwner;
-use crate::key::{PipelineKey, version_of};
+use crate::key::{PipelineKey, version_of, went_back};
 use crate::record::events::Announcement;
 use crate::watch::stream::Seen;
 
@@ -46,10 +45,9 @@ impl State {
         let gone = records.filter(|(key, (name, record))| {
             !may_exist(record) && !listed.contains(&((*key).clone(), (*name).clone()))
         });
-        let gone = gone.map(|(key, (name, _))| (key.namespace.clone(), name.clone()));
-        let gone: Vec<(String, String)> = gone.collect();
-        gone.into_iter()
-            .for_each(|(namespace, name)| self.forget_promotion(&PipelineKey { namespace, name }));
+        let gone: Vec<(PipelineKey, String)> =
+            gone.map(|(key, (name, _))| (key.clone(), name.clone())).collect();
+        gone.iter().for_each(|(key, name)| self.forget_record(key, name));
         if back {
             let records = self.promotions.values_mut().flat_map(BTreeMap::values_mut);
             records.for_each(|record| record.cached.restored());
@@ -61,15 +59,23 @@ impl State {
     /// Forgets a record, whichever pipeline it belongs to.
     pub(super) fn forget_promotion(&mut self, gone: &PipelineKey) {
         self.note_readable::<Promotion>(gone);
-        let held_by = |(key, records): (&PipelineKey, &mut BTreeMap<String, Record>)| {
-            let held = key.namespace == gone.namespace && records.remove(&gone.name).is_some();
-            held.then(|| key.clone())
-        };
-        let Some(key) = self.promotions.iter_mut().find_map(held_by) else { return };
-        self.backoff.forget(&gone.name);
-        self.stored_times.forget(&gone.name);
-        self.statuses.forget(&StatusOwner::Promotion(key.clone(), gone.name.clone()));
-        self.enqueue(&key);
+        let mut holders = self.promotions.iter();
+        let holder = holders
+            .find(|(key, records)| key.namespace == gone.namespace && records.contains_key(&gone.name));
+        if let Some((key, _)) = holder {
+            self.forget_record(&key.clone(), &gone.name);
+        }
+    }
+
+    /// Forgets a record of a pipeline.
+    pub(super) fn forget_record(&mut self, key: &PipelineKey, name: &str) {
+        if self.promotions.get_mut(key).is_none_or(|records| records.remove(name).is_none()) {
+            return;
+        }
+        self.backoff.forget(name);
+        self.stored_times.forget(name);
+        self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.into()));
+        self.enqueue(key);
     }
 
     /// Takes in a record. People change its spec; its status is written by the replica that acts for its pipeline.
@@ -88,7 +94,7 @@ impl State {
 
     /// Takes in a record that was not known, or known as another object, or is being created.
     fn new_promotion(&mut self, key: PipelineKey, name: String, object: Promotion) {
-        let ours = self.permit(&key).is_some();
+        let ours = self.fencing_token(&key).is_some();
         let known = self.record(&key, &name);
         if known.is_some_and(|known| known.is_stored) {
             self.statuses.forget(&StatusOwner::Promotion(key.clone(), name.clone()));
@@ -111,7 +117,7 @@ impl State {
 
     /// Takes in a newer or older version of a known record.
     fn update_promotion(&mut self, key: &PipelineKey, name: &str, object: Promotion) {
-        let ours = self.permit(key).is_some();
+        let ours = self.fencing_token(key).is_some();
         let writing = self.statuses.is_writing(&StatusOwner::Promotion(key.clone(), name.into()));
         let Some(record) = self.record_mut(key, name) else { return };
         let before = record.object().clone();
@@ -130,8 +136,8 @@ impl State {
         }
         // The side effect in flight was begun before someone rejected the promotion.
         if changes.is_latest && before.spec.rejection != record.spec.rejection {
-            let permit = self.in_flight.get(&(key.clone(), record.spec.place())).cloned();
-            self.effects.extend(permit.map(Effect::Revoke));
+            let fencing_token = self.in_flight.get(&(key.clone(), record.spec.place())).cloned();
+            self.effects.extend(fencing_token.map(Effect::Revoke));
         }
         if changes.spec || changes.status || called {
             self.enqueue(key);

@@ -53,26 +53,26 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn happens(world: &mut Simulation, happening: &Happening) {
+fn happens(observed: &mut Simulation, happening: &Happening) {
     let environment = |index: &Index| ENVIRONMENTS[index.index(ENVIRONMENTS.len())];
     let nth = |index: &Index| index.index(1000);
     match happening {
-        Happening::Release(healthy) => world.release(*healthy),
-        Happening::Health(index, healthy) => world.set_healthy(environment(index), *healthy),
-        Happening::ApplyFiles(index, healthy) => world.apply_files(environment(index), *healthy),
-        Happening::Suspend(suspend) => world.suspend(*suspend),
-        Happening::Approve(index) => world.approve(nth(index)),
-        Happening::Reject(index) => world.reject(nth(index)),
-        Happening::Delete(index) => world.delete(nth(index)),
-        Happening::Event => world.deliver_event(),
-        Happening::RepeatEvent(index) => world.repeat_event(nth(index)),
-        Happening::ClusterEvent => world.deliver_cluster_event(),
-        Happening::CarryOut(index, fault) => world.carry_out(nth(index), *fault),
-        Happening::Answer(index) => world.answer(nth(index)),
-        Happening::Pass(seconds) => world.pass(*seconds),
-        Happening::SetClock(offset) => world.set_clock(*offset),
-        Happening::Relist => world.relist(),
-        Happening::Restart => world.begin(),
+        Happening::Release(healthy) => observed.release(*healthy),
+        Happening::Health(index, healthy) => observed.set_healthy(environment(index), *healthy),
+        Happening::ApplyFiles(index, healthy) => observed.apply_files(environment(index), *healthy),
+        Happening::Suspend(suspend) => observed.suspend(*suspend),
+        Happening::Approve(index) => observed.approve(nth(index)),
+        Happening::Reject(index) => observed.reject(nth(index)),
+        Happening::Delete(index) => observed.delete(nth(index)),
+        Happening::Event => observed.deliver_event(),
+        Happening::RepeatEvent(index) => observed.repeat_event(nth(index)),
+        Happening::ClusterEvent => observed.deliver_cluster_event(),
+        Happening::CarryOut(index, fault) => observed.carry_out(nth(index), *fault),
+        Happening::Answer(index) => observed.answer(nth(index)),
+        Happening::Pass(seconds) => observed.pass(*seconds),
+        Happening::SetClock(offset) => observed.set_clock(*offset),
+        Happening::Relist => observed.relist(),
+        Happening::Restart => observed.begin(),
     }
 }
 
@@ -91,40 +91,40 @@ proptest! {
         manual in prop::bool::weighted(0.2),
         happenings in prop::collection::vec(happening(), 1..120),
     ) {
-        let mut world = Simulation::new(manual);
-        happenings.iter().for_each(|happening| happens(&mut world, happening));
-        world.suspend(false);
-        world.settle();
-        world.check_knowledge();
+        let mut observed = Simulation::new(manual);
+        happenings.iter().for_each(|happening| happens(&mut observed, happening));
+        observed.suspend(false);
+        observed.settle();
+        observed.check_knowledge();
         // P3 and P4: without rejections and approvals, everything runs what dev runs.
-        let newest = world.fleet["dev"].version;
-        if !manual && !world.any_rejected() {
+        let newest = observed.fleet["dev"].version;
+        if !manual && !observed.any_rejected() {
             for environment in ENVIRONMENTS {
-                prop_assert_eq!(world.fleet[environment].version, newest, "{}: {}", environment, world.summary());
+                prop_assert_eq!(observed.fleet[environment].version, newest, "{}: {}", environment, observed.summary());
             }
         }
         // P5: at rest nothing is written or done.
-        let before = (world.creations, world.pipeline_writes, world.promotion_writes);
+        let before = (observed.creations, observed.pipeline_writes, observed.promotion_writes);
         for _ in 0..20 {
-            world.pass(600);
+            observed.pass(600);
         }
-        prop_assert_eq!((world.creations, world.pipeline_writes, world.promotion_writes), before);
+        prop_assert_eq!((observed.creations, observed.pipeline_writes, observed.promotion_writes), before);
     }
 }
 
 #[test]
 fn a_target_that_flaps_every_second_costs_few_writes() {
-    let mut world = Simulation::new(false);
-    world.settle();
-    let before = world.pipeline_writes;
+    let mut observed = Simulation::new(false);
+    observed.settle();
+    let before = observed.pipeline_writes;
     for second in 0..600 {
-        world.set_healthy("prod", second % 2 == 0);
-        world.deliver_cluster_event();
-        world.pass(1);
-        world.carry_out(0, Fault::None);
-        world.answer(0);
-        world.deliver_event();
+        observed.set_healthy("prod", second % 2 == 0);
+        observed.deliver_cluster_event();
+        observed.pass(1);
+        observed.carry_out(0, Fault::None);
+        observed.answer(0);
+        observed.deliver_event();
     }
-    let writes = world.pipeline_writes - before;
+    let writes = observed.pipeline_writes - before;
     assert!((3..60).contains(&writes), "{writes} writes in ten minutes");
 }

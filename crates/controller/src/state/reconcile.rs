@@ -8,9 +8,9 @@ use sluice_api::pipeline::{Observe, PipelineStatus, Target as ApiTarget};
 use sluice_api::promotion::Promotion as ApiPromotion;
 use sluice_core::decide::{Action, Decision, Facts, Note, decide};
 use sluice_core::history;
-use sluice_core::model::Promotion;
-use sluice_core::world::{Target, World};
-use sluice_delivery::Permit;
+use sluice_core::observed::{ObservedTarget, ObservedTargets};
+use sluice_core::promotion::Promotion;
+use sluice_delivery::FencingToken;
 
 use super::State;
 use super::actions::pause_until;
@@ -39,7 +39,7 @@ const HOLD: Duration = Duration::from_secs(2);
 
 /// What was loaded and observed before the decision.
 pub(super) struct Observed {
-    world: World,
+    observed: ObservedTargets,
     /// Targets, by environment, whose clusters have not answered since the start.
     unheard: BTreeSet<(String, String)>,
     promotions: Vec<Promotion>,
@@ -50,7 +50,7 @@ pub(super) struct Observed {
 /// What a pipeline's targets show.
 #[derive(Default)]
 struct Targets {
-    world: World,
+    observed: ObservedTargets,
     /// Targets, by environment, whose clusters have not answered since the start.
     unheard: BTreeSet<(String, String)>,
     /// A target was read, or its cluster has had time to answer.
@@ -65,8 +65,8 @@ impl State {
     /// Loads, observes, decides, acts and records for one pipeline.
     pub(super) fn reconcile(&mut self, key: &PipelineKey) {
         let Some((promotions, tampered)) = self.load(key) else { return };
-        let Some((world, unheard)) = self.observe(key) else { return };
-        let observed = Observed { world, unheard, promotions, tampered };
+        let Some((observed, unheard)) = self.observe(key) else { return };
+        let observed = Observed { observed, unheard, promotions, tampered };
         let Some(decision) = self.decide(key, &observed) else { return };
         self.act(key, &decision);
         self.record_outcome(key, &observed, &decision);
@@ -126,14 +126,14 @@ impl State {
             .map(|at| self.backoff.next_try(name, at, clocks));
         let delivered =
             promotion.delivered.map(|at| times.read(name, Field::Delivered, at, Duration::ZERO, clocks));
-        let said = hook.report.as_ref().and_then(|report| translate::said(report, object));
-        (promotion.next_attempt, promotion.delivered, promotion.said) = (next, delivered, said);
+        let report = hook.report.as_ref().and_then(|report| translate::receiver_report(report, object));
+        (promotion.next_attempt, promotion.delivered, promotion.report) = (next, delivered, report);
         promotion.approved |= approval_request::counts(object, hook.key_approval.as_deref());
     }
 
     /// OBSERVE: what the targets show, and which of them have not answered yet. `None` while it is too early to
     /// decide anything.
-    fn observe(&mut self, key: &PipelineKey) -> Option<(World, BTreeSet<(String, String)>)> {
+    fn observe(&mut self, key: &PipelineKey) -> Option<(ObservedTargets, BTreeSet<(String, String)>)> {
         let mut targets = Targets::default();
         let entry = self.pipelines.get(key)?;
         for (environment, model) in entry.object().spec.environments.iter().zip(&entry.model.environments) {
@@ -141,11 +141,11 @@ impl State {
                 self.observe_target(key, (&environment.name, name), spec, &mut targets);
             }
         }
-        let Targets { world, unheard, any_answered, any_held, again_in } = targets;
+        let Targets { observed, unheard, any_answered, any_held, again_in } = targets;
         if let Some(pause) = again_in {
             self.requeue_at(key, self.now.instant + pause.max(Duration::from_millis(100)));
         }
-        (again_in.is_none() || (any_answered && !any_held)).then_some((world, unheard))
+        (again_in.is_none() || (any_answered && !any_held)).then_some((observed, unheard))
     }
 
     fn observe_target(
@@ -165,9 +165,9 @@ impl State {
             targets.again_in = Some(targets.again_in.map_or(pause, |soonest| soonest.min(pause)));
             targets.any_held |= age < HOLD;
         }
-        let shown =
-            shown.unwrap_or_else(|NotYet| Target::unreadable(format!("{cluster} has not answered yet")));
-        targets.world.insert(environment, name, shown);
+        let shown = shown
+            .unwrap_or_else(|NotYet| ObservedTarget::unreadable(format!("{cluster} has not answered yet")));
+        targets.observed.insert(environment, name, shown);
     }
 
     /// What one target shows.
@@ -177,9 +177,9 @@ impl State {
         (environment, name): (&String, &String),
         spec: &ApiTarget,
         cluster: &ClusterKey,
-    ) -> Result<Target, NotYet> {
+    ) -> Result<ObservedTarget, NotYet> {
         if let Some(refused) = self.refuses(key, cluster, spec)? {
-            return Ok(Target::unreadable(refused));
+            return Ok(ObservedTarget::unreadable(refused));
         }
         let Some(entry) = self.pipelines.get(key) else { return Err(NotYet) };
         if spec.observe == Observe::Push {
@@ -198,14 +198,14 @@ impl State {
 
     /// DECIDE: what follows from all that is known.
     fn decide(&mut self, key: &PipelineKey, observed: &Observed) -> Option<Decision> {
-        self.retry_early(key, &observed.world, &observed.promotions);
+        self.retry_early(key, &observed.observed, &observed.promotions);
         let now = self.now.wall;
         let entry = self.pipelines.get_mut(key)?;
         let counted = observed.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
-        entry.evidence = entry.evidence.after(&entry.model, &observed.world, counted, now);
+        entry.evidence = entry.evidence.updated(&entry.model, &observed.observed, counted, now);
         let mut decision = decide(Facts {
             pipeline: &entry.model,
-            world: &observed.world,
+            observed: &observed.observed,
             evidence: &entry.evidence,
             promotions: &observed.promotions,
             unguarded: self.approvals_unguarded.as_deref(),
@@ -243,7 +243,7 @@ impl State {
         if let Some(wake) = decision.wake {
             self.requeue_at(key, self.now.instant + pause_until(wake, self.now.wall));
         }
-        let Some(permit) = self.permit(key) else { return };
+        let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(before) = self.pipelines.get(key).map(|entry| entry.cached.kept.status()) else { return };
         let Some(status) = self.compose_status(key, observed, decision, &before) else { return };
         let is_busy = self.is_pipeline_busy(key);
@@ -259,7 +259,7 @@ impl State {
             return self.requeue_at(key, due);
         }
         failed.into_iter().for_each(|failed| entry.damping.sent(failed, now));
-        self.write_pipeline_status(key, &before, &status, permit);
+        self.write_pipeline_status(key, &before, &status, fencing_token);
     }
 
     /// Whether a promotion of the pipeline is being recorded, or a side effect is in flight.
@@ -288,7 +288,7 @@ impl State {
             object: entry.object(),
             before,
             pipeline: &entry.model,
-            world: &observed.world,
+            observed: &observed.observed,
             unheard: &observed.unheard,
             reports: &entry.cached.hook.reports,
             hook_secret: hook_secret(entry, self.settings.serves_hooks),
@@ -310,7 +310,7 @@ impl State {
         key: &PipelineKey,
         before: &PipelineStatus,
         status: &PipelineStatus,
-        permit: Permit,
+        fencing_token: FencingToken,
     ) {
         let serialized = match serialize_status(status) {
             Ok(serialized) => serialized,
@@ -326,7 +326,7 @@ impl State {
         (entry.differs, entry.sent) = (None, Some(now));
         let lost = (&before.lost_clusters[..], &status.lost_clusters[..]);
         let announcements = entry.cluster_announcements(&self.index, lost, now);
-        self.write_status(StatusOwner::Pipeline(key.clone()), serialized, basis, permit);
+        self.write_status(StatusOwner::Pipeline(key.clone()), serialized, basis, fencing_token);
         self.effects.extend(announcements.into_iter().map(Effect::Announce));
     }
 }
@@ -378,15 +378,16 @@ fn keep_names_taken(decision: &mut Decision, tampered: &BTreeMap<String, String>
 pub(crate) mod tests {
     use jiff::Timestamp;
     use serde_json::json;
+    use sluice_core::observed::{Health, Member};
     use sluice_core::revision::Facet;
-    use sluice_core::world::{Health, Member, Natural};
+    use sluice_core::tracks::DefaultFacet;
 
     use super::super::entries::Unrecorded;
     use super::super::tests::{at, insert, key, pipeline, state, state_at};
     use super::super::{Input, tests};
     use super::*;
 
-    pub(crate) fn runs(version: &str) -> Target {
+    pub(crate) fn runs(version: &str) -> ObservedTarget {
         let member = Member {
             kind: "HelmRelease".into(),
             name: "podinfo".into(),
@@ -396,19 +397,19 @@ pub(crate) mod tests {
             version: version.into(),
             gave_up: BTreeMap::new(),
             facets: BTreeMap::from([(Facet::Chart, version.into())]),
-            natural: Natural::Chart,
+            default_facet: DefaultFacet::Chart,
             source: None,
-            made: Vec::new(),
+            workloads: Vec::new(),
         };
-        Target { error: None, members: vec![member] }
+        ObservedTarget { error: None, members: vec![member] }
     }
 
     /// dev runs 1.1.0, and prod this.
     fn observed(prod: &str, (promotions, tampered): (Vec<Promotion>, BTreeMap<String, String>)) -> Observed {
-        let mut world = World::default();
-        world.insert("dev", "d", runs("1.1.0"));
-        world.insert("prod", "p", runs(prod));
-        Observed { world, unheard: BTreeSet::new(), promotions, tampered }
+        let mut observed = ObservedTargets::default();
+        observed.insert("dev", "d", runs("1.1.0"));
+        observed.insert("prod", "p", runs(prod));
+        Observed { observed, unheard: BTreeSet::new(), promotions, tampered }
     }
 
     type Forge = fn(&mut serde_json::Value);
@@ -498,7 +499,7 @@ pub(crate) mod tests {
         let facets = [("HelmRelease/podinfo:chart".to_string(), "1.1.0".to_string())].into();
         let revision = sluice_core::Revision::from_strings(&facets).unwrap();
         let model = translate::pipeline(&pipeline());
-        let name = sluice_core::model::promotion_name(&model, &model.environments[1], &revision, 0);
+        let name = sluice_core::promotion_name::promotion_name(&model, &model.environments[1], &revision, 0);
         let stored = |reason: &str| -> sluice_api::Promotion {
             let status = json!({"phase": "Promoting", "reason": reason, "nextAttempt": ahead,
                 "times": {"Delivered": ahead}});

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use sluice_api::promotion::Promotion as ApiPromotion;
-use sluice_core::decide::Intent;
+use sluice_core::decide::NewPromotion;
 
 use super::State;
 use super::effect::{Count, Effect};
@@ -40,20 +40,20 @@ impl State {
 
     /// Records an intent. It counts as started immediately, but nothing is done about it before it is stored on the
     /// server.
-    pub(super) fn start(&mut self, key: &PipelineKey, intent: &Intent) {
+    pub(super) fn start(&mut self, key: &PipelineKey, intent: &NewPromotion) {
         // A record of this name exists, and is not about this promotion, else it would not be started: creating it
         // again fails each time.
         if let Some(taken) = self.record(key, &intent.name) {
             let why = is_taken(&intent.revision.to_string(), &intent.name, taken.object());
             return self.not_recorded(key, &intent.name, why);
         }
-        let Some(permit) = self.permit(key) else { return };
+        let Some(fencing_token) = self.fencing_token(key) else { return };
         let Some(entry) = self.pipelines.get(key) else { return };
         let object = promotion::object(entry.object(), intent);
         tracing::info!(pipeline = %key, promotion = intent.name, revision = %intent.revision, into = object.spec.place(), "promoting");
         let record = Record::being_created(object.clone());
         self.promotions.entry(key.clone()).or_default().insert(intent.name.clone(), record);
-        self.emit(Effect::CreatePromotion(key.clone(), Box::new(object), permit));
+        self.emit(Effect::CreatePromotion(key.clone(), Box::new(object), fencing_token));
     }
 
     /// Handles the end of the creation of a record.
@@ -84,8 +84,7 @@ impl State {
         // A later list does not have it: it was deleted before its answer arrived.
         let is_older_than_list = version_of(&object.metadata) <= self.listed_at.1;
         if self.record(key, name).is_some_and(|known| known.cached.read_at() == 0) && is_older_than_list {
-            return self
-                .forget_promotion(&PipelineKey { namespace: key.namespace.clone(), name: name.into() });
+            return self.forget_record(key, name);
         }
         if let Some(record) = self.record_mut(key, name).filter(|record| !record.is_stored) {
             record.is_stored = true;
@@ -141,12 +140,12 @@ impl State {
 
     /// Removes old records that nobody needs.
     pub(super) fn prune(&mut self, key: &PipelineKey, names: &[String]) {
-        let Some(permit) = self.permit(key) else { return };
+        let Some(fencing_token) = self.fencing_token(key) else { return };
         for name in names {
             let removed = self.promotions.get_mut(key).and_then(|records| records.remove(name));
             self.stored_times.forget(name);
             let uid = removed.and_then(|record| record.object().uid());
-            self.emit(Effect::DeletePromotion(key.clone(), name.clone(), uid, permit.clone()));
+            self.emit(Effect::DeletePromotion(key.clone(), name.clone(), uid, fencing_token.clone()));
         }
     }
 }

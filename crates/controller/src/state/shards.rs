@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use sluice_delivery::Term;
+use sluice_delivery::LeaseTerm;
 
 use super::State;
 use super::effect::{Effect, OURS, Resync};
@@ -62,7 +62,7 @@ impl State {
 
     fn resync(&mut self) {
         let new = self.shards.held.iter_mut().filter(|(_, held)| held.stage == Stage::New);
-        let shards: Vec<(u32, Term)> = new
+        let shards: Vec<(u32, LeaseTerm)> = new
             .map(|(shard, held)| {
                 held.stage = Stage::Reading;
                 (*shard, held.term.clone())
@@ -76,7 +76,8 @@ impl State {
 
     /// The versions of all known objects, [`OURS`] for those that this replica writes.
     fn known_versions(&self) -> (HashMap<PipelineKey, u64>, HashMap<PipelineKey, u64>) {
-        let known = |key: &PipelineKey, version| if self.permit(key).is_some() { OURS } else { version };
+        let known =
+            |key: &PipelineKey, version| if self.fencing_token(key).is_some() { OURS } else { version };
         let pipelines =
             self.pipelines.iter().map(|(key, entry)| (key.clone(), known(key, entry.cached.known_at())));
         let promotions = self.promotions.iter().flat_map(|(key, records)| {
@@ -154,7 +155,7 @@ impl State {
         let shards = &self.shards;
         let of = |key: &PipelineKey| shards.of(key) == shard;
         let in_flight = self.in_flight.iter().filter(|((key, _), _)| of(key));
-        self.effects.extend(in_flight.map(|(_, permit)| Effect::Revoke(permit.clone())));
+        self.effects.extend(in_flight.map(|(_, fencing_token)| Effect::Revoke(fencing_token.clone())));
         let writing = self.statuses.owners().filter(|owner| of(owner.pipeline()));
         let writing: Vec<StatusOwner> = writing.cloned().collect();
         for (_, entry) in self.pipelines.iter_mut().filter(|(key, _)| of(key)) {

@@ -55,7 +55,7 @@ impl Server {
 
     /// Writes a status as `runtime/status_writer.rs` and the API server do.
     pub(super) fn write(&mut self, write: StatusWrite) -> WriteOutcome {
-        if write.permit.check().is_err() {
+        if write.fencing_token.check().is_err() {
             return WriteOutcome::Withheld;
         }
         let expected: Vec<&str> =

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Approval, Promotion, Rejection};
-use sluice_delivery::{Delivered, DeliveryError, EditError, Permit};
+use sluice_delivery::{Delivered, DeliveryError, EditError, FencingToken};
 
 use super::effect::{Job, Work};
 use super::simulated_server::{Event, Server, loop_fields};
@@ -318,7 +318,7 @@ impl Simulation {
     fn emitted(&mut self, effect: Effect) {
         match effect {
             Effect::Later(pause, input) => self.later.push((self.elapsed + pause.as_secs().max(1), *input)),
-            Effect::Revoke(permit) => permit.revoke(),
+            Effect::Revoke(fencing_token) => fencing_token.revoke(),
             Effect::WriteStatus(write) => {
                 assert!(write.uid.is_some(), "a status write could change another object of the same name");
                 assert!(write.may_be_stored.len() <= 10, "statuses are remembered without a bound");
@@ -328,11 +328,11 @@ impl Simulation {
                 }
                 self.pending.push(Effect::WriteStatus(write));
             }
-            Effect::CreatePromotion(key, object, permit) => {
+            Effect::CreatePromotion(key, object, fencing_token) => {
                 assert!(!self.suspended_as_known, "P7: a promotion starts while the pipeline is suspended");
                 self.check_proven(&object);
                 self.creations += 1;
-                self.pending.push(Effect::CreatePromotion(key, object, permit));
+                self.pending.push(Effect::CreatePromotion(key, object, fencing_token));
             }
             Effect::Start(job) => {
                 self.check_job(&job);
@@ -380,7 +380,9 @@ impl Simulation {
         let effect = self.pending.remove(index % self.pending.len());
         let answer = match effect {
             Effect::WriteStatus(write) => self.write(write, fault),
-            Effect::CreatePromotion(key, object, permit) => self.create(key, *object, &permit, fault),
+            Effect::CreatePromotion(key, object, fencing_token) => {
+                self.create(key, *object, &fencing_token, fault)
+            }
             Effect::ReadPromotion(key, name) => {
                 let found = self.server.promotions.get(&name).cloned().map(Box::new);
                 let found = found.ok_or_else(|| timed_out(API_CALL_TIMEOUT)).map(Some);
@@ -423,11 +425,11 @@ impl Simulation {
         &mut self,
         key: PipelineKey,
         mut object: Promotion,
-        permit: &Permit,
+        fencing_token: &FencingToken,
         fault: Fault,
     ) -> Option<Input> {
         let name = object.name_any();
-        permit.check().ok()?;
+        fencing_token.check().ok()?;
         if fault == Fault::Refused {
             return Some(Input::PromotionCreated(key, name, Err(timed_out(API_CALL_TIMEOUT))));
         }
@@ -455,7 +457,7 @@ impl Simulation {
         };
         let what = match work {
             Work::CheckCommit(_) => Ended::Check(Ok(None)),
-            Work::Deliver(_) if order.permit.check().is_err() => {
+            Work::Deliver(_) if order.fencing_token.check().is_err() => {
                 Ended::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
             }
             Work::Deliver(_) => {

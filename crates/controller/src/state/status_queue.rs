@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_api::{Pipeline, Promotion};
-use sluice_delivery::Permit;
+use sluice_delivery::FencingToken;
 
 use crate::key::PipelineKey;
 
@@ -85,8 +85,8 @@ pub struct StatusWrite {
     pub uid: Option<String>,
     /// Statuses that may be stored. Any other one was written by someone else.
     pub may_be_stored: Vec<SerializedStatus>,
-    /// The write is sent only while this permit holds.
-    pub permit: Permit,
+    /// The write is sent only while this fencing_token holds.
+    pub fencing_token: FencingToken,
 }
 
 /// An object as it is stored.
@@ -108,7 +108,7 @@ pub enum WriteOutcome {
     Gone,
     /// Someone else has written the status since the version that it was composed for.
     Conflict(Box<StoredObject>),
-    /// It was not sent: its permit was revoked.
+    /// It was not sent: its fencing_token was revoked.
     Withheld,
     /// It failed and is to be repeated.
     Failed(kube::Error),
@@ -142,7 +142,7 @@ struct Pending {
     /// The statuses that may be stored: the last one that is known to be, and at most [`MAX_UNKNOWN`] later ones
     /// whose write failed without a definite answer.
     may_be_stored: Vec<SerializedStatus>,
-    permit: Permit,
+    fencing_token: FencingToken,
 }
 
 impl StatusQueue {
@@ -153,7 +153,7 @@ impl StatusQueue {
         owner: StatusOwner,
         status: SerializedStatus,
         basis: Basis,
-        permit: Permit,
+        fencing_token: FencingToken,
         now: Instant,
     ) -> Option<StatusWrite> {
         if let Some(pending) = self.pending.get_mut(&owner) {
@@ -169,7 +169,7 @@ impl StatusQueue {
             version: basis.version,
             uid: basis.uid,
             may_be_stored: basis.status.into_iter().collect(),
-            permit,
+            fencing_token,
         };
         let write = pending.write(&owner, self.rates.pause(&owner, now));
         self.pending.insert(owner, pending);
@@ -238,7 +238,7 @@ impl Pending {
             version: self.version,
             uid: self.uid.clone(),
             may_be_stored: self.may_be_stored.clone(),
-            permit: self.permit.clone(),
+            fencing_token: self.fencing_token.clone(),
         }
     }
 
@@ -304,10 +304,10 @@ mod tests {
         let owner = owner("podinfo-1");
         let status = |n: usize| serialize_status(&serde_json::json!({"message": n.to_string()})).unwrap();
         let basis = Basis { version: 1, status: Some(status(0)), uid: None };
-        assert!(queue.push(owner.clone(), status(1), basis, Permit::default(), now).is_some());
+        assert!(queue.push(owner.clone(), status(1), basis, FencingToken::default(), now).is_some());
         let mut last = None;
         let mut fail = |n: usize, error: kube::Error| {
-            let pushed = queue.push(owner.clone(), status(n), Basis::default(), Permit::default(), now);
+            let pushed = queue.push(owner.clone(), status(n), Basis::default(), FencingToken::default(), now);
             assert!(pushed.is_none(), "one write at a time");
             last = queue.ended(&owner, 1, &WriteOutcome::Failed(error), now).unwrap();
             last.clone().unwrap()

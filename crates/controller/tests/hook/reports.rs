@@ -12,8 +12,9 @@ use sluice_controller::hook::promotion::{Verdict, judge};
 use sluice_controller::hook::report::{self, ROOM, check, keys, stale, unreadable};
 use sluice_controller::hook::status_change::Change;
 use sluice_controller::observe::reported::{self, Reports};
+use sluice_core::observed;
+use sluice_core::observed::ObservedTarget;
 use sluice_core::revision::Facet;
-use sluice_core::world::{self, Target};
 
 const NOW: &str = "2026-11-21T12:00:00Z";
 
@@ -253,7 +254,7 @@ fn a_release_that_is_tested_is_ready_when_its_tests_have_succeeded() {
     assert_eq!((untested.health, untested.tests), (Health::Ready, false));
 }
 
-fn shown(of: &Pipeline, reports: &Reports) -> Target {
+fn shown(of: &Pipeline, reports: &Reports) -> ObservedTarget {
     reported::observe(of, "prod", &of.spec.environments[1].targets[0], "eu", reports)
 }
 
@@ -265,7 +266,7 @@ fn reports(of: &Pipeline, event: &Event) -> Reports {
 fn a_target_shows_what_was_reported_of_it() {
     let of = pipeline("HelmRelease", &[]);
     let quiet = shown(&of, &Reports::new());
-    assert_eq!((quiet.health(), quiet.workloads().len()), (world::Health::Unknown, 1));
+    assert_eq!((quiet.health(), quiet.workloads().len()), (observed::Health::Unknown, 1));
     assert!(
         quiet.error.is_none() && quiet.complaint().contains("sluice export alert"),
         "{}",
@@ -284,12 +285,12 @@ fn a_target_shows_what_was_reported_of_it() {
     );
     assert_eq!(reported::time(&of, "prod", &of.spec.environments[1].targets[1], "us", &all), None);
     let failed = shown(&of, &reports(&of, &event("UpgradeFailed", "6.1.9", 0, 1)));
-    assert_eq!((failed.health(), failed.revision(&[])), (world::Health::Failed, None));
+    assert_eq!((failed.health(), failed.revision(&[])), (observed::Health::Failed, None));
 
     let git = event("ReconciliationSucceeded", "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f", 0, 1);
     let of = pipeline("Kustomization", &[]);
     let target = shown(&of, &reports(&of, &git));
-    assert_eq!(target.health(), world::Health::Unknown);
+    assert_eq!(target.health(), observed::Health::Unknown);
     assert!(target.complaint().contains("spec.tracks: [source]"), "{}", target.complaint());
     let of = pipeline("Kustomization", &["source"]);
     let target = shown(&of, &reports(&of, &git));
@@ -297,7 +298,7 @@ fn a_target_shows_what_was_reported_of_it() {
     assert_eq!(target.proves(&tracks).unwrap().to_string(), git.revision().unwrap());
     let of = pipeline("Kustomization", &[]);
     let never_ran = shown(&of, &reports(&of, &event("ReconciliationFailed", "", 0, 1)));
-    assert_eq!((never_ran.health(), never_ran.revision(&[])), (world::Health::Failed, None));
+    assert_eq!((never_ran.health(), never_ran.revision(&[])), (observed::Health::Failed, None));
     assert!(never_ran.complaint().contains("ReconciliationFailed"), "{}", never_ran.complaint());
     let digest = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
     let of = pipeline("Kustomization", &[]);

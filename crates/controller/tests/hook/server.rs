@@ -150,7 +150,7 @@ async fn begin(
         git_author: sluice_controller::DEFAULT_AUTHOR.into(),
         events_addr: None,
         allowed_hosts: sluice_controller::AllowedHosts::default(),
-        webhooks: sluice_controller::Allowed { http: true, private: true },
+        webhooks: sluice_controller::AllowedWebhooks { http: true, private: true },
     };
     let client = cluster.client().await?;
     Ok(tokio::spawn(

@@ -36,7 +36,7 @@ pub fn serving_on(
         directory.put(key, Arc::new(pipeline));
     }
     directory.complete();
-    let delivery = sluice_delivery::Options::new(scratch.folder("cache").unwrap());
+    let delivery = sluice_delivery::DeliveryOptions::new(scratch.folder("cache").unwrap());
     let metrics = Arc::new(Metrics::new(sluice_delivery::Delivery::new(delivery).unwrap()));
     let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
     std::mem::forget(heard);

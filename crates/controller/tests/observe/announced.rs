@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::order;
 use sluice_controller::runtime::announcement;
-use sluice_delivery::{About, Order, Strategy, Target};
+use sluice_delivery::{Announcement, DeliveryStrategy, DeliveryTarget, Order};
 
 fn pipeline(strategy: &Value) -> Pipeline {
     serde_json::from_value(json!({
@@ -48,9 +48,11 @@ fn ordered(strategy: &Value, status: &Value, first: bool) -> (Order, Option<Stri
     order::order(&pipeline, &promotion(status), &by, first).unwrap()
 }
 
-fn about(order: &Order) -> About {
+fn about(order: &Order) -> Announcement {
     match &order.strategy {
-        Strategy::Webhook { about, .. } | Strategy::Notification(about) => about.as_ref().clone(),
+        DeliveryStrategy::Webhook { about, .. } | DeliveryStrategy::Notification(about) => {
+            about.as_ref().clone()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -60,15 +62,17 @@ fn an_order_names_the_promotion_its_targets_and_its_proofs() {
     let webhook = json!({"webhook": {"url": "https://ci.example.com/x", "secretRef": {"name": "hook"}}});
     let (order, secret) = ordered(&webhook, &json!({}), true);
     assert_eq!(secret.as_deref(), Some("hook"));
-    assert!(matches!(&order.strategy, Strategy::Webhook { url, .. } if url == "https://ci.example.com/x"));
-    let target = |name: &str, cluster: Option<(&str, &str)>| Target {
+    assert!(
+        matches!(&order.strategy, DeliveryStrategy::Webhook { url, .. } if url == "https://ci.example.com/x")
+    );
+    let target = |name: &str, cluster: Option<(&str, &str)>| DeliveryTarget {
         name: name.into(),
         namespace: "podinfo".into(),
         cluster: cluster.map(|(namespace, name)| (namespace.into(), name.into())),
     };
     assert_eq!(
         about(&order),
-        About {
+        Announcement {
             uid: "promotion-uid".into(),
             attempt: 1,
             in_doubt: false,

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use sluice_controller::observe::facts::Fact;
+use sluice_core::observed::Health;
 use sluice_core::revision::Facet;
-use sluice_core::world::Health;
 
 use crate::support::{by_app, deployment, fact, flux_fact, local, namespace};
 
@@ -110,22 +110,22 @@ fn the_branch_of_the_source_is_known_at_every_step() {
 /// there to run its pods.
 #[test]
 fn what_kustomization_says_is_not_enough_where_it_does_not_wait() {
-    let mut world = items(STORY[0].1);
-    world.retain(|o| o["kind"] != "HelmChart");
-    world.push(namespace("podinfo"));
-    let unseen = by_app("Kustomization", "podinfo").see(&local(&world));
+    let mut observed = items(STORY[0].1);
+    observed.retain(|o| o["kind"] != "HelmChart");
+    observed.push(namespace("podinfo"));
+    let unseen = by_app("Kustomization", "podinfo").see(&local(&observed));
     assert_eq!(unseen.health(), Progressing);
     let mut pod = deployment("podinfo", "podinfo", ("kustomize", "podinfo", "podinfo"), "podinfo:6.1.5");
     pod["status"]["readyReplicas"] = 0.into();
     let unready =
-        by_app("Kustomization", "podinfo").see(&local(&[world.clone(), vec![pod.clone()]].concat()));
+        by_app("Kustomization", "podinfo").see(&local(&[observed.clone(), vec![pod.clone()]].concat()));
     assert_eq!(unready.health(), Progressing);
     assert_eq!(
         unready.complaint(),
         "Kustomization/podinfo is Progressing: Deployment podinfo: 0 of 1 pods are ready"
     );
     pod["status"]["readyReplicas"] = 1.into();
-    let ready = by_app("Kustomization", "podinfo").see(&local(&[world, vec![pod]].concat()));
+    let ready = by_app("Kustomization", "podinfo").see(&local(&[observed, vec![pod]].concat()));
     assert_eq!(ready.health(), Ready);
     assert_eq!(ready.revision(&[]).unwrap().to_string(), "6.1.5");
     let source = ready.members[0].source.clone().expect("its GitRepository is in its own namespace");

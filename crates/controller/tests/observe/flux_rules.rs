@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sluice_controller::observe::facts::{Owned, ReleaseName};
+use sluice_core::observed::Health::{self, Failed, Pending, Progressing, Ready, Suspended};
 use sluice_core::revision::Facet;
-use sluice_core::world::Health::{self, Failed, Pending, Progressing, Ready, Suspended};
 
 use crate::support::{SHA, condition, flux_fact, helm_release, kustomization, with};
 

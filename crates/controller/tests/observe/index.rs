@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
 use sluice_controller::observe::index::{Index, Touched};
-use sluice_core::world::Health::{Failed, Progressing, Ready};
+use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
     applied, by_app, by_label, condition, connect, deployment, fact, helm_release, kustomization, labelled,
@@ -112,7 +112,7 @@ fn listing_again_removes_what_is_gone_and_tells_what_that_concerns() {
 #[test]
 fn what_made_a_workload_forgets_it_when_it_goes_by_whatever_way() {
     let member = kustomization("apps", "podinfo", &[WEB]);
-    let images = |index: &Index| by_app("Kustomization", "apps").see(index).members[0].made.len();
+    let images = |index: &Index| by_app("Kustomization", "apps").see(index).members[0].workloads.len();
     let mut index = local(&[namespace("apps"), member.clone(), web("web:1")]);
     assert_eq!(images(&index), 1);
     deleted(&mut index, &web("web:1"));

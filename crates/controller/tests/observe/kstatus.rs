@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_controller::observe::facts::{Fact, Verdict};
-use sluice_core::world::Health::{self, Failed, Progressing, Ready};
+use sluice_core::observed::Health::{self, Failed, Progressing, Ready};
 
 use crate::support::{deployment, fact, with};
 

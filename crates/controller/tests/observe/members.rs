@@ -1,9 +1,10 @@
 //! Which objects belong to a target, and what they show together.
 
 use serde_json::{Value, json};
-use sluice_core::model::{Repository, Track};
-use sluice_core::world::Health::{Failed, Progressing, Ready, Suspended, Unknown};
-use sluice_core::world::Natural;
+use sluice_core::observed::Health::{Failed, Progressing, Ready, Suspended, Unknown};
+use sluice_core::repository::Repository;
+use sluice_core::tracks::DefaultFacet;
+use sluice_core::tracks::Track;
 
 use crate::support::{
     Ask, by_app, by_label, condition, deployment, helm_release, kustomization, labelled, local, namespace,
@@ -198,8 +199,11 @@ fn the_images_of_several_workloads_make_one_revision() {
     let track = ["image:ghcr.io/x/podinfo"];
     assert_eq!(revision(&ask, &mixed, &track).as_deref(), Some("6.1.7,6.1.8"));
     assert_eq!(revision(&ask, &other, &track), revision(&ask, &mixed, &track));
-    let names: Vec<_> =
-        ask.see(&local(&same)).members[0].made.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
+    let names: Vec<_> = ask.see(&local(&same)).members[0]
+        .workloads
+        .iter()
+        .map(|m| format!("{}/{}", m.kind, m.name))
+        .collect();
     assert_eq!(names, ["Deployment/podinfo", "Deployment/podinfo-2", "CronJob/cache"]);
 }
 
@@ -241,14 +245,18 @@ fn a_member_knows_its_natural_facet_and_its_source() {
     );
     let main = Repository { url: "https://example.com/fleet.git".into(), branch: "main".into() };
     let table = [
-        (from_git, "Kustomization", Natural::Images, Some(main.clone())),
-        (from_oci, "Kustomization", Natural::Artifact, None),
-        (chart_in_git, "HelmRelease", Natural::Chart, Some(main)),
-        (helm_release("apps", "podinfo", "1.0.0"), "HelmRelease", Natural::Chart, None),
+        (from_git, "Kustomization", DefaultFacet::Images, Some(main.clone())),
+        (from_oci, "Kustomization", DefaultFacet::Artifact, None),
+        (chart_in_git, "HelmRelease", DefaultFacet::Chart, Some(main)),
+        (helm_release("apps", "podinfo", "1.0.0"), "HelmRelease", DefaultFacet::Chart, None),
     ];
-    for (object, kind, natural, source) in table {
+    for (object, kind, default_facet, source) in table {
         let shown = by_app(kind, "apps").see(&local(&[namespace("apps"), repository.clone(), object]));
-        assert_eq!((shown.members[0].natural, shown.members[0].source.clone()), (natural, source), "{kind}");
+        assert_eq!(
+            (shown.members[0].default_facet, shown.members[0].source.clone()),
+            (default_facet, source),
+            "{kind}"
+        );
     }
 }
 

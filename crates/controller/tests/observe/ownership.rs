@@ -2,7 +2,7 @@
 //! alone prove nothing, since anybody who may create a Deployment may write them.
 
 use serde_json::{Value, json};
-use sluice_core::world::Health::{Failed, Progressing, Ready};
+use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
     applied, by_app, condition, deployment, helm_release, kustomization, labelled, local, namespace, with,
@@ -15,9 +15,9 @@ fn forged(by: (&str, &str, &str)) -> Value {
     with(deployment("evil", "forged", by, "evil:666"), "status/conditions", stuck)
 }
 
-fn made(kind: &str, objects: &[Value]) -> (sluice_core::world::Health, Vec<String>, Option<String>) {
+fn made(kind: &str, objects: &[Value]) -> (sluice_core::observed::Health, Vec<String>, Option<String>) {
     let shown = by_app(kind, "apps").see(&local(objects));
-    let names = shown.members[0].made.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
+    let names = shown.members[0].workloads.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
     (shown.health(), names, shown.revision(&["images".parse().unwrap()]).map(|r| r.to_string()))
 }
 

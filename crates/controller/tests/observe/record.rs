@@ -7,8 +7,8 @@ use sluice_api::{Pipeline, Promotion};
 use sluice_controller::act::strategy::is_handed_over;
 use sluice_controller::record::promotion::{Change, ENVIRONMENT_LABEL, PIPELINE_LABEL, apply, object};
 use sluice_core::Revision;
-use sluice_core::decide::{Intent, Move};
-use sluice_core::model::{Gate, Phase as At};
+use sluice_core::decide::{NewPromotion, Transition};
+use sluice_core::promotion::{Gate, GateKind, Phase as At};
 
 fn now() -> Timestamp {
     "2026-11-21T09:00:00Z".parse().unwrap()
@@ -27,7 +27,7 @@ fn spec() -> PromotionSpec {
 fn moved(to: At, reason: &'static str, spends_approval: bool) -> Change {
     let answers = (reason == "Retried").then(|| "token".to_string());
     let (promotion, message) = ("p".into(), "why".into());
-    Change::Moved(Move { promotion, to, reason, message, answers, spends_approval, is_undone: false })
+    Change::Moved(Transition { promotion, to, reason, message, answers, spends_approval, is_undone: false })
 }
 
 /// The status after these changes.
@@ -45,7 +45,7 @@ fn labels_of_long_names_are_cut_to_what_kubernetes_takes() {
     let facets = [("HelmRelease/podinfo:chart".to_string(), "6.1.8".to_string())].into();
     let record = object(
         &pipeline,
-        &Intent {
+        &NewPromotion {
             target: None,
             name: "p".into(),
             environment: "prod".into(),
@@ -90,7 +90,7 @@ fn another_try_starts_over_and_needs_another_approval() {
 #[test]
 fn the_time_of_an_approval_is_the_controllers_and_stays() {
     let mut spec = spec();
-    let gate = |open| Gate { name: "Approval", open, message: String::new() };
+    let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new() };
     let pending = PromotionStatus::default();
     let passed = apply(&pending, &spec, &Change::Passed(vec![gate(true)]), now());
     let given = GivenApproval { by: "jane".into(), at: "2026-11-21T09:00:00Z".into(), retries: 0 };
@@ -140,7 +140,7 @@ fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
     assert_eq!(rounds(&[&failed, &seen, &again]), 1);
     assert_eq!(rounds(&[&delivered, &seen, &again, &failed, &again]), 1);
     let Change::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
-    assert_eq!(rounds(&[&failed, &superseded, &Change::Moved(Move { is_undone: true, ..to })]), 1);
+    assert_eq!(rounds(&[&failed, &superseded, &Change::Moved(Transition { is_undone: true, ..to })]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &failed, &again]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again, &delivered, &superseded, &again]), 2);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
 use sluice_controller::observe::index::Index;
 use sluice_controller::watch::cause::{self, Cause};
-use sluice_core::world::Health;
+use sluice_core::observed::Health;
 
 use crate::support::{
     Ask, by_app, by_app_of, by_label, connect, deployment, helm_release, kustomization, local, namespace,

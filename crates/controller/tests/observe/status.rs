@@ -11,7 +11,8 @@ use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{Decision, Note};
 use sluice_core::evidence::Evidence;
-use sluice_core::world::{Health, Member, Natural, Target, World};
+use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
+use sluice_core::tracks::DefaultFacet;
 
 /// A pipeline with dev (eu, us), staging and prod, all in namespace apps.
 fn pipeline() -> Value {
@@ -28,7 +29,7 @@ fn pipeline() -> Value {
     })
 }
 
-fn running(chart: &str, health: Health) -> Target {
+fn running(chart: &str, health: Health) -> ObservedTarget {
     let facets = [(sluice_core::revision::Facet::Chart, chart.to_string())].into();
     let member = Member {
         kind: "HelmRelease".into(),
@@ -39,17 +40,17 @@ fn running(chart: &str, health: Health) -> Target {
         version: chart.into(),
         gave_up: BTreeMap::new(),
         facets,
-        natural: Natural::Chart,
+        default_facet: DefaultFacet::Chart,
         source: None,
-        made: Vec::new(),
+        workloads: Vec::new(),
     };
-    Target { error: None, members: vec![member] }
+    ObservedTarget { error: None, members: vec![member] }
 }
 
 /// Everything that a status is made from; calm, at 6.1.8 everywhere.
 struct Scene {
     object: Pipeline,
-    world: World,
+    observed: ObservedTargets,
     evidence: Evidence,
     decision: Decision,
     promotions: Vec<Promotion>,
@@ -58,17 +59,17 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let object = serde_json::from_value(pipeline()).unwrap();
-        let (world, evidence) = (World::default(), Evidence::default());
+        let (observed, evidence) = (ObservedTargets::default(), Evidence::default());
         let mut scene =
-            Scene { object, world, evidence, decision: Decision::default(), promotions: Vec::new() };
+            Scene { object, observed, evidence, decision: Decision::default(), promotions: Vec::new() };
         for (environment, target) in [("dev", "eu"), ("dev", "us"), ("staging", "one"), ("prod", "one")] {
-            scene.world.insert(environment, target, running("6.1.8", Health::Ready));
+            scene.observed.insert(environment, target, running("6.1.8", Health::Ready));
         }
         scene
     }
 
-    fn at(mut self, environment: &str, target: &str, shown: Target) -> Self {
-        self.world.insert(environment, target, shown);
+    fn at(mut self, environment: &str, target: &str, shown: ObservedTarget) -> Self {
+        self.observed.insert(environment, target, shown);
         self
     }
 
@@ -94,7 +95,7 @@ impl Scene {
             object: &self.object,
             before,
             pipeline: &pipeline,
-            world: &self.world,
+            observed: &self.observed,
             unheard: &BTreeSet::new(),
             reports: &Reports::new(),
             hook_secret: None,
@@ -123,7 +124,7 @@ const TEN: &str = "2026-11-21T10:00:00.456Z";
 fn the_same_facts_say_the_same_at_any_time() {
     let scenes = [
         Scene::new(),
-        Scene::new().at("dev", "us", Target::unreadable("no such cluster")),
+        Scene::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")),
         Scene::new().at("dev", "us", running("6.1.9", Health::Progressing)).note("prod", "Waiting", "for us"),
         Scene::new().promotion(1, "6.1.8", json!({"phase": "Proposed"})),
     ];
@@ -142,14 +143,14 @@ fn times_are_those_of_the_last_change() {
     let since = |status: &PipelineStatus| status.environments["dev"].targets[1].since.clone().unwrap();
     let calm = Scene::new().first();
     assert_eq!((time(&calm), since(&calm)), ("2026-11-21T09:00:00Z".into(), "2026-11-21T09:00:00Z".into()));
-    let lost = Scene::new().at("dev", "us", Target::unreadable("no such cluster"));
+    let lost = Scene::new().at("dev", "us", ObservedTarget::unreadable("no such cluster"));
     let at_ten = lost.compose(&calm, TEN);
     assert_eq!(
         (time(&at_ten), since(&at_ten)),
         ("2026-11-21T10:00:00Z".into(), "2026-11-21T10:00:00Z".into())
     );
     // Another reason is no transition.
-    let burnt = Scene::new().at("dev", "us", Target::unreadable("burnt down"));
+    let burnt = Scene::new().at("dev", "us", ObservedTarget::unreadable("burnt down"));
     let at_eleven = burnt.compose(&at_ten, "2026-11-21T11:00:00Z");
     assert_eq!((time(&at_eleven), since(&at_eleven)), (time(&at_ten), since(&at_ten)));
     assert_ne!(at_eleven.conditions[0].message, at_ten.conditions[0].message);
@@ -183,15 +184,15 @@ fn ready_says_whether_every_target_was_read_and_none_has_failed() {
     let why = "prod/one: HelmRelease/podinfo is Failed: its own words";
     assert_eq!(failed.conditions(), ready("False", "TargetFailed", why));
     // What cannot be read comes first, and hides nothing that fails.
-    let both = failed.at("dev", "us", Target::unreadable("no such cluster"));
+    let both = failed.at("dev", "us", ObservedTarget::unreadable("no such cluster"));
     let why = format!("dev/us: no such cluster; {why}");
     assert_eq!(both.conditions(), ready("False", "TargetNotReadable", &why));
     let asleep = Scene::new().at("prod", "one", running("6.1.8", Health::Suspended));
     let why = "all targets were read; prod/one is Suspended";
     assert_eq!(asleep.conditions(), ready("True", "ReconciliationSucceeded", why));
     let lost = Scene::new()
-        .at("prod", "one", Target::unreadable("cluster fleet/prod refuses the connection: start it"))
-        .at("dev", "us", Target::unreadable("there is no namespace apps: create it"));
+        .at("prod", "one", ObservedTarget::unreadable("cluster fleet/prod refuses the connection: start it"))
+        .at("dev", "us", ObservedTarget::unreadable("there is no namespace apps: create it"));
     let why = "dev/us: there is no namespace apps: create it; prod/one: cluster fleet/prod refuses the connection: \
                start it";
     assert_eq!(lost.conditions(), ready("False", "TargetNotReadable", why));
@@ -234,7 +235,7 @@ fn every_condition_speaks_of_the_generation_that_was_read() {
 
 #[test]
 fn a_message_is_no_longer_than_kubernetes_allows() {
-    let scene = Scene::new().at("dev", "us", Target::unreadable("é".repeat(40_000)));
+    let scene = Scene::new().at("dev", "us", ObservedTarget::unreadable("é".repeat(40_000)));
     let length = scene.first().conditions[0].message.len();
     assert!((7_900..8_100).contains(&length), "{length}");
 }
@@ -256,7 +257,7 @@ fn a_target_says_what_is_wrong_with_it_unless_it_is_only_on_its_way() {
         assert_eq!(target.revision.as_deref(), Some("6.1.9"));
         assert_eq!(status.environments["dev"].health, shown, "the worst of its targets");
     }
-    let lost = Scene::new().at("dev", "us", Target::unreadable("no such cluster")).first();
+    let lost = Scene::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")).first();
     let target = &lost.environments["dev"].targets[1];
     assert_eq!(
         (target.health, target.ready, target.error.as_str()),
@@ -268,7 +269,7 @@ fn a_target_says_what_is_wrong_with_it_unless_it_is_only_on_its_way() {
 #[test]
 fn a_target_that_nobody_looked_at_is_unknown() {
     let mut scene = Scene::new();
-    scene.world = World::default();
+    scene.observed = ObservedTargets::default();
     let status = scene.first();
     assert_eq!(status.environments["prod"].health, Shown::Unknown);
     assert_eq!(status.conditions[0].reason, "TargetNotReadable");
@@ -283,7 +284,7 @@ fn an_environment_has_a_revision_only_when_all_its_targets_agree() {
     let mixed = Scene::new().at("dev", "us", running("6.1.9", Health::Ready)).first();
     assert_eq!(mixed.environments["dev"].revision, None);
     assert_eq!(summary(&mixed), "dev:mixed staging:6.1.8 prod:6.1.8");
-    let unknown = Scene::new().at("prod", "one", Target::unreadable("lost")).first();
+    let unknown = Scene::new().at("prod", "one", ObservedTarget::unreadable("lost")).first();
     assert_eq!(summary(&unknown), "dev:6.1.8 staging:6.1.8 prod:?");
     let failed = Scene::new().at("prod", "one", running("6.1.6", Health::Failed)).first();
     assert_eq!(summary(&failed), "dev:6.1.8 staging:6.1.8 prod:6.1.6✗");
@@ -346,10 +347,10 @@ fn what_was_proven_survives_being_written_and_read() {
     let mut scene = Scene::new();
     let pipeline = translate::pipeline(&scene.object);
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
-    let mut evidence = Evidence::default().after(&pipeline, &scene.world, 0, at("2026-11-21T07:00:00Z"));
+    let mut evidence = Evidence::default().updated(&pipeline, &scene.observed, 0, at("2026-11-21T07:00:00Z"));
     for (chart, hour) in [("6.1.9", "08"), ("6.1.8", "09"), ("6.2.0", "10")] {
         scene = scene.at("dev", "eu", running(chart, Health::Ready));
-        evidence = evidence.after(&pipeline, &scene.world, 0, at(&format!("2026-11-21T{hour}:00:00Z")));
+        evidence = evidence.updated(&pipeline, &scene.observed, 0, at(&format!("2026-11-21T{hour}:00:00Z")));
     }
     scene.evidence = evidence.clone();
     let status = scene.first();

@@ -9,8 +9,8 @@ use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Fact, FluxFact
 use sluice_controller::observe::index::{Index, Touched};
 use sluice_controller::observe::target::{NotYet, Question, observe};
 use sluice_controller::observe::trim;
-use sluice_core::model::Track;
-use sluice_core::world::Target;
+use sluice_core::observed::ObservedTarget;
+use sluice_core::tracks::Track;
 
 /// A revision of git, as Flux prints it.
 pub const SHA: &str = "6a19e380336e08b2c9535434389af69359f9b1f0";
@@ -235,14 +235,14 @@ impl Ask {
     }
 
     /// The answer, or that there is none yet.
-    pub fn ask(&self, index: &Index) -> Result<Target, NotYet> {
+    pub fn ask(&self, index: &Index) -> Result<ObservedTarget, NotYet> {
         let Ask { pipeline, app, target, cluster, tracks } = self;
         let question = Question { pipeline, app: app.as_ref(), target, cluster, tracks };
         observe(&question, index.cluster(cluster))
     }
 
     /// The answer.
-    pub fn see(&self, index: &Index) -> Target {
+    pub fn see(&self, index: &Index) -> ObservedTarget {
         self.ask(index).expect("the cluster has answered")
     }
 

@@ -2,13 +2,13 @@
 //! revision, and words lose what a terminal would obey.
 
 use serde_json::{Value, json};
-use sluice_core::world::Target;
+use sluice_core::observed::ObservedTarget;
 
 use crate::support::{
     Ask, by_app, condition, deployment, flux_fact, helm_release, kustomization, local, namespace, with,
 };
 
-fn see(ask: &Ask, objects: &[Value]) -> Target {
+fn see(ask: &Ask, objects: &[Value]) -> ObservedTarget {
     ask.see(&local(&[&[namespace("apps")], objects].concat()))
 }
 

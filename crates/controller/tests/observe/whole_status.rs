@@ -14,7 +14,7 @@ use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
 use sluice_core::evidence::Evidence;
-use sluice_core::world::{Target, World};
+use sluice_core::observed::{ObservedTarget, ObservedTargets};
 
 use crate::support::{connect, deployment, helm_release, kustomization, labelled, namespace, remote, with};
 
@@ -73,38 +73,38 @@ fn clusters() -> Index {
     index
 }
 
-fn see(object: &Pipeline, index: &Index) -> World {
+fn see(object: &Pipeline, index: &Index) -> ObservedTargets {
     let model = translate::pipeline(object);
-    let mut world = World::default();
+    let mut observed = ObservedTargets::default();
     for (spec, environment) in object.spec.environments.iter().zip(&model.environments) {
         for (target, name) in spec.targets.iter().zip(&environment.targets) {
             let cluster = translate::cluster_of(target, "default");
             let question =
                 Question { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
-            world.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
+            observed.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
         }
     }
-    world
+    observed
 }
 
-fn compose_at(object: &Pipeline, world: &World, promotions: &[&Promotion]) -> PipelineStatus {
-    compose_after(&PipelineStatus::default(), &BTreeSet::new(), object, world, promotions)
+fn compose_at(object: &Pipeline, observed: &ObservedTargets, promotions: &[&Promotion]) -> PipelineStatus {
+    compose_after(&PipelineStatus::default(), &BTreeSet::new(), object, observed, promotions)
 }
 
 fn compose_after(
     before: &PipelineStatus,
     unheard: &BTreeSet<(String, String)>,
     object: &Pipeline,
-    world: &World,
+    observed: &ObservedTargets,
     promotions: &[&Promotion],
 ) -> PipelineStatus {
     let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
     let pipeline = translate::pipeline(object);
-    let evidence = Evidence::default().after(&pipeline, world, 0, now);
+    let evidence = Evidence::default().updated(&pipeline, observed, 0, now);
     let known: Vec<_> = promotions.iter().filter_map(|p| translate::promotion(object, p)).collect();
     let decision: Decision = decide(decide::Facts {
         pipeline: &pipeline,
-        world,
+        observed,
         evidence: &evidence,
         promotions: &known,
         unguarded: None,
@@ -114,7 +114,7 @@ fn compose_after(
         object,
         before,
         pipeline: &pipeline,
-        world,
+        observed,
         unheard,
         reports: &before.reports,
         hook_secret: None,
@@ -130,7 +130,7 @@ fn compose_after(
 #[allow(clippy::too_many_lines, reason = "most of them are the one status, whole")]
 fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
     let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
-    let world = see(&object, &clusters());
+    let observed = see(&object, &clusters());
     let promotion: Promotion = serde_json::from_value(json!({
         "metadata": {"namespace": "default", "name": "podinfo-prod-0a1b2c"},
         "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "sequence": 1,
@@ -139,7 +139,7 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
             "gates": [{"name": "Approval", "open": false, "message": "a person approves"}]},
     }))
     .unwrap();
-    let status = compose_at(&object, &world, &[&promotion]);
+    let status = compose_at(&object, &observed, &[&promotion]);
     insta::assert_snapshot!(serde_saphyr::to_string(&status).unwrap(), @r#"
     observedGeneration: 1
     conditions:
@@ -273,14 +273,14 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
 #[test]
 fn a_target_that_was_not_heard_of_since_the_start_is_shown_as_it_was() {
     let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
-    let mut world = see(&object, &clusters());
-    let before = compose_at(&object, &world, &[]);
+    let mut observed = see(&object, &clusters());
+    let before = compose_at(&object, &observed, &[]);
     let name = before.environments["prod"].targets[0].name.clone();
-    world.insert("prod", &name, Target::unreadable("it has not answered yet"));
+    observed.insert("prod", &name, ObservedTarget::unreadable("it has not answered yet"));
     let unheard = BTreeSet::from([("prod".to_string(), name)]);
-    let now = compose_after(&before, &unheard, &object, &world, &[]);
+    let now = compose_after(&before, &unheard, &object, &observed, &[]);
     assert_eq!(now.environments["prod"].targets, before.environments["prod"].targets);
-    let later = compose_after(&before, &BTreeSet::new(), &object, &world, &[]);
+    let later = compose_after(&before, &BTreeSet::new(), &object, &observed, &[]);
     assert_eq!(later.environments["prod"].targets[0].error, "it has not answered yet");
 }
 
@@ -294,22 +294,22 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
     let object: Pipeline = serde_json::from_value(object).unwrap();
     let dev = see(&serde_json::from_value(pipeline()).unwrap(), &clusters());
     let shown = dev.target("dev", "dev-us-podinfo").unwrap();
-    assert!(!shown.members[0].made.is_empty());
-    let mut world = World::default();
+    assert!(!shown.members[0].workloads.is_empty());
+    let mut observed = ObservedTargets::default();
     for environment in &object.spec.environments {
         for target in &environment.targets {
-            world.insert(&environment.name, target.name.as_ref().unwrap(), shown.clone());
+            observed.insert(&environment.name, target.name.as_ref().unwrap(), shown.clone());
         }
     }
-    let status = compose_at(&object, &world, &[]);
+    let status = compose_at(&object, &observed, &[]);
     let bytes = serde_json::to_vec(&status).unwrap().len();
     assert!(bytes < 1_400_000, "{bytes} bytes");
     // However much each of them has to say.
-    let mut loud = World::default();
+    let mut loud = ObservedTargets::default();
     for environment in &object.spec.environments {
         for target in &environment.targets {
             let name = target.name.as_ref().unwrap();
-            loud.insert(&environment.name, name, Target::unreadable("a lot ".repeat(4000)));
+            loud.insert(&environment.name, name, ObservedTarget::unreadable("a lot ".repeat(4000)));
         }
     }
     let loud = compose_at(&object, &loud, &[]);
@@ -324,7 +324,7 @@ fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
     let key = |n: usize| format!("e0/target-{n}/HelmRelease/podinfo");
     let reports: Reports = (0..440).map(|n| (key(n), report.clone())).collect();
     let told = PipelineStatus { reports, ..PipelineStatus::default() };
-    let status_of_some = compose_after(&told, &BTreeSet::new(), &some, &world, &[]);
+    let status_of_some = compose_after(&told, &BTreeSet::new(), &some, &observed, &[]);
     let bytes =
         serde_json::to_vec(&PipelineStatus { reports: told.reports, ..status_of_some }).unwrap().len();
     assert!(bytes < 1_400_000, "{bytes} bytes");

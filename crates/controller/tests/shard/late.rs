@@ -12,7 +12,7 @@ use sluice_controller::key::PipelineKey;
 use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
 };
-use sluice_delivery::{Permit, Term};
+use sluice_delivery::{FencingToken, LeaseTerm};
 use sluice_testkit::ControlPlane;
 
 use crate::writer::Writer;
@@ -38,12 +38,12 @@ async fn the_end_of_a_write_that_was_forgotten_ends_no_other() -> Result<()> {
     config.default_retry = false;
     let mut writer = Writer::new(Client::try_from(config)?);
     // A shard is lost while a status of it is written, and comes back.
-    let over = Permit::within(Term::until(Duration::ZERO));
+    let over = FencingToken::within(LeaseTerm::until(Duration::ZERO));
     let then = serialize_status(&status(Phase::Promoting, "then"))?;
     writer.push(&owner(), then, Basis::default(), over);
     writer.queue.forget(&owner());
     let now = serialize_status(&status(Phase::Promoting, "now"))?;
-    writer.push(&owner(), now, Basis::default(), Permit::default());
+    writer.push(&owner(), now, Basis::default(), FencingToken::default());
     let mut counted = Vec::new();
     for _ in 0..2 {
         let (outcome, counts) = writer.ended(&owner()).await?;
@@ -81,30 +81,33 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;
     let none = PromotionStatus::default();
     let outcome =
-        one.write(&owner(), serialize_status(&begun)?, basis(made, &none)?, Permit::default()).await?;
+        one.write(&owner(), serialize_status(&begun)?, basis(made, &none)?, FencingToken::default()).await?;
     let WriteOutcome::Stored(first) = outcome else { anyhow::bail!("{outcome:?}") };
     ensure!(first > made && api.get("podinfo-1").await?.spec.approval.is_some());
 
     // Another replica takes over and goes on; the write of the first one comes late.
     let proposed = status(Phase::Proposed, "by the second");
-    let outcome =
-        two.write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, Permit::default()).await?;
+    let outcome = two
+        .write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, FencingToken::default())
+        .await?;
     ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
     let failed = status(Phase::Failed, "by the first");
-    let outcome =
-        one.write(&owner(), serialize_status(&failed)?, basis(first, &begun)?, Permit::default()).await?;
+    let outcome = one
+        .write(&owner(), serialize_status(&failed)?, basis(first, &begun)?, FencingToken::default())
+        .await?;
     let WriteOutcome::Conflict(found) = outcome else { anyhow::bail!("{outcome:?}") };
     let StoredObject::Promotion(found) = *found else { anyhow::bail!("{found:?}") };
     ensure!(found.status.as_ref() == Some(&proposed), "{found:?}");
     ensure!(api.get("podinfo-1").await?.status == Some(proposed.clone()));
 
     // The answer was lost: the status is stored already, and is this replica's own.
-    let outcome =
-        two.write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, Permit::default()).await?;
+    let outcome = two
+        .write(&owner(), serialize_status(&proposed)?, basis(first, &begun)?, FencingToken::default())
+        .await?;
     ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
 
     // Without a valid term nothing is written.
-    let over = Permit::within(Term::until(sluice_delivery::since_boot()));
+    let over = FencingToken::within(LeaseTerm::until(sluice_delivery::since_boot()));
     let version: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
     let outcome = two.write(&owner(), serialize_status(&failed)?, basis(version, &proposed)?, over).await?;
     ensure!(matches!(outcome, WriteOutcome::Withheld), "{outcome:?}");
@@ -128,7 +131,7 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
     for version in [0, old.resource_version().context("a version")?.parse()?] {
         let basis = Basis { version, status: None, uid: old.uid() };
         let delivered = serialize_status(&status(Phase::Delivered, "of the old one"))?;
-        let outcome = writer.write(&owner(), delivered, basis, Permit::default()).await?;
+        let outcome = writer.write(&owner(), delivered, basis, FencingToken::default()).await?;
         ensure!(matches!(outcome, WriteOutcome::Gone), "at version {version}: {outcome:?}");
         ensure!(!writer.queue.is_writing(&owner()));
     }
@@ -136,7 +139,7 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
     // The new one is written as usual.
     let basis = Basis { version: 0, status: None, uid: new.uid() };
     let promoting = serialize_status(&status(Phase::Promoting, "of the new one"))?;
-    let outcome = writer.write(&owner(), promoting, basis, Permit::default()).await?;
+    let outcome = writer.write(&owner(), promoting, basis, FencingToken::default()).await?;
     ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
     Ok(())
 }

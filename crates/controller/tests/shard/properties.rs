@@ -119,29 +119,29 @@ proptest! {
         let replicas: Vec<Replica> = clocks.iter().enumerate()
             .map(|(i, (rate, offset))| Replica::new(&format!("r{i}"), 3, *rate, *offset)).collect();
         let (slow, lost) = (vec![0; 3], vec![0; 3]);
-        let mut world = World { server: Server::default(), replicas, slow, lost, noise, started: 10 };
+        let mut observed = World { server: Server::default(), replicas, slow, lost, noise, started: 10 };
         let mut now = 0;
         for (pause, place, fault) in &faults {
             let next = now + pause;
             while now < next {
-                world.pass(now);
-                check(&world.replicas, now)?;
+                observed.pass(now);
+                check(&observed.replicas, now)?;
                 now += STEP;
             }
-            world.befalls(*place, fault, now);
+            observed.befalls(*place, fault, now);
         }
         // Everybody who is gone comes back, in one way: then it is only time that is needed.
         for place in 0..3 {
-            world.befalls(place, &Fault::Restarted { shards: 3 }, now);
+            observed.befalls(place, &Fault::Restarted { shards: 3 }, now);
         }
         let end = now + 120_000;
         while now < end {
-            world.pass(now);
-            check(&world.replicas, now)?;
+            observed.pass(now);
+            check(&observed.replicas, now)?;
             now += STEP;
         }
-        let mut held: Vec<usize> = world.replicas[..3].iter().map(|r| r.acts(now).len()).collect();
+        let mut held: Vec<usize> = observed.replicas[..3].iter().map(|r| r.acts(now).len()).collect();
         held.sort_unstable();
-        prop_assert_eq!(held, vec![1, 1, 1], "{:?} {:?}", world.server.holders(3), world.server.all());
+        prop_assert_eq!(held, vec![1, 1, 1], "{:?} {:?}", observed.server.holders(3), observed.server.all());
     }
 }

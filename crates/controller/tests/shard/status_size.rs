@@ -18,9 +18,10 @@ use sluice_controller::translate;
 use sluice_core::Revision;
 use sluice_core::decide::Decision;
 use sluice_core::evidence::{Evidence, Proof};
+use sluice_core::observed::{Health, MadeWorkload, Member, ObservedTarget, ObservedTargets};
 use sluice_core::revision::Facet;
-use sluice_core::world::{Health, Made, Member, Natural, Target, World};
-use sluice_delivery::Permit;
+use sluice_core::tracks::DefaultFacet;
+use sluice_delivery::FencingToken;
 use sluice_testkit::ControlPlane;
 
 use crate::writer::Writer;
@@ -43,7 +44,7 @@ fn fleet() -> Result<Pipeline> {
 }
 
 /// A target with many members, each of which has made a Deployment.
-fn target(health: Health) -> Target {
+fn target(health: Health) -> ObservedTarget {
     let message = if health == Health::Ready { String::new() } else { "its own words ".repeat(60) };
     let member = |n: usize| Member {
         kind: "HelmRelease".into(),
@@ -54,9 +55,9 @@ fn target(health: Health) -> Target {
         gave_up: BTreeMap::new(),
         version: "6.1.8".into(),
         facets: [(Facet::Chart, "6.1.8".to_string())].into(),
-        natural: Natural::Chart,
+        default_facet: DefaultFacet::Chart,
         source: None,
-        made: vec![Made {
+        workloads: vec![MadeWorkload {
             kind: "Deployment".into(),
             name: format!("podinfo-{n}"),
             health,
@@ -64,7 +65,7 @@ fn target(health: Health) -> Target {
             images: vec!["ghcr.io/stefanprodan/podinfo:6.1.8".into()],
         }],
     };
-    Target { error: None, members: (0..MEMBERS).map(member).collect() }
+    ObservedTarget { error: None, members: (0..MEMBERS).map(member).collect() }
 }
 
 /// Ten revisions of each target, which are the same everywhere.
@@ -89,19 +90,19 @@ fn proven(object: &Pipeline) -> Result<Evidence> {
 }
 
 fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<PipelineStatus> {
-    let mut world = World::default();
+    let mut observed = ObservedTargets::default();
     for environment in &object.spec.environments {
         for name in environment.target_names() {
             let fails = (environment.name.as_str(), name.as_str()) == FAILING;
             let shown = target(if fails { Health::Failed } else { health });
-            world.insert(&environment.name, &name, shown);
+            observed.insert(&environment.name, &name, shown);
         }
     }
     Ok(compose(&Facts {
         object,
         before: &PipelineStatus::default(),
         pipeline: &translate::pipeline(object),
-        world: &world,
+        observed: &observed,
         unheard: &BTreeSet::new(),
         reports: &Reports::new(),
         hook_secret: None,
@@ -117,7 +118,7 @@ fn status(object: &Pipeline, evidence: &Evidence, health: Health) -> Result<Pipe
 async fn write(client: &Client, status: &PipelineStatus) -> Result<WriteOutcome> {
     let key = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
     let (owner, status) = (StatusOwner::Pipeline(key), serialize_status(status)?);
-    Writer::new(client.clone()).write(&owner, status, Basis::default(), Permit::default()).await
+    Writer::new(client.clone()).write(&owner, status, Basis::default(), FencingToken::default()).await
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use sluice_controller::state::Input;
 use sluice_controller::state::status_queue::{
     Basis, SerializedStatus, StatusOwner, StatusQueue, WriteOutcome,
 };
-use sluice_delivery::Permit;
+use sluice_delivery::FencingToken;
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -25,8 +25,14 @@ impl Writer {
     }
 
     /// Has a status written.
-    pub fn push(&mut self, owner: &StatusOwner, status: SerializedStatus, basis: Basis, permit: Permit) {
-        let write = self.queue.push(owner.clone(), status, basis, permit, Instant::now());
+    pub fn push(
+        &mut self,
+        owner: &StatusOwner,
+        status: SerializedStatus,
+        basis: Basis,
+        fencing_token: FencingToken,
+    ) {
+        let write = self.queue.push(owner.clone(), status, basis, fencing_token, Instant::now());
         write.into_iter().for_each(|write| self.sender.send(write));
     }
 
@@ -48,9 +54,9 @@ impl Writer {
         owner: &StatusOwner,
         status: SerializedStatus,
         basis: Basis,
-        permit: Permit,
+        fencing_token: FencingToken,
     ) -> Result<WriteOutcome> {
-        self.push(owner, status, basis, permit);
+        self.push(owner, status, basis, fencing_token);
         let (outcome, counts) = self.ended(owner).await?;
         ensure!(counts, "{outcome:?}");
         Ok(outcome)

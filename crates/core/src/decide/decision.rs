@@ -36,7 +36,7 @@ impl Decision {
             self.requeue_at(wake);
         }
         for (environment, mut note) in own.notes {
-            if let Some(target) = &lane.alone {
+            if let Some(target) = &lane.only_target {
                 note.message = format!("{target}: {}", note.message);
             }
             match self.notes.get_mut(&environment) {

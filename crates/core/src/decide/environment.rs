@@ -15,7 +15,7 @@ use crate::promotion::{Phase, Promotion};
 pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut Decision) {
     let mut promotions: Vec<&Promotion> = facts.promotions.iter().filter(|p| environment.is_of(p)).collect();
     promotions.sort_by_key(|p| p.order());
-    let proven = environment.policy.as_ref().filter(|_| !environment.after.is_empty());
+    let proven = environment.policy.as_ref().filter(|_| !environment.depends_on.is_empty());
     let proven = proven.and_then(|p| facts.evidence.candidate(facts.pipeline, environment, p.min_ready));
     let proven = proven.map(|candidate| in_rejected_run(candidate, &promotions));
     let mut settle = |p| settle(facts, environment, (&promotions, proven.as_ref()), p, decision);
@@ -32,7 +32,7 @@ pub(super) fn decide(facts: Facts<'_>, environment: &Environment, decision: &mut
     if facts.pipeline.suspended {
         return;
     }
-    if environment.after.is_empty() {
+    if environment.depends_on.is_empty() {
         let all: Vec<(&Promotion, bool)> = promotions.into_iter().zip(settled).collect();
         return triggered::decide(facts, environment, policy, &all, decision);
     }
@@ -75,7 +75,7 @@ fn promote(
                 "{} waits: it is not proven in {}, and {} is older; it goes on when enough targets run it healthily, \
                  or a newer revision takes its place",
                 open.revision,
-                environment.after.join(", "),
+                environment.depends_on.join(", "),
                 candidate.revision
             );
             decision.note(environment, "NotProven", message);
@@ -97,7 +97,7 @@ fn fit(
         let message = format!(
             "{} waits: no workload here has the kind and name of one in {}; workloads are matched by these",
             candidate.revision,
-            environment.after.join(", ")
+            environment.depends_on.join(", ")
         );
         decision.note(environment, "NoWorkloads", message);
     }
@@ -151,7 +151,7 @@ fn waiting_for(facts: Facts<'_>, short: &Shortfall) -> String {
         .missing
         .iter()
         .map(|(environment, target)| {
-            let shown = facts.world.target(environment, target);
+            let shown = facts.observed.target(environment, target);
             let words = match shown.map(ObservedTarget::complaint) {
                 Some(words) if !words.is_empty() => words,
                 _ => "it does not run it yet".into(),

@@ -13,7 +13,7 @@ pub struct Facts<'a> {
     /// The pipeline as its owner wrote it.
     pub pipeline: &'a Pipeline,
     /// The observed state of the targets.
-    pub world: &'a ObservedTargets,
+    pub observed: &'a ObservedTargets,
     /// The revisions that the targets have proven, those of this observation included.
     pub evidence: &'a Evidence,
     /// The recorded promotions of this pipeline, in any order.

@@ -34,7 +34,7 @@ fn approval(facts: Facts<'_>, policy: &Policy, promotion: &Promotion) -> Option<
             unguarded(facts)
         )
     };
-    policy.manual.then_some(Gate { name: GateKind::Approval.name(), open: promotion.approved, message })
+    policy.manual.then_some(Gate { kind: GateKind::Approval, open: promotion.approved, message })
 }
 
 /// Holds a revision that is older than the running one. A revision that cannot be compared counts as older if the
@@ -49,7 +49,7 @@ fn downgrade(
         return None;
     }
     let running = environment.targets.iter().filter_map(|t| {
-        let shown = facts.world.target(&environment.name, t)?.revision(&facts.pipeline.tracks);
+        let shown = facts.observed.target(&environment.name, t)?.revision(&facts.pipeline.tracks);
         shown.or_else(|| facts.evidence.of(&environment.name, t).last().map(|p| p.revision.clone()))
     });
     let newer = running.filter(|r| !promotion.revision.is_run_by(r)).find(|r| {
@@ -73,7 +73,7 @@ fn unreported(
         return None;
     }
     let (unreported, shown) = environment.targets.iter().find_map(|t| {
-        let silent = facts.world.target(&environment.name, t).filter(|shown| shown.has_said_nothing())?;
+        let silent = facts.observed.target(&environment.name, t).filter(|shown| shown.has_said_nothing())?;
         facts.evidence.of(&environment.name, t).is_empty().then_some((t, silent))
     })?;
     let why = format!("nobody knows what {}/{unreported} runs ({})", environment.name, shown.complaint());
@@ -100,5 +100,5 @@ fn held(facts: Facts<'_>, promotion: &Promotion, kind: GateKind, why: &str) -> G
             unguarded(facts)
         )
     };
-    Gate { name: kind.name(), open: promotion.approved, message }
+    Gate { kind, open: promotion.approved, message }
 }

@@ -33,7 +33,7 @@ pub(super) fn refusal(
     let reads_it =
         facts.pipeline.environments.iter().flat_map(|e| e.targets.iter().map(move |t| (e, t))).any(
             |(e, t)| {
-                let members = facts.world.target(&e.name, t).map_or(&[][..], |t| &t.members);
+                let members = facts.observed.target(&e.name, t).map_or(&[][..], |t| &t.members);
                 members.iter().any(|m| m.source.as_ref().is_some_and(|s| s.is_same(written)))
             },
         );
@@ -82,9 +82,9 @@ fn is_by_source(revision: &Revision) -> bool {
 /// Returns true if a target may read a branch, as far as is known. For a target that cannot be read, the last revision
 /// that it has proven counts.
 fn may_read(facts: Facts<'_>, environment: &str, target: &str, written: &Repository) -> bool {
-    let shown = facts.world.target(environment, target).filter(|t| t.error.is_none());
+    let shown = facts.observed.target(environment, target).filter(|t| t.error.is_none());
     let follows = |revision: &str| branch(revision) == Some(&written.branch);
-    let unseen = |m: &Member| m.source.is_none() && m.natural == DefaultFacet::Images;
+    let unseen = |m: &Member| m.source.is_none() && m.default_facet == DefaultFacet::Images;
     let has_followed = || {
         facts.evidence.of(environment, target).last().is_some_and(|proof| {
             proof.revision.facets().any(|(key, value)| key.facet == Facet::Source && follows(value))

@@ -44,7 +44,8 @@ pub(super) fn settle(
         decision.actions.push(Action::Move(Transition { answers, ..to }));
         return true;
     }
-    let report = promotion.said.as_ref().filter(|report| !late || matches!(report, ReceiverReport::Fixed(_)));
+    let report =
+        promotion.report.as_ref().filter(|report| !late || matches!(report, ReceiverReport::Fixed(_)));
     if report.is_some_and(|report| apply_report(promotion, report, decision)) {
         return true;
     }
@@ -131,7 +132,7 @@ pub(super) fn check_delivered(
 /// targets run the revision later.
 fn has_given_up(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> bool {
     environment.targets.iter().any(|name| {
-        let target = facts.world.target(&environment.name, name).filter(|target| target.error.is_none());
+        let target = facts.observed.target(&environment.name, name).filter(|target| target.error.is_none());
         let last = facts.evidence.of(&environment.name, name).last().map(|proof| &proof.revision);
         let mut members = target.iter().flat_map(|target| &target.members);
         members.any(|member| gave_up_on(member, &promotion.revision, last))

@@ -16,8 +16,6 @@ mod triggered;
 mod withdrawal;
 
 pub use action::{Action, NewPromotion, Transition};
-// until all crates use the new name
-pub use action::{NewPromotion as Intent, Transition as Move};
 pub use decision::{Decision, Note};
 pub use facts::Facts;
 

@@ -12,7 +12,7 @@ use crate::revision::Revision;
 /// revision that it has proven counts.
 pub(super) fn runs(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> bool {
     environment.targets.iter().all(|name| {
-        let shown = facts.world.target(&environment.name, name).filter(|t| t.error.is_none());
+        let shown = facts.observed.target(&environment.name, name).filter(|t| t.error.is_none());
         match shown {
             Some(target) => {
                 target.revision(&facts.pipeline.tracks).is_some_and(|running| revision.is_run_by(&running))
@@ -33,7 +33,7 @@ pub(super) fn workloads<'a>(
     decision: &mut Decision,
 ) -> Option<BTreeSet<(&'a str, &'a str)>> {
     let shown: Vec<&'a ObservedTarget> =
-        environment.targets.iter().filter_map(|t| facts.world.target(&environment.name, t)).collect();
+        environment.targets.iter().filter_map(|t| facts.observed.target(&environment.name, t)).collect();
     let readable: Vec<&'a ObservedTarget> = shown.iter().copied().filter(|t| t.error.is_none()).collect();
     if readable.is_empty() {
         let why = shown.first().and_then(|t| t.error.clone()).unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) fn workloads<'a>(
 /// one. A failed target is not waited for.
 pub(super) fn unsettled(facts: Facts<'_>, environment: &Environment, revision: &Revision) -> Option<String> {
     let unknown = environment.targets.iter().find(|name| {
-        facts.world.target(&environment.name, name).is_some_and(|t| {
+        facts.observed.target(&environment.name, name).is_some_and(|t| {
             matches!(t.health(), Health::Pending | Health::Progressing)
                 && t.revision(&facts.pipeline.tracks).is_none()
         })
@@ -65,7 +65,7 @@ pub(super) fn unsettled(facts: Facts<'_>, environment: &Environment, revision: &
 /// Returns the targets that keep a promotion from success, each with the message of its worst workload.
 pub(super) fn complaint(facts: Facts<'_>, environment: &Environment, promotion: &Promotion) -> String {
     let of_target = |name: &String| {
-        let message = match facts.world.target(&environment.name, name) {
+        let message = match facts.observed.target(&environment.name, name) {
             Some(target) if !target.complaint().is_empty() => target.complaint(),
             Some(target) => match target.revision(&facts.pipeline.tracks) {
                 Some(r) if !promotion.revision.is_run_by(&r) => {

@@ -64,12 +64,12 @@ fn new_promotion(
     sequence: u64,
 ) -> NewPromotion {
     let running = environment.targets.iter().find_map(|t| {
-        facts.world.target(&environment.name, t).and_then(|t| t.revision(&facts.pipeline.tracks))
+        facts.observed.target(&environment.name, t).and_then(|t| t.revision(&facts.pipeline.tracks))
     });
     NewPromotion {
         name: promotion_name(facts.pipeline, environment, &candidate.revision, candidate.run),
         environment: environment.name.clone(),
-        target: environment.alone.clone(),
+        target: environment.only_target.clone(),
         revision: candidate.revision.clone(),
         run: candidate.run,
         arrival: candidate.arrival,

@@ -15,7 +15,7 @@ pub(super) fn advance(
     decision: &mut Decision,
 ) {
     if open.phase == Phase::Proposed && open.open_request().is_some() && !open.is_outdated() {
-        // A gate that has closed since the proposal keeps the change request open, whoever would merge it.
+        // A gate that has closed since the proposal keeps the change request unmerged.
         let gates = gates::verdicts(facts, environment, policy, open);
         if gates.iter().all(|gate| gate.open) && held(facts, environment, policy, &open.revision).is_none() {
             decision.allow_merge(open);
@@ -90,6 +90,6 @@ fn is_in_the_way(environment: &Environment, other: &Promotion) -> bool {
     if other.environment != environment.name {
         return false;
     }
-    let regrouped = other.target.is_some() != environment.alone.is_some();
+    let regrouped = other.target.is_some() != environment.only_target.is_some();
     other.open_request().is_some() && (regrouped || environment.is_of(other) && other.is_outdated())
 }

@@ -30,12 +30,6 @@ pub use update::Plan;
 pub use update_entry::Update;
 pub use update_error::UpdateError;
 
-// until all crates use the new name
-pub use edit::EditedFile as Edited;
-pub use error::Location as At;
-pub use placeholder::UpdateTarget as Place;
-pub use set::MarkerRequest as Wanted;
-
 #[cfg(test)]
 mod marker_tests;
 #[cfg(test)]

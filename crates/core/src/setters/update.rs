@@ -28,10 +28,11 @@ impl Plan {
     pub fn new(
         updates: &[Update],
         places: &[UpdateTarget],
-        alone: Option<&str>,
+        only_target: Option<&str>,
     ) -> Result<Plan, UpdateError> {
         let mut entries: Vec<UpdateEntry> = Vec::new();
-        let is_wanted = |place: &&UpdateTarget| alone.is_none_or(|alone| alone == place.target);
+        let is_wanted =
+            |place: &&UpdateTarget| only_target.is_none_or(|only_target| only_target == place.target);
         for (number, update) in updates.iter().enumerate() {
             for place in places.iter().filter(is_wanted) {
                 let entry = UpdateEntry::new(number, update, place)?;

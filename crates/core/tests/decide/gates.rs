@@ -14,7 +14,7 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     silent.members.iter_mut().for_each(|m| m.facets.clear());
     // As after its status was lost: nothing is remembered of it either.
     sim.evidence = Evidence::default();
-    sim.world.insert("prod", "us", silent);
+    sim.observed.insert("prod", "us", silent);
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
@@ -29,7 +29,7 @@ fn an_unreported_target_holds_a_promotion_until_a_report_or_an_approval() {
     assert_eq!(reports.phases("prod"), ["1.1.0 Proposed"]);
     // What was proposed before it was there is not held for it.
     let mut proposed = reports.clone();
-    proposed.world.insert("prod", "us", sim.world.target("prod", "us").unwrap().clone());
+    proposed.observed.insert("prod", "us", sim.observed.target("prod", "us").unwrap().clone());
     proposed.evidence = Evidence::default();
     proposed.step();
     let merges = |action: &Action| matches!(action, Action::Follow { may_merge: true, .. });

@@ -22,10 +22,10 @@ fn tracks_source(dev: &str, source: Option<Repository>) -> Simulation {
     {
         let mut shown = shows("x", Health::Ready);
         let member = &mut shown.members[0];
-        (member.kind, member.natural) = ("Kustomization".into(), DefaultFacet::Images);
+        (member.kind, member.default_facet) = ("Kustomization".into(), DefaultFacet::Images);
         member.facets = [(Facet::Source, revision.to_string())].into();
         member.source = source;
-        sim.world.insert(environment, target, shown);
+        sim.observed.insert(environment, target, shown);
     }
     sim.settle();
     sim
@@ -60,10 +60,10 @@ fn an_open_promotion_waits_and_is_not_cancelled_while_its_source_cannot_be_read(
     let mut sim = tracks_source("main@sha1:00", Some(app.clone()));
     sim.policy_of("prod").manual = true;
     let show = |sim: &mut Simulation, source: Option<Repository>| {
-        let mut shown = sim.world.target("dev", "d").unwrap().clone();
+        let mut shown = sim.observed.target("dev", "d").unwrap().clone();
         shown.members[0].facets = [(Facet::Source, "main@sha1:bb".to_string())].into();
         shown.members[0].source = source;
-        sim.world.insert("dev", "d", shown);
+        sim.observed.insert("dev", "d", shown);
         sim.settle();
     };
     show(&mut sim, Some(app.clone()));

@@ -20,7 +20,7 @@ fn gave_up_on(tried: &str) -> ObservedTarget {
 /// B is merged into staging, which shows this.
 fn delivered(shown: ObservedTarget) -> Simulation {
     let mut sim = proposed();
-    sim.world.insert("staging", "s", shown);
+    sim.observed.insert("staging", "s", shown);
     sim.merge("staging");
     sim.settle();
     sim
@@ -65,15 +65,15 @@ fn image_delivered(tracks: &[Facet], gave_up: &[(Facet, &str)]) -> Phase {
     let mut sim = Simulation::three();
     sim.pipeline.tracks = tracks.iter().cloned().map(Track::Facet).collect();
     for (environment, target) in [("dev", "d"), ("staging", "s"), ("prod", "p")] {
-        sim.world.insert(environment, target, with_image("1", Health::Ready));
+        sim.observed.insert(environment, target, with_image("1", Health::Ready));
     }
     sim.settle();
-    sim.world.insert("dev", "d", with_image("2", Health::Ready));
+    sim.observed.insert("dev", "d", with_image("2", Health::Ready));
     sim.settle();
     let mut failed = with_image("1", Health::Failed);
     failed.members[0].gave_up =
         gave_up.iter().map(|(facet, value)| (facet.clone(), value.to_string())).collect();
-    sim.world.insert("staging", "s", failed);
+    sim.observed.insert("staging", "s", failed);
     sim.merge("staging");
     sim.settle();
     sim.promotions.iter().find(|p| p.environment == "staging").unwrap().phase

@@ -12,8 +12,8 @@ use crate::simulation::{Simulation, revision, shows};
 fn diamond() -> Simulation {
     let mut sim = Simulation::three();
     sim.pipeline.environments[1].name = "perf".into();
-    sim.pipeline.environments[2].after = vec!["dev".into(), "perf".into()];
-    sim.world.insert("perf", "s", shows("1.0.0", Health::Ready));
+    sim.pipeline.environments[2].depends_on = vec!["dev".into(), "perf".into()];
+    sim.observed.insert("perf", "s", shows("1.0.0", Health::Ready));
     sim.evidence = Evidence::default();
     sim
 }
@@ -24,7 +24,7 @@ fn version(n: usize) -> String {
 
 /// One more look at the targets.
 fn look(sim: &mut Simulation) {
-    sim.evidence = sim.evidence.updated(&sim.pipeline, &sim.world, 0, sim.now);
+    sim.evidence = sim.evidence.updated(&sim.pipeline, &sim.observed, 0, sim.now);
 }
 
 /// The newest revision that both have proven.
@@ -123,7 +123,7 @@ fn many_targets_share_the_limit_of_a_pipeline() {
             };
             observed.insert("dev", target, shown);
         }
-        sim.world = observed.clone();
+        sim.observed = observed.clone();
         look(&mut sim);
     }
     let kept: usize = targets.iter().map(|t| sim.evidence.of("dev", t).len()).sum();

@@ -79,7 +79,7 @@ fn pipeline() -> impl Strategy<Value = Simulation> {
             if *after > 0 && i > 1 {
                 // A graph instead of a line.
                 let first = i.saturating_sub(*after as usize);
-                environment.after = names[first.min(i - 1)..i].iter().map(|n| n.to_string()).collect();
+                environment.depends_on = names[first.min(i - 1)..i].iter().map(|n| n.to_string()).collect();
             }
             let policy = environment.policy.as_mut().unwrap();
             policy.manual = *manual;
@@ -177,7 +177,7 @@ impl HealthyRuns {
     fn look(&mut self, sim: &Simulation) {
         for environment in &sim.pipeline.environments {
             for target in &environment.targets {
-                let shown = sim.world.target(&environment.name, target).and_then(|t| t.proves(&[]));
+                let shown = sim.observed.target(&environment.name, target).and_then(|t| t.proves(&[]));
                 self.0.extend(shown.map(|r| (environment.name.clone(), target.clone(), r)));
             }
         }
@@ -187,10 +187,10 @@ impl HealthyRuns {
     fn justifies(&self, sim: &Simulation, into: &str, revision: &Revision) -> Result<(), String> {
         let environment = sim.pipeline.environments.iter().find(|e| e.name == into).unwrap();
         let needed = environment.policy.as_ref().unwrap().min_ready;
-        if environment.after.is_empty() {
+        if environment.depends_on.is_empty() {
             return Err(format!("{into} comes after nothing, and {revision} was promoted into it"));
         }
-        for before in &environment.after {
+        for before in &environment.depends_on {
             let targets = &sim.pipeline.environments.iter().find(|e| e.name == *before).unwrap().targets;
             let proven = targets
                 .iter()
@@ -256,8 +256,8 @@ fn check(before: &Simulation, after: &Simulation, seen: &HealthyRuns) -> Result<
         let own = || after.requests.iter().filter(|r| r.environment == environment.name && r.state == "open");
         for lane in environment.lanes() {
             let open = after.promotions.iter().filter(|p| lane.is_of(p) && p.phase.is_open());
-            if open.count() > 1 || own().filter(|r| r.target == lane.alone).count() > 1 {
-                return Err(format!("P1: two things are open for {} {:?}", lane.name, lane.alone));
+            if open.count() > 1 || own().filter(|r| r.target == lane.only_target).count() > 1 {
+                return Err(format!("P1: two things are open for {} {:?}", lane.name, lane.only_target));
             }
         }
         if own().any(|r| r.target.is_none()) && own().any(|r| r.target.is_some()) {
@@ -289,7 +289,8 @@ fn renamed(sim: &Simulation) -> Simulation {
     (other.pipeline.name, other.pipeline.uid) = ("zzz".into(), "another".into());
     for (i, e) in sim.pipeline.environments.iter().enumerate() {
         let number = |name: &String| sim.pipeline.environments.iter().position(|e| e.name == *name).unwrap();
-        other.pipeline.environments[i].after = e.after.iter().map(|a| names[number(a)].0.clone()).collect();
+        other.pipeline.environments[i].depends_on =
+            e.depends_on.iter().map(|a| names[number(a)].0.clone()).collect();
         other.pipeline.environments[i].policy = e.policy.clone();
     }
     other
@@ -360,10 +361,12 @@ fn planted_bugs_are_found() {
     assert!(finds(|sim| {
         for environment in sim.pipeline.environments.clone() {
             for target in &environment.targets {
-                let Some(mut shown) = sim.world.target(&environment.name, target).cloned() else { continue };
+                let Some(mut shown) = sim.observed.target(&environment.name, target).cloned() else {
+                    continue;
+                };
                 shown.members.iter_mut().for_each(|m| m.health = Health::Ready);
                 sim.evidence = {
-                    let mut observed = sim.world.clone();
+                    let mut observed = sim.observed.clone();
                     observed.insert(&environment.name, target, shown);
                     sim.evidence.updated(&sim.pipeline, &observed, 0, sim.now)
                 };
@@ -377,7 +380,7 @@ fn planted_bugs_are_found() {
             if approved && p.phase == Phase::Pending {
                 p.phase = Phase::Proposed;
                 p.request =
-                    Some(RecordedRequest { number: sim.requests.len() as u64, open: true, stray: false });
+                    Some(RecordedRequest { number: sim.requests.len() as u64, open: true, outdated: false });
                 sim.requests.push(crate::simulation::ForgeRequest {
                     environment: p.environment.clone(),
                     target: p.target.clone(),

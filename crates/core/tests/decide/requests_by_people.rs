@@ -3,7 +3,7 @@
 
 use sluice_core::decide::Action;
 use sluice_core::observed::Health;
-use sluice_core::promotion::{Phase, Promotion};
+use sluice_core::promotion::{GateKind, Phase, Promotion};
 
 use crate::simulation::{Effect, Simulation, revision};
 use crate::table::{A, B, C};
@@ -60,7 +60,7 @@ fn unproven_revisions_are_not_delivered_whatever_the_record_says() {
 fn an_approval_is_recorded_with_its_open_gate_before_the_delivery() {
     let mut sim = waiting();
     let shut = sim.promotions[0].gates.clone();
-    assert!(shut.iter().any(|gate| gate.name == "Approval" && !gate.open), "{shut:?}");
+    assert!(shut.iter().any(|gate| gate.kind == GateKind::Approval && !gate.open), "{shut:?}");
     sim.promotions[0].approved = true;
     sim.step();
     let passed = sim.last.actions.iter().find_map(|action| match action {

@@ -30,9 +30,9 @@ pub fn shows(version: &str, health: Health) -> ObservedTarget {
         version: version.into(),
         gave_up: BTreeMap::new(),
         facets: BTreeMap::from([(Facet::Chart, version.to_string())]),
-        natural: DefaultFacet::Chart,
+        default_facet: DefaultFacet::Chart,
         source: None,
-        made: Vec::new(),
+        workloads: Vec::new(),
     };
     ObservedTarget { error: None, members: vec![member] }
 }
@@ -61,7 +61,7 @@ pub enum Effect {
 #[derive(Clone, Debug)]
 pub struct Simulation {
     pub pipeline: Pipeline,
-    pub world: ObservedTargets,
+    pub observed: ObservedTargets,
     pub evidence: Evidence,
     pub promotions: Vec<Promotion>,
     pub requests: Vec<ForgeRequest>,
@@ -99,12 +99,12 @@ impl Simulation {
         let mut observed = ObservedTargets::default();
         let mut list = Vec::new();
         for (name, targets) in environments {
-            let after = before.iter().cloned().collect();
+            let depends_on = before.iter().cloned().collect();
             before = Some(name.to_string());
             let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
             targets.iter().for_each(|t| observed.insert(name, t, shows("1.0.0", Health::Ready)));
             let name = name.to_string();
-            list.push(Environment { name, targets, after, policy: Some(policy()), alone: None });
+            list.push(Environment { name, targets, depends_on, policy: Some(policy()), only_target: None });
         }
         let pipeline = Pipeline {
             namespace: "apps".into(),
@@ -116,7 +116,7 @@ impl Simulation {
         };
         let mut sim = Self {
             pipeline,
-            world: observed,
+            observed: observed,
             evidence: Evidence::default(),
             promotions: Vec::new(),
             requests: Vec::new(),
@@ -145,26 +145,26 @@ impl Simulation {
     }
 
     pub fn runs(&mut self, environment: &str, target: &str, version: &str, health: Health) {
-        self.world.insert(environment, target, shows(version, health));
+        self.observed.insert(environment, target, shows(version, health));
     }
 
     pub fn cannot_be_read(&mut self, environment: &str, target: &str) {
-        self.world.insert(environment, target, ObservedTarget::unreadable("the cluster is gone"));
+        self.observed.insert(environment, target, ObservedTarget::unreadable("the cluster is gone"));
     }
 
     /// Decides once and carries the decision out. Returns the number of actions.
     pub fn step(&mut self) -> usize {
         let counted = self.promotions.iter().map(|p| p.arrival).max().unwrap_or(0);
-        self.evidence = self.evidence.updated(&self.pipeline, &self.world, counted, self.now);
+        self.evidence = self.evidence.updated(&self.pipeline, &self.observed, counted, self.now);
         for promotion in &mut self.promotions {
             let now = self.places.get(&promotion.environment).copied().unwrap_or_default();
             if let Some(request) = promotion.request.as_mut() {
-                request.stray |= self.requests[request.number as usize].place != now;
+                request.outdated |= self.requests[request.number as usize].place != now;
             }
         }
         let facts = Facts {
             pipeline: &self.pipeline,
-            world: &self.world,
+            observed: &self.observed,
             evidence: &self.evidence,
             promotions: &self.promotions,
             unguarded: None,
@@ -219,7 +219,7 @@ impl Simulation {
                     next_attempt: None,
                     delivered: None,
                     request: None,
-                    said: None,
+                    report: None,
                     message: String::new(),
                 });
             }
@@ -295,7 +295,7 @@ impl Simulation {
         let number = place.unwrap_or(self.requests.len()) as u64;
         let promotion = self.promotion(name);
         (promotion.phase, promotion.request) =
-            (Phase::Proposed, Some(RecordedRequest { number, open: true, stray: false }));
+            (Phase::Proposed, Some(RecordedRequest { number, open: true, outdated: false }));
         let open = place.map(|i| &mut self.requests[i]);
         match open {
             Some(request) => {
@@ -323,12 +323,12 @@ impl Simulation {
         let of = self.pipeline.environments.iter().find(|e| e.name == environment).unwrap();
         for lane in of.lanes() {
             let sequence = self.promotions.iter().filter(|p| lane.is_of(p)).map(|p| p.sequence).max();
-            let alone = lane.alone.iter().map(|target| format!("{target}-")).collect::<String>();
+            let alone = lane.only_target.iter().map(|target| format!("{target}-")).collect::<String>();
             let name = format!("{environment}-{alone}{key}");
             self.apply(Action::Start(NewPromotion {
                 name: name.clone(),
                 environment: environment.into(),
-                target: lane.alone,
+                target: lane.only_target,
                 revision: revision(version),
                 run: 0,
                 arrival: 0,

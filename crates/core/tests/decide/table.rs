@@ -313,7 +313,7 @@ fn nothing_starts_while_a_target_progresses_to_an_unknown_revision() {
         target.members[0].facets.clear();
         target
     };
-    sim.world.insert("staging", "s", unknown(Health::Progressing));
+    sim.observed.insert("staging", "s", unknown(Health::Progressing));
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     assert_eq!(sim.promotions, []);
@@ -322,7 +322,7 @@ fn nothing_starts_while_a_target_progresses_to_an_unknown_revision() {
     there.runs("staging", "s", B, Health::Ready);
     there.settle();
     assert_eq!(there.phases("staging"), Vec::<String>::new());
-    sim.world.insert("staging", "s", unknown(Health::Failed));
+    sim.observed.insert("staging", "s", unknown(Health::Failed));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
 }
@@ -371,8 +371,8 @@ fn at_the_first_start_the_revision_of_dev_arrives() {
 #[test]
 fn environments_with_one_predecessor_are_independent_and_one_with_two_waits_for_both() {
     let mut sim = Simulation::new(&[("dev", &["d"]), ("qa", &["q"]), ("perf", &["f"]), ("prod", &["p"])]);
-    sim.pipeline.environments[2].after = vec!["dev".into()];
-    sim.pipeline.environments[3].after = vec!["qa".into(), "perf".into()];
+    sim.pipeline.environments[2].depends_on = vec!["dev".into()];
+    sim.pipeline.environments[3].depends_on = vec!["qa".into(), "perf".into()];
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     assert_eq!(
@@ -394,7 +394,7 @@ fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_a_remedy() {
     sim.pipeline.tracks = vec![Track::Facet(Facet::Source)];
     let shows_source = |revision: &str| {
         let mut target = shows("x", Health::Ready);
-        target.members[0].natural = DefaultFacet::Images;
+        target.members[0].default_facet = DefaultFacet::Images;
         target.members[0].kind = "Kustomization".into();
         target.members[0].facets = [(Facet::Source, revision.to_string())].into();
         target.members[0].source =
@@ -402,8 +402,8 @@ fn a_pipeline_that_would_promote_its_own_commits_is_refused_with_a_remedy() {
         target
     };
     sim.policy_of("prod").writes_to = Some(fleet.clone());
-    sim.world.insert("dev", "d", shows_source("main@sha1:bb"));
-    sim.world.insert("prod", "p", shows_source("main@sha1:aa"));
+    sim.observed.insert("dev", "d", shows_source("main@sha1:bb"));
+    sim.observed.insert("prod", "p", shows_source("main@sha1:aa"));
     sim.settle();
     assert_eq!(sim.promotions, []);
     assert!(sim.note("prod").contains("its own commits for ever"), "{}", sim.note("prod"));
@@ -431,7 +431,7 @@ fn a_failed_delivery_waits_for_its_next_attempt() {
 fn an_unwanted_promotion_is_cancelled_and_its_change_request_closed() {
     let mut sim = proposed();
     let staging = sim.pipeline.environments.remove(1);
-    sim.pipeline.environments[1].after = vec!["dev".into()];
+    sim.pipeline.environments[1].depends_on = vec!["dev".into()];
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Cancelled"]);
     assert_eq!(sim.open_requests("staging"), Vec::<&str>::new());
@@ -526,11 +526,11 @@ fn a_promotion_that_is_not_retried_says_why() {
 
 #[test]
 fn an_outdated_change_request_is_closed_before_another_is_opened() {
-    let stray = |sim: &mut Simulation| sim.promotions[0].request.as_mut().unwrap().stray = true;
+    let outdated = |sim: &mut Simulation| sim.promotions[0].request.as_mut().unwrap().outdated = true;
     let opened = |version: &str| Effect::Opened("staging".into(), version.into());
     let closed = || Effect::Closed("staging".into());
     let mut moved = proposed();
-    stray(&mut moved);
+    outdated(&mut moved);
     let mut suspended = moved.clone();
     moved.settle();
     assert_eq!(moved.phases("staging"), ["1.1.0 Proposed"]);
@@ -543,7 +543,7 @@ fn an_outdated_change_request_is_closed_before_another_is_opened() {
 
     // A newer revision cannot take it over either.
     let mut newer = proposed();
-    stray(&mut newer);
+    outdated(&mut newer);
     newer.runs("dev", "d", C, Health::Ready);
     newer.settle();
     assert_eq!(newer.phases("staging"), ["1.1.0 Superseded", "1.2.0 Proposed"]);

@@ -76,7 +76,7 @@ fn promotions_from_a_removed_environment_end() {
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Proposed"]);
     sim.pipeline.environments.remove(0);
-    sim.pipeline.environments[0].after.clear();
+    sim.pipeline.environments[0].depends_on.clear();
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Cancelled"]);
     assert_eq!(sim.open_requests("staging"), [] as [&str; 0]);
@@ -133,14 +133,14 @@ fn the_receivers_report_counts_except_for_success() {
     sim.settle();
     sim.merge("staging");
     let name = sim.promotions[0].name.clone();
-    sim.promotion(&name).said = Some(ReceiverReport::Accepted("job 7".into()));
+    sim.promotion(&name).report = Some(ReceiverReport::Accepted("job 7".into()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     assert!(sim.promotion(&name).message.starts_with("the receiver has accepted it: job 7"));
-    sim.promotion(&name).said = Some(ReceiverReport::Done(String::new()));
+    sim.promotion(&name).report = Some(ReceiverReport::Done(String::new()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
-    sim.promotion(&name).said = Some(ReceiverReport::Failed("disk full".into()));
+    sim.promotion(&name).report = Some(ReceiverReport::Failed("disk full".into()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     assert_eq!(sim.promotion(&name).message, "the receiver reports that it has failed: disk full");
@@ -157,16 +157,16 @@ fn a_failure_that_the_receiver_fixed_needs_no_retry() {
     sim.settle();
     sim.merge("staging");
     let name = sim.promotions[0].name.clone();
-    sim.promotion(&name).said = Some(ReceiverReport::Failed("disk full".into()));
+    sim.promotion(&name).report = Some(ReceiverReport::Failed("disk full".into()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
-    sim.promotion(&name).said = Some(ReceiverReport::Fixed("run 8".into()));
+    sim.promotion(&name).report = Some(ReceiverReport::Fixed("run 8".into()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
     let waits = "the receiver reports that it is done: run 8; waits for the targets to run it";
     assert_eq!(sim.promotion(&name).message, waits);
     // From then on it is a word like any other.
-    sim.promotion(&name).said = Some(ReceiverReport::Done("run 8".into()));
+    sim.promotion(&name).report = Some(ReceiverReport::Done("run 8".into()));
     sim.settle();
     assert_eq!(sim.step(), 0, "and nothing more");
     sim.runs("staging", "s", B, Health::Ready);
@@ -183,7 +183,7 @@ fn a_report_shows_that_the_call_has_arrived() {
     let name = sim.promotions[0].name.clone();
     // As after a call whose answer was lost.
     sim.promotion(&name).phase = Phase::Promoting;
-    sim.promotion(&name).said = Some(ReceiverReport::Failed("no".into()));
+    sim.promotion(&name).report = Some(ReceiverReport::Failed("no".into()));
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Failed"]);
     assert_eq!(sim.effects, [], "it is not delivered again");

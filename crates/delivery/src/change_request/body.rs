@@ -196,9 +196,9 @@ mod tests {
             round: 0,
             retried: false,
             reopen: false,
-            anew: None,
-            settled: true,
-            permit: crate::fencing::FencingToken::default(),
+            rebuild: None,
+            checks_settled: true,
+            fencing_token: crate::fencing::FencingToken::default(),
             strategy: crate::order::DeliveryStrategy::Commit {
                 url: "https://h/a/b".into(),
                 branch: "main".into(),

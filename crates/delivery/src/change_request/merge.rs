@@ -79,7 +79,7 @@ pub(crate) async fn withdraw(
     if head != pushed && job.is_of_another_promotion((head, pushed)).await? {
         return Ok(ChangeRequestStatus::HandedOver);
     }
-    order.permit.check()?;
+    order.fencing_token.check()?;
     job.close(request.number, &markdown::plain(comment)).await?;
     Ok(ChangeRequestStatus::Closed)
 }
@@ -158,7 +158,7 @@ impl ChangeRequestJob<'_> {
             let stale = Some(OutdatedReason::NotOwn);
             return Ok(ChangeRequestStatus::Open { head: readiness.head.clone(), stale });
         }
-        self.order.permit.check()?;
+        self.order.fencing_token.check()?;
         fault::point("before-merge");
         let message = &commit_message::merge_message(self.order);
         let call = MergeCall { found, readiness: &readiness, mode: settings.merge, message };
@@ -179,7 +179,7 @@ impl ChangeRequestJob<'_> {
         if readiness.behind {
             return Some(behind(readiness));
         }
-        if readiness.checks.is_empty() && !self.order.settled {
+        if readiness.checks.is_empty() && !self.order.checks_settled {
             return Some(waits("waits for checks: none has reported yet", false));
         }
         let why = "the merge queue has put it out: look there why, and put it in again by hand";
@@ -218,7 +218,7 @@ impl ChangeRequestJob<'_> {
     /// the delivery does not: the forge may have deleted the branch, and the next revision uses it again.
     async fn delete_branch(&self, head: &str) {
         let deleted = async {
-            self.order.permit.check()?;
+            self.order.fencing_token.check()?;
             self.lock().await?.delete(&self.branch, head).await?;
             Ok::<_, DeliveryError>(())
         };

@@ -71,7 +71,7 @@ impl ChangeRequestJob<'_> {
             }
             HeadState::NotNeeded { base: commit, existed } => {
                 if existed && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await? {
-                    self.order.permit.check()?;
+                    self.order.fencing_token.check()?;
                     let reason = "The base branch has these values already.";
                     self.close(open.request.number, reason).await?;
                 }
@@ -89,7 +89,7 @@ impl ChangeRequestJob<'_> {
         let found = match self.search_open(proposal, searches).await? {
             Some(open) => self.update(open, proposal).await?,
             // The change request was open when its commit was found outdated: if it has ended since, that counts.
-            None if self.order.anew.is_some()
+            None if self.order.rebuild.is_some()
                 && let Some(done) = self.find_earlier().await? =>
             {
                 return Ok(done);
@@ -110,7 +110,7 @@ impl ChangeRequestJob<'_> {
         let mut reopen = order.reopen;
         let list = self.forge.list(&self.branch, self.target.base, ListFilter::Since(order.created)).await?;
         for found in list.found {
-            if order.anew.is_some() && found.state == ChangeRequestState::Open {
+            if order.rebuild.is_some() && found.state == ChangeRequestState::Open {
                 return Ok(None);
             }
             if !self.is_of_promotion(&found).await? {
@@ -199,7 +199,8 @@ impl ChangeRequestJob<'_> {
             if let Some(head) = &tips.head {
                 // The message says what the files held before. If the base has changed in other files, another push
                 // would only cause another review, unless the forge wants the commit on top of the base.
-                let in_place = order.anew != Some(OutdatedReason::Behind) || head.parents == [tip.as_str()];
+                let in_place =
+                    order.rebuild != Some(OutdatedReason::Behind) || head.parents == [tip.as_str()];
                 if in_place
                     && head.message.trim() == text.message.trim()
                     && self.is_own(repository, tip, head).await?
@@ -209,7 +210,7 @@ impl ChangeRequestJob<'_> {
             }
             let commit = repository.commit(tip, &edit.files, &text).await?;
             repository.remember_own(base, &order.content_key(), &commit);
-            order.permit.check()?;
+            order.fencing_token.check()?;
             fault::point("before-push");
             let mode = PushMode::Replace(tips.head.as_ref().map(|head| head.id.as_str()));
             let pushed = repository.push(&commit, &self.branch, mode).await?;
@@ -260,7 +261,7 @@ impl ChangeRequestJob<'_> {
 
     /// Opens a change request, or updates the open one that the forge reports.
     async fn open(&self, proposal: &Proposal) -> DeliveryResult<ForgeChangeRequest> {
-        self.order.permit.check()?;
+        self.order.fencing_token.check()?;
         fault::point("before-open");
         let mut opened = match self.forge.open(proposal).await {
             Err(error) if error.is_conflict() || error.may_have_happened() => {
@@ -290,7 +291,7 @@ impl ChangeRequestJob<'_> {
         if proposal.is_same_text(&open) {
             return Ok(open);
         }
-        self.order.permit.check()?;
+        self.order.fencing_token.check()?;
         // Once it is open, people decide whether it stays a draft.
         let proposal = Proposal { is_draft: open.is_draft, ..proposal.clone() };
         Ok(self.forge.update(open.request.number, &proposal).await?)
@@ -303,7 +304,7 @@ impl ChangeRequestJob<'_> {
             return Ok(found.request);
         }
         let (forge, settings) = (&*self.forge, self.target.settings);
-        let notes = labels_and_reviewers::add(forge, &self.order.permit, settings, &found).await?;
+        let notes = labels_and_reviewers::add(forge, &self.order.fencing_token, settings, &found).await?;
         let mut request = found.request;
         request.notes.extend(notes);
         Ok(request)

@@ -3,7 +3,7 @@
 pub(crate) mod error;
 
 use sluice_core::Revision;
-use sluice_core::setters::{self, Edited, Plan, SetValue, UpdateError, Wanted};
+use sluice_core::setters::{self, EditedFile, MarkerRequest, Plan, SetValue, UpdateError};
 
 use crate::error::{DeliveryError, DeliveryResult};
 use crate::git::{ChangedFile, LockedRepository, ReadFile, UnreadFile, UnreadReason};
@@ -108,8 +108,8 @@ fn listed(unread: &[UnreadFile]) -> String {
 }
 
 /// Sets every value with a marker of the order.
-fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, Edited)>, EditError> {
-    let wanted = Wanted {
+fn set_marked(order: &Order, found: Vec<ReadFile>) -> Result<Vec<(ReadFile, EditedFile)>, EditError> {
+    let wanted = MarkerRequest {
         namespace: &order.namespace,
         pipeline: &order.pipeline,
         environment: &order.environment,
@@ -128,14 +128,14 @@ fn set_listed(
     revision: &Revision,
     plan: &Plan,
     found: Vec<ReadFile>,
-) -> Result<Vec<(ReadFile, Edited)>, UpdateError> {
+) -> Result<Vec<(ReadFile, EditedFile)>, UpdateError> {
     let files: Vec<_> = found.iter().map(|file| (file.path_text(), &file.bytes)).collect();
     let edited = plan.set(&files, revision)?;
     Ok(found.into_iter().zip(edited).filter_map(|(file, edited)| Some((file, edited?))).collect())
 }
 
 impl FileEdits {
-    fn of(done: Vec<(ReadFile, Edited)>) -> FileEdits {
+    fn of(done: Vec<(ReadFile, EditedFile)>) -> FileEdits {
         let mut edit = FileEdits::default();
         let mut before = Vec::new();
         for (file, edited) in done.into_iter().filter(|(file, edited)| edited.text.as_bytes() != file.bytes) {

@@ -21,7 +21,7 @@ pub(crate) struct ForgeConnection<'a> {
 
 impl<'a> ForgeConnection<'a> {
     pub(crate) fn new(order: &'a Order, address: RepositoryAddress, shared: &'a Arc<ForgeShared>) -> Self {
-        let (credentials, token, pipeline) = (&order.credentials, order.permit.clone(), order.owner());
+        let (credentials, token, pipeline) = (&order.credentials, order.fencing_token.clone(), order.owner());
         ForgeConnection { address, credentials, token, pipeline, shared }
     }
 }

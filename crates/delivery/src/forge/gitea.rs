@@ -80,11 +80,11 @@ impl Gitea {
                 Err(ForgeError::TooLarge { .. }) => {}
                 page => {
                     let page = page?;
-                    if is_done(&page) {
-                        entries.extend(page.entries);
+                    let is_last = is_done(&page);
+                    entries.extend(page.entries);
+                    if is_last {
                         break;
                     }
-                    entries.extend(page.entries);
                 }
             }
             if PAGE_SIZES.iter().any(|size| (at + 1).is_multiple_of(*size)) {
@@ -328,8 +328,7 @@ impl Gitea {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        let found = self.0.commit(id).await?;
-        Ok(found.map(|c| ForgeCommit::parse(&c["commit"]["message"], &c["parents"], "sha")))
+        self.0.commit(id, |c| ForgeCommit::parse(&c["commit"]["message"], &c["parents"], "sha")).await
     }
 
     // `repoCreateStatus` of /api/swagger; context and description are of any length (`CommitStatus` in

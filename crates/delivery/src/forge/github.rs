@@ -390,8 +390,7 @@ impl GitHub {
     }
 
     async fn commit(&self, id: &str) -> ForgeResult<Option<ForgeCommit>> {
-        let found = self.0.commit(id).await?;
-        Ok(found.map(|c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")))
+        self.0.commit(id, |c| ForgeCommit::parse(&c["message"], &c["parents"], "sha")).await
     }
 
     // docs.github.com/rest/commits/statuses, "Create a commit status"; 422, "description is too long (maximum is 140

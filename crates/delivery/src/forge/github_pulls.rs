@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::change_request::{ForgeChangeRequest, Proposal};
+use super::change_request::{ForgeChangeRequest, ForgeCommit, Proposal};
 use super::commit_status::{CommitStatus, MAX_NAME_CHARS};
 use super::error::ForgeResult;
 use super::http::ForgeHttp;
@@ -116,9 +116,11 @@ impl GitHubPulls {
     }
 
     /// A commit.
-    pub(super) async fn commit(&self, id: &str) -> ForgeResult<Option<Value>> {
-        let found = self.http.read(self.url(&["git", "commits", id], &[])).await?;
-        found.iter().try_for_each(|commit| self.http.check_commit(id, &commit["sha"]))?;
-        Ok(found)
+    pub(super) async fn commit(
+        &self,
+        id: &str,
+        parse: impl Fn(&Value) -> ForgeCommit,
+    ) -> ForgeResult<Option<ForgeCommit>> {
+        self.http.read_commit(id, self.url(&["git", "commits", id], &[]), "sha", parse).await
     }
 }

@@ -40,7 +40,7 @@ impl EventSender {
     pub(crate) async fn deliver(&self, order: &Order, about: &Announcement) -> DeliveryResult<Delivered> {
         let Some(address) = &self.address else { return Ok(Delivered::Notified { to: None }) };
         let body = event::bytes(order, about, clock::now()).map_err(|e| bad_address(e.to_string()))?;
-        order.permit.check()?;
+        order.fencing_token.check()?;
         fault::point("before-call");
         let reply = self.post(address, body).await;
         fault::point("after-call");

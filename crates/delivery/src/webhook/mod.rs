@@ -59,7 +59,7 @@ impl WebhookSender {
             .http
             .client(credentials.ca_file.as_deref(), !self.allowed.private)
             .map_err(|says| bad_secret(format!("ca.crt holds no certificate: {says}")))?;
-        order.permit.check()?;
+        order.fencing_token.check()?;
         fault::point("before-call");
         let reply = outgoing_http::post(&client, receiver.url.clone(), headers, body).await;
         fault::point("after-call");

@@ -1,7 +1,7 @@
 //! Commits and change requests that imitate those of Sluice: everybody who may push branches can write the message of a
 //! promotion, which is predictable.
 
-use sluice_core::setters::{Place, Update};
+use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::{
     ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, Order, OutdatedReason, Values,
 };
@@ -107,8 +107,8 @@ pub async fn a_forged_head_is_not_merged_although_it_is_recorded(fixture: ForgeF
         let recorded = sluice_delivery::ChangeRequest { head_commit: evil, ..request };
         turns_stale(&bench.delivery, &order, &recorded, OutdatedReason::NotOwn).await;
         assert!(fixture.pulls().await.last().unwrap().open);
-        let anew = Order { anew: Some(OutdatedReason::NotOwn), ..again(&order) };
-        is_delivered_alone(&fixture, &bench.delivery, &anew).await;
+        let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) };
+        is_delivered_alone(&fixture, &bench.delivery, &rebuild).await;
     }
 }
 
@@ -122,8 +122,8 @@ async fn a_head_on_a_commit_that_was_removed_from_the_base_is_not_merged() {
     fixture.place("main", &kept).await;
     // Also for the process that made the commit: a merge would bring the removed one back.
     turns_stale(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
-    let anew = Order { anew: Some(OutdatedReason::NotOwn), ..again(&order) };
-    is_delivered_alone(&fixture, &bench.delivery, &anew).await;
+    let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) };
+    is_delivered_alone(&fixture, &bench.delivery, &rebuild).await;
 }
 
 /// A release of this name, whose version is far from its name and from the beginning.
@@ -141,7 +141,8 @@ fn of_release(fixture: &ForgeFixture, version: &str) -> Order {
         field: "spec.version".into(),
         ..Update::default()
     };
-    let places = vec![Place { environment: "prod".into(), target: "prod".into(), ..Place::default() }];
+    let places =
+        vec![UpdateTarget { environment: "prod".into(), target: "prod".into(), ..UpdateTarget::default() }];
     Order { values: Values::Listed { updates: vec![update], places }, ..merging(fixture, version) }
 }
 
@@ -160,7 +161,7 @@ async fn a_head_that_would_set_another_value_of_the_base_by_now_is_not_merged() 
             (crate::fixture::bench(), Order { retried: true, ..again(&order) })
         } else {
             turns_stale(&bench.delivery, &order, &request, OutdatedReason::NotOwn).await;
-            (bench, Order { anew: Some(OutdatedReason::NotOwn), ..again(&order) })
+            (bench, Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&order) })
         };
         let request = proposed(&bench.delivery, &order).await;
         is_merged(&bench.delivery, &order, &request).await;
@@ -183,8 +184,8 @@ async fn a_head_with_the_values_of_a_pipeline_that_was_corrected_since_is_not_me
     let request = proposed(&bench.delivery, &wrong).await;
     // The base is where it was, and this process has made the commit.
     turns_stale(&bench.delivery, &corrected, &request, OutdatedReason::NotOwn).await;
-    let anew = Order { anew: Some(OutdatedReason::NotOwn), ..again(&corrected) };
-    let remade = proposed(&bench.delivery, &anew).await;
+    let rebuild = Order { rebuild: Some(OutdatedReason::NotOwn), ..again(&corrected) };
+    let remade = proposed(&bench.delivery, &rebuild).await;
     assert_eq!(remade.number, request.number);
     is_merged(&bench.delivery, &corrected, &remade).await;
     assert_eq!(fixture.repo().read("main", "live/a.yaml").unwrap(), release("podinfo", "6.1.8"));

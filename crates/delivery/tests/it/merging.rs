@@ -188,7 +188,7 @@ pub async fn a_merged_branch_is_deleted_unless_somebody_has_pushed_to_it(fixture
 pub async fn what_is_not_allowed_any_more_is_not_merged(fixture: ForgeFixture) {
     let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
-    order.permit.revoke();
+    order.fencing_token.revoke();
     assert_eq!(bench.delivery.advance(&order, &request).await.unwrap_err().reason(), "Stopped");
     // Followed only, it never is.
     let open = bench.delivery.follow(&merging(&fixture, "6.1.8"), &request).await.unwrap();
@@ -213,12 +213,12 @@ async fn falls_behind(fixture: ForgeFixture) {
     turns_stale(&bench.delivery, &order, &request, OutdatedReason::Behind).await;
     // A try that is not told so leaves what is there, and its approvals.
     assert_eq!(proposed(&bench.delivery, &order).await.head_commit, request.head_commit);
-    let anew = Order { anew: Some(OutdatedReason::Behind), ..again(&order) };
-    let again = proposed(&bench.delivery, &anew).await;
+    let rebuild = Order { rebuild: Some(OutdatedReason::Behind), ..again(&order) };
+    let again = proposed(&bench.delivery, &rebuild).await;
     assert_eq!(again.number, request.number);
     assert_ne!(again.head_commit, request.head_commit);
     assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, elsewhere);
-    assert_eq!(proposed(&bench.delivery, &anew).await.head_commit, again.head_commit);
+    assert_eq!(proposed(&bench.delivery, &rebuild).await.head_commit, again.head_commit);
     is_merged(&bench.delivery, &order, &again).await;
 }
 
@@ -234,8 +234,8 @@ async fn a_change_request_that_ended_meanwhile_is_not_opened_again() {
             }
             let file = yaml("6.1.5").replace("spec:", &format!("# after {version}\nspec:"));
             fixture.commit("the same lines", &[(FILE, &file)]);
-            let anew = Order { anew: Some(OutdatedReason::Conflicts), ..again(&order) };
-            let (found, number) = match bench.delivery.deliver(&anew).await.unwrap() {
+            let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
+            let (found, number) = match bench.delivery.deliver(&rebuild).await.unwrap() {
                 Delivered::Rejected { request } => (false, request.number),
                 Delivered::Proposed { request, merged: true } => (true, request.number),
                 other => panic!("{other:?}"),
@@ -265,8 +265,8 @@ async fn a_change_request_closed_during_its_replacement_is_rejected() {
             fixture.close(request.number).await;
             fixture.repo().tap().hang(false);
         };
-        let anew = Order { anew: Some(OutdatedReason::Conflicts), ..again(&order) };
-        match tokio::join!(bench.delivery.deliver(&anew), meanwhile).0.unwrap() {
+        let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
+        match tokio::join!(bench.delivery.deliver(&rebuild), meanwhile).0.unwrap() {
             Delivered::Rejected { request: found } => assert_eq!(found.number, request.number),
             other => panic!("{other:?}"),
         }
@@ -282,8 +282,8 @@ async fn what_conflicts_with_its_base_is_made_anew_on_top_of_it() {
     let request = proposed(&bench.delivery, &order).await;
     let by_hand = fixture.commit("by hand", &[(FILE, &yaml("6.1.6"))]);
     turns_stale(&bench.delivery, &order, &request, OutdatedReason::Conflicts).await;
-    let anew = Order { anew: Some(OutdatedReason::Conflicts), ..again(&order) };
-    let remade = proposed(&bench.delivery, &anew).await;
+    let rebuild = Order { rebuild: Some(OutdatedReason::Conflicts), ..again(&order) };
+    let remade = proposed(&bench.delivery, &rebuild).await;
     assert_eq!(remade.number, request.number);
     assert_ne!(remade.head_commit, request.head_commit);
     assert_eq!(fixture.repo().log(&request.branch).unwrap()[1].sha, by_hand);
@@ -376,7 +376,7 @@ async fn what_no_check_has_reported_on_is_not_merged_at_once() {
     everywhere(async |fixture| {
         let (bench, order) = (bench(), merging(&fixture, "6.1.8"));
         let request = proposed(&bench.delivery, &order).await;
-        let fresh = Order { settled: false, ..order.clone() };
+        let fresh = Order { checks_settled: false, ..order.clone() };
         let (why, failed) = waits(&bench.delivery, &fresh, &request).await;
         assert!(why == "waits for checks: none has reported yet" && !failed, "{why}");
         assert!(fixture.pulls().await[0].open);

@@ -1,7 +1,7 @@
 //! Pipelines that share the cache of a repository never see what the server returned to the credentials of another one.
 
 use futures::future::join_all;
-use sluice_core::setters::{Place, Update};
+use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::{Credentials, Delivered, ForgeKind, Order, Values};
 use sluice_testkit::GitServer;
 
@@ -23,7 +23,7 @@ fn guess(order: &Order, n: usize, field: &str, value: &str, credentials: Credent
         value: Some(value.into()).filter(|value: &String| !value.is_empty()),
         ..Update::default()
     };
-    let place = Place { environment: "prod".into(), target: "eu".into(), ..Place::default() };
+    let place = UpdateTarget { environment: "prod".into(), target: "eu".into(), ..UpdateTarget::default() };
     let values = Values::Listed { updates: vec![update], places: vec![place] };
     let (namespace, pipeline) = ("evil".to_string(), format!("b{n}"));
     let promotion = format!("{namespace}/{pipeline}-prod");

@@ -1,6 +1,6 @@
 //! Values of a list, in repositories without markers: with real git, and with as few calls.
 
-use sluice_core::setters::{Place, Update};
+use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::{Delivered, Order, Retry, Values};
 use sluice_testkit::Repo;
 
@@ -17,8 +17,11 @@ fn order(repo: &Repo, version: &str, path: &str, kind: &str) -> Order {
         field: "spec.chart.version".into(),
         ..Update::default()
     };
-    let place =
-        |target: &str| Place { environment: "prod".into(), target: target.into(), ..Place::default() };
+    let place = |target: &str| UpdateTarget {
+        environment: "prod".into(),
+        target: target.into(),
+        ..UpdateTarget::default()
+    };
     let values = Values::Listed { updates: vec![update], places: vec![place("eu"), place("us")] };
     Order { values, ..to_main(repo, version) }
 }

@@ -427,7 +427,7 @@ async fn no_secret_is_in_any_error() {
 async fn nothing_is_sent_after_the_token_is_revoked() {
     let receiver = Receiver::start().await;
     let order = to(&receiver.url(), about());
-    order.permit.revoke();
+    order.fencing_token.revoke();
     let error = open().delivery.deliver(&order).await.unwrap_err();
     assert!(matches!(error, DeliveryError::Revoked), "{error}");
     assert!(receiver.calls().is_empty());
