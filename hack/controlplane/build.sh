@@ -2,7 +2,7 @@
 # Builds the real servers that tests and the demo run against, once, into the cache,
 # and prints the folder they are in as its last line.
 #
-#   build.sh controlplane   kube-apiserver, kube-controller-manager and etcd
+#   build.sh controlplane   kube-apiserver and etcd
 #   build.sh forge          gitea, with the static files it serves
 #   build.sh crds           the CRDs of Flux and GitopsCluster, from the modules in crds.sum
 #
@@ -53,7 +53,7 @@ controlplane() {
   local kube etcd dir package
   kube=$(pinned kubernetes k8s.io/kubernetes); etcd=$(pinned etcd go.etcd.io/etcd/server/v3)
   dir=$cache/controlplane-kubernetes-$kube-etcd-$etcd
-  if [ ! -x "$dir/kube-apiserver" ] || [ ! -x "$dir/kube-controller-manager" ] || [ ! -x "$dir/etcd" ]; then
+  if [ ! -x "$dir/kube-apiserver" ] || [ ! -x "$dir/etcd" ]; then
     need_go; lock "$dir"
     export CGO_ENABLED=0
     build etcd go.etcd.io/etcd/server/v3 "$dir/etcd" -ldflags '-s -w'
@@ -61,7 +61,6 @@ controlplane() {
     local major=${kube#v}; major=${major%%.*}; local minor=${kube#v*.}; minor=${minor%%.*}
     local flags="-s -w -X $package.gitVersion=$kube -X $package.gitMajor=$major -X $package.gitMinor=$minor"
     build kubernetes k8s.io/kubernetes/cmd/kube-apiserver "$dir/kube-apiserver" -ldflags "$flags"
-    build kubernetes k8s.io/kubernetes/cmd/kube-controller-manager "$dir/kube-controller-manager" -ldflags "$flags"
   fi
   printf '%s\n' "$dir"
 }

@@ -24,7 +24,6 @@ const FIELD_MANAGER: &str = "testkit";
 pub struct Cluster {
     // The server is dropped before the ground it stands on.
     server: Mutex<Option<Leash>>,
-    controllers: Mutex<Vec<Leash>>,
     name: String,
     port: u16,
     folder: PathBuf,
@@ -39,7 +38,6 @@ impl Cluster {
         write_certificates(&ground, &folder)?;
         let mut cluster = Cluster {
             server: Mutex::new(None),
-            controllers: Mutex::default(),
             name: name.to_owned(),
             port: 0,
             folder,
@@ -257,24 +255,6 @@ impl Cluster {
     fn running(&self, act: impl Fn(&Leash) -> Result<()>) -> Result<()> {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         act(server.as_ref().ok_or_else(|| anyhow!("cluster {} is stopped: start() it first", self.name))?)
-    }
-
-    /// Runs controllers of kube-controller-manager on this cluster, for tests that need objects of
-    /// a deleted owner to go (`garbage-collector-controller`) or namespaces to end
-    /// (`namespace-controller`). It ends with the cluster.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn run_controllers(&self, names: &[&str]) -> Result<()> {
-        let mut command = Command::new(controlplane_folder()?.join("kube-controller-manager"));
-        command
-            .arg(format!("--kubeconfig={}", self.kubeconfig_path().display()))
-            .arg(format!("--controllers={}", names.join(",")))
-            .args(["--leader-elect=false", "--secure-port=0"]);
-        let log = self.folder.join("kube-controller-manager.log");
-        let leash = Leash::start("kube-controller-manager", &command, &log)?;
-        self.controllers.lock().unwrap_or_else(PoisonError::into_inner).push(leash);
-        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ const READY_DEADLINE: Duration = Duration::from_secs(90);
 /// How often a server is started again because another process took its port first.
 const PORT_TRIES: usize = 4;
 
-/// The folder with kube-apiserver, kube-controller-manager and etcd; builds them when missing.
+/// The folder with kube-apiserver and etcd; builds them when missing.
 ///
 /// # Errors
 /// When they cannot be built; the script says what is missing.

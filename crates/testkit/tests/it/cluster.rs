@@ -180,26 +180,3 @@ fn a_cluster_stops_hangs_and_comes_back_with_its_objects() -> Result<()> {
         Ok(())
     })
 }
-
-#[test]
-fn with_its_controllers_a_deleted_owner_takes_what_it_owns() -> Result<()> {
-    run(async {
-        let plane = ControlPlane::start().await?;
-        let cluster = plane.cluster("tidy").await?;
-        cluster.run_controllers(&["garbage-collector-controller"])?;
-        let owner = cluster.apply_yaml(&config_map("default")).await?.remove(0);
-        let uid = owner.metadata.uid.clone().context("has one")?;
-        let owned = format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: owned\n  namespace: default\n  \
-             ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: a, uid: {uid}}}]\n"
-        );
-        cluster.apply_yaml(&owned).await?;
-        let api: Api<ConfigMap> = Api::namespaced(cluster.client().await?, "default");
-        api.delete("a", &Default::default()).await?;
-        eventually(PATIENCE, || async {
-            ensure!(api.get_opt("owned").await?.is_none(), "not collected yet");
-            Ok(())
-        })
-        .await
-    })
-}
