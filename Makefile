@@ -34,8 +34,8 @@ demo: ## Show Sluice at work on real API servers; ONCE=1 ends by itself with "de
 	@.ci/need rust git cc servers
 	@.ci/within $(BUILD_DEADLINE) 'building the servers' $(servers) controlplane >/dev/null
 	@.ci/within $(BUILD_DEADLINE) 'fetching the CRDs of Flux' $(servers) crds >/dev/null
-	cargo build --release -p sluice -p sluice-demo
-	@exec $(target)/release/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/release/sluice
+	cargo build -p sluice -p sluice-demo
+	@exec $(target)/debug/demo $(if $(filter-out 0,$(ONCE)),--once) $(target)/debug/sluice
 
 .PHONY: test
 test: ## Run every test, on real servers
