@@ -58,10 +58,11 @@ fire: ## Try what is promised under fire, at large (SEED=1 ROUNDS=3)
 	  cargo test -p sluice --test fire -- --nocapture
 
 .PHONY: lint
-lint: ## Check format, lints, generated files and the architecture
+lint: ## Check format, lints, dependencies, generated files and the architecture
 	@.ci/need rust lints git cc
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	@.ci/deny
 	@cargo run --quiet -p sluice -- crds | diff -u deploy/crds.yaml - || \
 	  { echo '✗ deploy/crds.yaml is not what the code says: run make crds and commit it' >&2; exit 1; }
 	cargo test --quiet -p sluice --test architecture
