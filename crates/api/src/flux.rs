@@ -1,24 +1,27 @@
 //! The fields of Flux's objects that Sluice reads, in all API versions. Every field may be absent, so that objects of
 //! unknown versions of Flux can be read.
 
-use std::collections::BTreeMap;
+pub mod image;
+pub mod notification;
+mod source;
 
 use kube::core::Object;
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use source::{
+    Artifact, ORIGIN_REVISION, ORIGIN_SOURCE, SOURCE_GROUP, Source, SourceReference, SourceSpec,
+    SourceStatus, Verification,
+};
 
 /// `kustomize.toolkit.fluxcd.io`, v1 or older.
 pub type Kustomization = Object<KustomizationSpec, FluxStatus>;
 /// `helm.toolkit.fluxcd.io`, v2, v2beta2 or v2beta1.
 pub type HelmRelease = Object<HelmReleaseSpec, FluxStatus>;
-/// `source.toolkit.fluxcd.io`: GitRepository, OCIRepository, HelmRepository or Bucket.
-pub type Source = Object<SourceSpec, SourceStatus>;
 
 /// Group of Kustomization.
 pub const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 /// Group of HelmRelease.
 pub const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
-/// Group of GitRepository, OCIRepository, HelmRepository and Bucket.
-pub const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 
 /// The fields that Sluice reads of a Kustomization's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,10 +159,14 @@ pub struct FluxStatus {
     pub conditions: Vec<FluxCondition>,
     /// Kustomization, and HelmRelease before v2: the last applied revision.
     pub last_applied_revision: Option<String>,
+    /// Kustomization: the revision that the artifact of its OCI source was built from.
+    pub last_applied_origin_revision: Option<String>,
     /// The last attempted revision.
     pub last_attempted_revision: Option<String>,
     /// HelmRelease: the digest of the last attempted OCI artifact.
     pub last_attempted_revision_digest: Option<String>,
+    /// HelmRelease: the HelmChart that Flux made for its chart template, as `namespace/name`.
+    pub helm_chart: Option<String>,
     /// The objects that it made.
     pub inventory: Option<Inventory>,
     /// HelmRelease: the releases, newest first. Kustomization (since Flux 2.7): the applied revisions, which Sluice does not
@@ -205,57 +212,14 @@ pub struct Snapshot {
     pub version: i64,
     /// deployed, superseded, failed and so on.
     pub status: String,
+    /// The chart's name.
+    pub chart_name: String,
     /// The chart's version, possibly with a digest as build metadata.
     pub chart_version: String,
     /// The chart's appVersion.
     pub app_version: Option<String>,
     /// The digest of the OCI artifact that the chart came from.
     pub oci_digest: Option<String>,
-}
-
-/// The fields that Sluice reads of a source's spec.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SourceSpec {
-    /// The address of the source.
-    pub url: String,
-    /// The followed branch, tag or commit.
-    #[serde(rename = "ref")]
-    pub reference: Option<SourceReference>,
-}
-
-/// The part of a source that Flux follows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SourceReference {
-    /// A git branch.
-    pub branch: Option<String>,
-    /// A git reference by its whole name.
-    pub name: Option<String>,
-    /// A tag.
-    pub tag: Option<String>,
-    /// A range of tags.
-    pub semver: Option<String>,
-    /// One commit.
-    pub commit: Option<String>,
-}
-
-/// The fields that Sluice reads of a source's status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SourceStatus {
-    /// The last fetched artifact.
-    pub artifact: Option<Artifact>,
-}
-
-/// An artifact of a source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Artifact {
-    /// The revision as Flux prints it: `main@sha1:...`, `6.1.8@sha256:...`.
-    pub revision: String,
-    /// Annotations of an OCI artifact.
-    pub metadata: BTreeMap<String, String>,
 }
 
 /// Labels of a workload with the name and namespace of the Kustomization that made it.
