@@ -2,11 +2,11 @@
 //! first side effect, and records everything that follows.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use sluice_core::promotion::Phase;
 
 use crate::pipeline::PullRequestStrategy;
 use crate::schema::{date_time, is_zero};
@@ -196,39 +196,6 @@ pub struct GivenApproval {
     /// The approved try.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
-}
-
-/// The phase of a promotion.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-pub enum Phase {
-    /// The promotion waits for a gate, an approval, or the delivery of another one.
-    #[default]
-    Pending,
-    /// The promotion is being delivered, or the delivery will be retried.
-    Promoting,
-    /// The change request is open.
-    Proposed,
-    /// The revision is merged, committed, or accepted by the receiver; the targets do not run it yet.
-    Delivered,
-    /// The targets run the revision and are healthy.
-    Succeeded,
-    /// The delivery failed for good, or the targets did not become healthy in time.
-    Failed,
-    /// A person rejected the promotion, or its change request was closed without a merge.
-    Rejected,
-    /// A newer revision replaced the promotion.
-    Superseded,
-    /// The pipeline does not want the promotion any more.
-    Cancelled,
-}
-
-impl fmt::Display for Phase {
-    /// Writes the word as in the status.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 /// The progress of a promotion.

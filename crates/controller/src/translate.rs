@@ -4,13 +4,10 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
-use sluice_api::promotion::{self, Callback, CallbackState, Phase as ApiPhase, Promotion as ApiPromotion};
+use sluice_api::promotion::{self, Callback, CallbackState, Promotion as ApiPromotion};
 use sluice_core::evidence::{Evidence, Proof};
-use sluice_core::observed::Health;
 use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
-use sluice_core::promotion::{
-    CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, RecordedRequest,
-};
+use sluice_core::promotion::{CALLBACK_FAILED, Gate, GateKind, Promotion, ReceiverReport, RecordedRequest};
 use sluice_core::repository::Repository;
 use sluice_core::revision::Revision;
 use sluice_core::value::is_unsafe;
@@ -120,7 +117,7 @@ pub fn promotion(pipeline: &api::Pipeline, object: &ApiPromotion) -> Option<Prom
         arrival: spec.arrival,
         sequence: spec.sequence,
         trigger: spec.trigger.as_ref().map(|trigger| trigger.key.clone()),
-        phase: phase(status.phase),
+        phase: status.phase,
         approved: spec.approval_now(&status).is_some(),
         retries: status.retries,
         rejected: spec
@@ -163,48 +160,6 @@ pub fn receiver_report(callback: &Callback, object: &ApiPromotion) -> Option<Rec
         CallbackState::Done => ReceiverReport::Done(words),
         CallbackState::Failed => ReceiverReport::Failed(words),
     })
-}
-
-/// A phase as `core` names it.
-pub fn phase(phase: ApiPhase) -> Phase {
-    match phase {
-        ApiPhase::Pending => Phase::Pending,
-        ApiPhase::Promoting => Phase::Promoting,
-        ApiPhase::Proposed => Phase::Proposed,
-        ApiPhase::Delivered => Phase::Delivered,
-        ApiPhase::Succeeded => Phase::Succeeded,
-        ApiPhase::Failed => Phase::Failed,
-        ApiPhase::Rejected => Phase::Rejected,
-        ApiPhase::Superseded => Phase::Superseded,
-        ApiPhase::Cancelled => Phase::Cancelled,
-    }
-}
-
-/// A phase as the API names it.
-pub fn api_phase(phase: Phase) -> ApiPhase {
-    match phase {
-        Phase::Pending => ApiPhase::Pending,
-        Phase::Promoting => ApiPhase::Promoting,
-        Phase::Proposed => ApiPhase::Proposed,
-        Phase::Delivered => ApiPhase::Delivered,
-        Phase::Succeeded => ApiPhase::Succeeded,
-        Phase::Failed => ApiPhase::Failed,
-        Phase::Rejected => ApiPhase::Rejected,
-        Phase::Superseded => ApiPhase::Superseded,
-        Phase::Cancelled => ApiPhase::Cancelled,
-    }
-}
-
-/// A health as the API names it.
-pub fn api_health(health: Health) -> api::Health {
-    match health {
-        Health::Ready => api::Health::Ready,
-        Health::Progressing => api::Health::Progressing,
-        Health::Suspended => api::Health::Suspended,
-        Health::Pending => api::Health::Pending,
-        Health::Failed => api::Health::Failed,
-        Health::Unknown => api::Health::Unknown,
-    }
 }
 
 /// What a status has kept of what was proven.

@@ -4,13 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::pipeline::Pipeline;
 use crate::repository::Repository;
 use crate::revision::{Facet, FacetKey, Revision};
 use crate::tracks::{DefaultFacet, Track};
 
 /// The health of a workload, in the words of Flux, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Health {
     /// The workload runs the wanted state and is healthy.
     Ready,
@@ -22,12 +27,13 @@ pub enum Health {
     Pending,
     /// The last reconciliation failed.
     Failed,
-    /// The workload could not be read.
+    /// The workload could not be read. It never counts as healthy.
+    #[default]
     Unknown,
 }
 
 impl fmt::Display for Health {
-    /// Writes the word as Flux does.
+    /// Writes the word as in the status.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

@@ -1,23 +1,30 @@
 //! A recorded promotion: its phase, gates, change request and the report of a webhook's receiver.
 
+use std::fmt;
+
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::revision::Revision;
 
-/// The phase of a promotion, in the words of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The phase of a promotion.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Phase {
-    /// The promotion waits for a gate or for the delivery of another one.
+    /// The promotion waits for a gate, an approval, or the delivery of another one.
+    #[default]
     Pending,
-    /// The delivery has failed and will be retried.
+    /// The promotion is being delivered, or the delivery will be retried.
     Promoting,
     /// The change request is open.
     Proposed,
-    /// The promotion is delivered; the targets do not run the revision yet.
+    /// The revision is merged, committed, or accepted by the receiver; the targets do not run it yet.
     Delivered,
     /// The targets run the revision and are healthy.
     Succeeded,
-    /// The delivery failed for good, or the targets were not healthy in time.
+    /// The delivery failed for good, or the targets did not become healthy in time.
     Failed,
     /// A person rejected the promotion, or its change request was closed without a merge.
     Rejected,
@@ -25,6 +32,13 @@ pub enum Phase {
     Superseded,
     /// The pipeline does not want the promotion any more.
     Cancelled,
+}
+
+impl fmt::Display for Phase {
+    /// Writes the word as in the status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 impl Phase {

@@ -36,14 +36,8 @@ impl Cluster {
         let folder = ground.scratch.folder(name)?;
         let admin = ground.authority.client("admin", Some("system:masters"), Validity::Good)?;
         write_certificates(&ground, &folder)?;
-        let mut cluster = Cluster {
-            server: Mutex::new(None),
-            name: name.to_owned(),
-            port: 0,
-            folder,
-            admin,
-            ground,
-        };
+        let mut cluster =
+            Cluster { server: Mutex::new(None), name: name.to_owned(), port: 0, folder, admin, ground };
         let (server, port) = start_on_free_port(|port| cluster.launch(port))
             .await
             .with_context(|| format!("cannot start the API server of cluster {name}"))?;

@@ -1,11 +1,11 @@
 //! The status of a Pipeline.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+pub use sluice_core::observed::Health;
 
 use super::references::ClusterRef;
 use crate::promotion::Phase;
@@ -113,33 +113,6 @@ pub struct EnvironmentStatus {
     /// The promotion in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionSummary>,
-}
-
-/// The health of a workload, in the words of Flux, from best to worst.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-pub enum Health {
-    /// The workload runs the wanted state and is healthy.
-    Ready,
-    /// The workload is being updated.
-    Progressing,
-    /// Flux does not reconcile the workload, because a person suspended it.
-    Suspended,
-    /// Flux has not reconciled the workload yet.
-    Pending,
-    /// The last reconciliation failed.
-    Failed,
-    /// The workload could not be read. It never counts as healthy.
-    #[default]
-    Unknown,
-}
-
-impl fmt::Display for Health {
-    /// Writes the word as in the status.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 /// The state of one target.

@@ -166,7 +166,7 @@ pub fn apply(
     if status.spec_digest.is_empty() {
         status.spec_digest = tampered::digest(spec);
     }
-    let ended = translate::phase(before.phase).has_ended();
+    let ended = before.phase.has_ended();
     let by_decision = matches!(change, Change::Moved(_));
     if let Some((phase, reason, message)) = place(before, change).filter(|_| by_decision || !ended) {
         let name = phase.to_string();
@@ -217,7 +217,7 @@ pub fn waiting(request: &ChangeRequest, what: &str) -> String {
 /// Where a change brings a promotion, one word for why, and a sentence.
 fn place<'a>(before: &PromotionStatus, change: &'a Change) -> Option<(Phase, &'a str, String)> {
     Some(match change {
-        Change::Moved(to) => (translate::api_phase(to.to), to.reason, to.message.clone()),
+        Change::Moved(to) => (to.to, to.reason, to.message.clone()),
         Change::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
         Change::Passed(_) => (before.phase, "GatesOpen", "its gates are open: it is being delivered".into()),
         Change::Tampered(why) => (Phase::Failed, "Tampered", why.clone()),
@@ -297,12 +297,12 @@ fn note(status: &mut PromotionStatus, change: &Change, now: Timestamp) {
                 request.state = "handed over".into();
             }
         }
-        Change::Trouble { message, .. } if translate::phase(status.phase).has_ended() => {
+        Change::Trouble { message, .. } if status.phase.has_ended() => {
             let ended = status.message.split(STILL_OPEN).next().unwrap_or_default();
             status.message = format!("{ended}{STILL_OPEN}{message}");
         }
         Change::Trouble { .. } => {}
-        Change::Failed { .. } if translate::phase(status.phase).has_ended() => {}
+        Change::Failed { .. } if status.phase.has_ended() => {}
         Change::Failed { again, .. } => {
             status.attempts += 1;
             status.next_attempt = Some(translate::time(*again));

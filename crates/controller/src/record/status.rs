@@ -155,7 +155,7 @@ fn in_hand<'a>(
 }
 
 fn phase_of(promotion: &ApiPromotion) -> Phase {
-    translate::phase(promotion.status.as_ref().map(|s| s.phase).unwrap_or_default())
+    promotion.status.as_ref().map(|s| s.phase).unwrap_or_default()
 }
 
 fn promotion_summary(promotion: &ApiPromotion) -> api::PromotionSummary {
@@ -179,8 +179,7 @@ fn target_status(
     let health = shown.health();
     // Flux writes a new time whenever it has gone through a Kustomization again: what stays as it is
     // keeps the time that it had.
-    let unchanged =
-        earlier.filter(|e| e.health == translate::api_health(health)).and_then(|e| e.since.clone());
+    let unchanged = earlier.filter(|e| e.health == health).and_then(|e| e.since.clone());
     let by_flux =
         || shown.members.iter().filter(|m| m.health == health).filter_map(|m| m.since.clone()).max();
     let since = unchanged.or_else(by_flux).unwrap_or_else(|| translate::time(facts.now));
@@ -196,7 +195,7 @@ fn target_status(
             cluster_ref: spec.cluster_ref.clone(),
         })
         .filter(|r| *r != api::ClusterAppRef::default()),
-        health: translate::api_health(health),
+        health,
         since: Some(since),
         reported: None,
         ready: health == Health::Ready,
@@ -215,7 +214,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
         kind: member.kind.clone(),
         name: member.name.clone(),
         version: member.version.clone(),
-        health: translate::api_health(member.health),
+        health: member.health,
         message: member.message.clone(),
         images: Vec::new(),
     };
@@ -225,7 +224,7 @@ fn workloads(member: &Member) -> Vec<api::WorkloadStatus> {
             kind: made.kind.clone(),
             name: made.name.clone(),
             version: tags.collect::<Vec<_>>().join(", "),
-            health: translate::api_health(made.health),
+            health: made.health,
             message: made.message.clone(),
             images: made.images.clone(),
         }

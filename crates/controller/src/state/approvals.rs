@@ -3,7 +3,6 @@
 use super::State;
 use super::effect::Count;
 use crate::key::PipelineKey;
-use crate::translate;
 
 impl State {
     /// Notes whether the API server checks who approves. Promotions that wait for an approval show it.
@@ -23,7 +22,7 @@ impl State {
         let open = self
             .promotions
             .iter()
-            .filter(|(_, records)| records.values().any(|record| translate::phase(record.phase()).is_open()));
+            .filter(|(_, records)| records.values().any(|record| record.phase().is_open()));
         let keys: Vec<PipelineKey> = open.map(|(key, _)| key.clone()).collect();
         keys.iter().for_each(|key| self.enqueue(key));
     }

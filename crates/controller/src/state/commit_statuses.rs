@@ -14,7 +14,6 @@ use super::effect::{CommitStatus, Effect};
 use super::entries::Reported;
 use crate::act::strategy;
 use crate::key::PipelineKey;
-use crate::translate;
 
 /// How long after its end a promotion is reported that this process has not reported yet.
 const ENDED_LATELY: SignedDuration = SignedDuration::from_mins(10);
@@ -72,7 +71,7 @@ fn wanted(promotion: &Promotion, now: Timestamp) -> Option<(PromotionProgress, S
         ));
     }
     let ended: Timestamp = status.times.get(&status.phase.to_string())?.parse().ok()?;
-    if !translate::phase(status.phase).has_ended() || now.duration_since(ended) > ENDED_LATELY {
+    if !status.phase.has_ended() || now.duration_since(ended) > ENDED_LATELY {
         return None;
     }
     Some(match status.phase {
