@@ -1,17 +1,21 @@
 //! The fields of Flux's objects that Sluice reads, in all API versions. Every field may be absent, so that objects of
 //! unknown versions of Flux can be read.
 
+mod condition;
 pub mod image;
 pub mod notification;
 mod source;
+mod source_ref;
 
 use kube::core::Object;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
+pub use condition::FluxCondition;
 pub use source::{
     Artifact, ORIGIN_REVISION, ORIGIN_SOURCE, SOURCE_GROUP, Source, SourceReference, SourceSpec,
     SourceStatus, Verification,
 };
+pub use source_ref::SourceRef;
 
 /// `kustomize.toolkit.fluxcd.io`, v1 or older.
 pub type Kustomization = Object<KustomizationSpec, FluxStatus>;
@@ -56,18 +60,6 @@ pub struct HealthCheck {
 /// A reference to the kubeconfig of another cluster. Only its presence is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeConfigRef {}
-
-/// A reference to a source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SourceRef {
-    /// GitRepository, OCIRepository, HelmRepository, Bucket or ExternalArtifact.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its namespace; default is that of the object that refers to it.
-    pub namespace: Option<String>,
-}
 
 /// The fields that Sluice reads of a HelmRelease's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,32 +113,6 @@ pub struct ChartSpec {
     pub version: Option<String>,
     /// The source of the chart.
     pub source_ref: SourceRef,
-}
-
-/// A condition. All fields but type and status may be absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct FluxCondition {
-    /// For example Ready.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// True, False or Unknown.
-    pub status: String,
-    /// The reason as one word.
-    pub reason: String,
-    /// The reason as a sentence.
-    pub message: String,
-    /// The generation that the condition is about; 0 if the controller does not write it.
-    pub observed_generation: i64,
-    /// When its status last changed; empty if that is not recorded. Kubernetes writes a time that is not set as `null`
-    /// ([time.go](https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/time.go),
-    /// `MarshalJSON`), and Deployments may have such conditions.
-    #[serde(deserialize_with = "empty_if_null")]
-    pub last_transition_time: String,
-}
-
-fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The status of a Kustomization or HelmRelease, in every version of both.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
-use super::{FluxCondition, SourceRef};
+use super::condition::FluxCondition;
+use super::source_ref::SourceRef;
 
 /// Group of ImagePolicy and ImageUpdateAutomation.
 pub const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";

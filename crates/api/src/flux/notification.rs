@@ -6,7 +6,7 @@ use kube::core::Object;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::FluxCondition;
+use super::condition::FluxCondition;
 
 /// Group of Receiver, Alert and Provider.
 pub const NOTIFICATION_GROUP: &str = "notification.toolkit.fluxcd.io";

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
-use super::{FluxCondition, SourceRef};
+use super::condition::FluxCondition;
+use super::source_ref::SourceRef;
 
 /// Group of all kinds of source.
 pub const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
