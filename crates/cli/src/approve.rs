@@ -20,7 +20,7 @@ use crate::terminal::{Io, Symbol};
 /// Arguments of `sluice approve`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  # PromotionArgs promotions wait for an approval?
+  # Which promotions wait for an approval?
   sluice get promotions -A -o wide
 
   # Approve one: by the pipeline and the environment, or by its own name
@@ -30,7 +30,7 @@ use crate::terminal::{Io, Symbol};
   # In a script: only if exactly this revision waits
   sluice approve podinfo --revision 6.1.8 -n apps
 
-An approval is in your own name, as the API server knows it (kubectl auth whoami). It needs the verbs get, list, patch
+An approval is in your own name, as the API server knows it (kubectl auth whoami). It needs the verbs get, list, patch \
 and approve on promotions.pipelines.weave.works: the ClusterRole sluice-approver.")]
 pub struct Approve {
     #[command(flatten)]

@@ -23,8 +23,8 @@ use crate::terminal::{Io, Symbol};
   sluice reject podinfo-prod-5f1c9a -n apps --reason 'migration is not tested'
   sluice reject podinfo --environment prod -n apps --reason 'not before Monday'
 
-The promotion ends as Rejected, and its change request is closed with the reason. The revision is not promoted again
-until somebody retries it (sluice retry); newer revisions are. A rejection is in your own name, as the API server knows
+The promotion ends as Rejected, and its change request is closed with the reason. The revision is not promoted again \
+until somebody retries it (sluice retry); newer revisions are. A rejection is in your own name, as the API server knows \
 it, and needs the same verbs as an approval: the ClusterRole sluice-approver.")]
 pub struct Reject {
     #[command(flatten)]

@@ -40,7 +40,7 @@ use crate::terminal::{Io, Symbol};
   sluice retry --failed --environment prod -A
   sluice retry --failed -l 'pipelines.weave.works/pipeline in (podinfo, search)' -A
 
-It needs the verbs get, list, patch and retry on promotions.pipelines.weave.works (the ClusterRole sluice-editor), and
+It needs the verbs get, list, patch and retry on promotions.pipelines.weave.works (the ClusterRole sluice-editor), and \
 approve as well where a person rejected the promotion.")]
 pub struct Retry {
     /// The promotion's name; or, together with --environment, the pipeline's

@@ -34,10 +34,10 @@ use crate::terminal::{Io, Symbol};
   # Those of one team
   sluice get pipelines -A -l team=web
 
-  # GetCommand runs where
+  # What runs where
   sluice get targets podinfo -n apps
 
-  # GetCommand was and is being promoted, as it happens
+  # What was and is being promoted, as it happens
   sluice get promotions --pipeline podinfo -n apps -w")]
 #[command(subcommand_value_name = "pipelines|promotions|targets")]
 pub struct Get {
