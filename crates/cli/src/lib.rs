@@ -10,10 +10,14 @@ mod completion;
 mod connection;
 mod crds;
 mod dns_name;
+mod events;
 mod exit;
+mod explain;
 mod export;
 mod find;
 mod get;
+mod history;
+mod load;
 mod objects;
 mod output;
 mod promotion_change;
@@ -22,7 +26,9 @@ mod reference;
 mod reject;
 mod retry;
 pub mod safe_text;
+mod status;
 mod suggest;
+mod suspend;
 mod table;
 mod terminal;
 mod validate;
@@ -41,12 +47,24 @@ pub use terminal::{Io, Symbol};
 pub enum Command {
     /// Show pipelines, promotions and targets
     Get(get::Get),
+    /// Show a pipeline on one screen: what runs where, what moves, and what to look at first
+    Status(status::Status),
+    /// Explain why an environment gets a revision or not, or tell the story of a promotion
+    Explain(explain::Explain),
+    /// Show what was promoted, the newest first
+    History(history::History),
+    /// Show the events of pipelines and promotions
+    Events(events::Events),
     /// Approve a pending promotion
     Approve(approve::Approve),
     /// Reject a promotion that is not delivered yet
     Reject(reject::Reject),
     /// Retry a promotion that failed or was rejected, or all that failed
     Retry(retry::Retry),
+    /// Stop all promotions of pipelines
+    Suspend(suspend::Suspend),
+    /// Continue the promotions of suspended pipelines
+    Resume(suspend::Suspend),
     /// Validate Pipelines offline, and show what they would set in a checkout
     Validate(validate::Validate),
     /// Print objects that let Flux and forges work with Sluice, ready to commit
@@ -93,9 +111,15 @@ pub fn main(command: &Command, program: Program) -> ExitCode {
 pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
     let outcome = match command {
         Command::Get(args) => get::run(args, io).await,
+        Command::Status(args) => status::run(args, io).await,
+        Command::Explain(args) => explain::run(args, io).await,
+        Command::History(args) => history::run(args, io).await,
+        Command::Events(args) => events::run(args, io).await,
         Command::Approve(args) => approve::run(args, io).await,
         Command::Reject(args) => reject::run(args, io).await,
         Command::Retry(args) => retry::run(args, io).await,
+        Command::Suspend(args) => suspend::run(args, true, io).await,
+        Command::Resume(args) => suspend::run(args, false, io).await,
         Command::Validate(args) => validate::run(args, io),
         Command::Export(args) => export::run(args, io).await,
         Command::Crds(args) => crds::run(args, io),

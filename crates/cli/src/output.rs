@@ -44,6 +44,17 @@ pub fn data(format: DataFormat, value: &impl Serialize, out: &mut dyn Write) -> 
     }
 }
 
+/// The version of the documents that [`view`] writes. It changes when a field is removed or changes its meaning.
+const VIEW_VERSION: &str = "view.pipelines.weave.works/v1alpha1";
+
+/// Writes a view as data, in a document that names its kind and version.
+///
+/// # Errors
+/// When the reader has closed the pipe.
+pub fn view(format: DataFormat, kind: &str, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    data(format, &json!({"apiVersion": VIEW_VERSION, "kind": kind, "view": value}), out)
+}
+
 /// Returns the document for several objects, as kubectl prints them: a List, or the object itself if it was requested by
 /// name.
 pub fn list(mut objects: Vec<Value>, named: bool) -> Value {

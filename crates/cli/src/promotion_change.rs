@@ -13,7 +13,7 @@ use crate::find::{self, PromotionArgs, phase};
 use crate::terminal::{Io, Symbol};
 
 /// The field manager of writes by this command line.
-const FIELD_MANAGER: &str = "sluice-cli";
+pub(crate) const FIELD_MANAGER: &str = "sluice-cli";
 
 /// How often a change is tried if other writers change the promotion at the same time.
 const MAX_TRIES: usize = 5;

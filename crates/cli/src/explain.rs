@@ -1,0 +1,100 @@
+//! `sluice explain`: why an environment gets a revision or does not, and what to do; or the whole story of a promotion.
+
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+use jiff::Timestamp;
+use sluice_api::Promotion;
+use sluice_view::explain::{Explanation, explain};
+use sluice_view::story::{Happening, story};
+
+use crate::cluster_flags::ClusterFlags;
+use crate::complete::{environments, promotions_and_pipelines};
+use crate::connection::API_CALL_TIMEOUT;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::load;
+use crate::objects;
+use crate::output::{DataFormat, view};
+use crate::reference;
+use crate::suggest::instead;
+use crate::terminal::{Io, Symbol};
+
+/// Arguments of `sluice explain`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # Why does prod not get the new revision?
+  sluice explain podinfo -n apps -e prod
+
+  # What holds each environment of a pipeline
+  sluice explain podinfo -n apps
+
+  # The whole story of one promotion
+  sluice explain podinfo-prod-5f1c9a -n apps")]
+pub struct Explain {
+    /// A pipeline, or a promotion
+    #[arg(value_parser = reference::either, add = ArgValueCompleter::new(promotions_and_pipelines))]
+    name: String,
+    /// Only this environment of the pipeline, or ENVIRONMENT/TARGET
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
+    environment: Option<String>,
+    /// Print data instead of sentences
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<DataFormat>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    if args.environment.is_none() {
+        let found = objects::get::<Promotion>(&connection, &connection.namespace, &args.name).await?;
+        if let Some(promotion) = found {
+            return tell(&promotion, args.output, io);
+        }
+    }
+    let (pipeline, promotions) = load::pipeline(&connection, &args.name, io).await?;
+    let mut all = explain(&pipeline, &promotions, Timestamp::now());
+    if let Some(wanted) = &args.environment {
+        let names: Vec<String> = all.iter().map(|e| e.environment.clone()).collect();
+        let is_of =
+            |e: &Explanation| e.environment == *wanted || e.environment.starts_with(&format!("{wanted}/"));
+        all.retain(is_of);
+        if all.is_empty() {
+            let end = instead(wanted, &names, "environments", &format!("pipeline {}", args.name));
+            let message = format!("pipeline {} has no environment {wanted}{end}", args.name);
+            return Err(Failure::new(Exit::NotFound, message));
+        }
+    }
+    if let Some(format) = args.output {
+        return Ok(view(format, "Explanations", &all, io.out)?);
+    }
+    all.iter().enumerate().try_for_each(|(n, explanation)| {
+        if n > 0 {
+            io.line("")?;
+        }
+        lines(explanation).into_iter().try_for_each(|line| io.line(line))
+    })?;
+    Ok(())
+}
+
+/// Returns the lines of one explanation.
+pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
+    let runs = explanation.runs.as_deref().unwrap_or("several revisions, or none");
+    let mut lines = vec![format!("{}: {runs}, {}", explanation.environment, explanation.health)];
+    lines.extend(explanation.sentences.iter().map(|sentence| format!("  {sentence}")));
+    lines.extend(explanation.next.iter().map(|command| format!("  {} {command}", Symbol::Action.glyph())));
+    lines
+}
+
+/// Prints the story of a promotion.
+fn tell(promotion: &Promotion, output: Option<DataFormat>, io: &mut Io<'_>) -> Outcome {
+    let story = story(promotion);
+    if let Some(format) = output {
+        return Ok(view(format, "Story", &story, io.out)?);
+    }
+    let spec = &promotion.spec;
+    io.line(format!("{} {} into {}", spec.pipeline, spec.revision, spec.place()))?;
+    for Happening { at, what } in &story {
+        io.line(format!("  {:<20} {what}", at))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `sluice history`: what was promoted into the environments of a pipeline, the newest first.
+
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+use jiff::Timestamp;
+use sluice_view::history::{Entry, history};
+
+use crate::age::since_text;
+use crate::cluster_flags::ClusterFlags;
+use crate::complete::{environments, pipelines};
+use crate::connection::API_CALL_TIMEOUT;
+use crate::exit::Outcome;
+use crate::load;
+use crate::output::{DataFormat, view};
+use crate::reference;
+use crate::table::{Cell, Row, Table};
+use crate::terminal::Io;
+
+/// Arguments of `sluice history`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  # What went into prod, when, and who approved it?
+  sluice history podinfo -n apps -e prod
+
+  # The last three, for a script
+  sluice history podinfo -n apps --limit 3 -o json
+
+Sluice deletes the records of old promotions; git has all of them: git log --grep Sluice-Pipeline")]
+pub struct History {
+    /// The pipeline
+    #[arg(value_parser = reference::pipeline, add = ArgValueCompleter::new(pipelines))]
+    pipeline: String,
+    /// Only this environment, or ENVIRONMENT/TARGET
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(environments))]
+    environment: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<usize>,
+    /// Print data instead of a table
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<DataFormat>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) async fn run(args: &History, io: &mut Io<'_>) -> Outcome {
+    let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
+    let (_, promotions) = load::pipeline(&connection, &args.pipeline, io).await?;
+    let mut entries = history(&args.pipeline, args.environment.as_deref(), &promotions);
+    entries.truncate(args.limit.unwrap_or(usize::MAX));
+    if let Some(format) = args.output {
+        return Ok(view(format, "History", &entries, io.out)?);
+    }
+    if entries.is_empty() {
+        io.note("nothing was promoted yet");
+        return Ok(());
+    }
+    let now = Timestamp::now();
+    let rows: Vec<Row> = entries.iter().map(|entry| row(entry, now)).collect();
+    let columns = vec!["ENVIRONMENT", "REVISION", "REPLACES", "PHASE", "AGE", "BY", "DELIVERED AS", "NAME"];
+    let mut table = Table::new(columns, io.color);
+    table.fit(&rows);
+    table.header(io.out)?;
+    table.rows(&rows, io.out)?;
+    Ok(())
+}
+
+fn row(entry: &Entry, now: Timestamp) -> Row {
+    vec![
+        Cell::new(&entry.environment),
+        Cell::new(&entry.revision),
+        Cell::new(&entry.replaces),
+        Cell::new(entry.phase.to_string()),
+        Cell::age(since_text(entry.started.as_deref(), now)),
+        Cell::new(&entry.by),
+        Cell::new(&entry.delivered_as),
+        Cell::new(&entry.name),
+    ]
+}

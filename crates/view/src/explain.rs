@@ -1,0 +1,338 @@
+//! Why an environment gets a revision, or why it does not: in sentences, from what the controller has recorded, with what
+//! to do next. The first sentence is the cause.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_api::pipeline::{Pipeline, TargetStatus};
+use sluice_api::promotion::{Phase, Promotion, PromotionStatus};
+use sluice_core::observed::Health;
+use sluice_core::promotion::GateKind;
+
+use crate::place::{Place, status_of};
+
+/// What is going on in one environment (or target).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Situation {
+    /// It runs what its predecessors have proven.
+    UpToDate,
+    /// Sluice writes nothing here: no predecessor, or no policy.
+    Observed,
+    /// A promotion is on its way and needs nobody.
+    Moving,
+    /// A promotion or a newer revision waits for something that changes without a person.
+    Waiting,
+    /// A person has to act.
+    Blocked,
+    /// The controller has not said anything about it yet.
+    Unknown,
+}
+
+/// Why an environment (or target) gets a revision, or why it does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The environment, or `environment/target`.
+    pub environment: String,
+    /// The revision that it runs, if all of its targets run the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<String>,
+    /// The worst health of its targets.
+    pub health: Health,
+    /// What is going on.
+    pub situation: Situation,
+    /// The sentences, the cause first.
+    pub sentences: Vec<String>,
+    /// Commands that a person can run now, in the order of their use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
+    /// When something is tried again without a person, in RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+/// Explains all environments of a pipeline, in their order. `promotions` are those of its namespace.
+pub fn explain(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> Vec<Explanation> {
+    let name = pipeline.metadata.name.as_deref().unwrap_or_default();
+    let own: Vec<Promotion> = promotions.iter().filter(|p| p.spec.pipeline == name).cloned().collect();
+    Place::all(pipeline).iter().map(|place| one(pipeline, place, &own, now)).collect()
+}
+
+/// The sentences of one place while they are collected.
+struct Draft {
+    situation: Situation,
+    sentences: Vec<String>,
+    next: Vec<String>,
+    until: Option<String>,
+}
+
+impl Draft {
+    fn new() -> Self {
+        Draft { situation: Situation::UpToDate, sentences: Vec::new(), next: Vec::new(), until: None }
+    }
+
+    fn say(&mut self, situation: Situation, sentence: impl Into<String>) {
+        if self.sentences.is_empty() {
+            self.situation = situation;
+        }
+        self.sentences.push(sentence.into());
+    }
+}
+
+fn one(pipeline: &Pipeline, place: &Place<'_>, promotions: &[Promotion], now: Timestamp) -> Explanation {
+    let mut draft = Draft::new();
+    if controller_has_reported(pipeline, place, &mut draft) {
+        suspension(pipeline, place, &mut draft);
+        let newest = place.promotions(promotions).into_iter().next();
+        let under_way = newest.filter(|p| !has_arrived(p, place));
+        if let Some(promotion) = under_way {
+            promotion_sentences(pipeline, place, promotion, now, &mut draft);
+        }
+        note(place, under_way, &mut draft);
+        if under_way.is_none() {
+            predecessors(pipeline, place, &mut draft);
+        }
+        own_targets(place, under_way, &mut draft);
+    }
+    let Draft { situation, sentences, mut next, until } = draft;
+    next.dedup();
+    Explanation {
+        environment: place.name(),
+        runs: place.revision().map(String::from),
+        health: place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown),
+        situation,
+        sentences,
+        next,
+        until,
+    }
+}
+
+/// Says so if the controller has not reported on the latest spec. Returns false if there is nothing to go by.
+fn controller_has_reported(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) -> bool {
+    let generation = pipeline.metadata.generation.unwrap_or_default();
+    let seen = pipeline.status.as_ref().map_or(0, |status| status.observed_generation);
+    if place.status.is_none() {
+        draft.say(
+            Situation::Unknown,
+            "The controller has not reported on this environment yet. If this lasts, see whether it runs: kubectl get \
+             pods -n sluice-system",
+        );
+        return false;
+    }
+    if seen < generation {
+        draft.say(
+            Situation::Unknown,
+            "The controller has not seen the last change of the Pipeline yet. If this lasts, see whether it runs: kubectl \
+             get pods -n sluice-system",
+        );
+    }
+    true
+}
+
+fn suspension(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
+    if pipeline.spec.suspend && place.policy.is_some() && !place.after.is_empty() {
+        draft.say(Situation::Blocked, "The pipeline is suspended: nothing is promoted until it is resumed.");
+        draft.next.push(format!("sluice resume {}", arguments(pipeline)));
+    }
+}
+
+/// `NAME -n NAMESPACE`, as all commands take it.
+fn arguments(pipeline: &Pipeline) -> String {
+    let name = pipeline.metadata.name.as_deref().unwrap_or_default();
+    format!("{name} -n {}", pipeline.metadata.namespace.as_deref().unwrap_or("default"))
+}
+
+/// Whether a promotion says nothing about the present any more.
+fn has_arrived(promotion: &Promotion, place: &Place<'_>) -> bool {
+    let status = status_of(promotion);
+    match status.phase {
+        Phase::Succeeded | Phase::Superseded | Phase::Cancelled => true,
+        // It failed, and the environment runs its revision all the same.
+        Phase::Failed | Phase::Rejected => place.revision() == Some(promotion.spec.revision.as_str()),
+        _ => false,
+    }
+}
+
+fn promotion_sentences(
+    pipeline: &Pipeline,
+    place: &Place<'_>,
+    promotion: &Promotion,
+    now: Timestamp,
+    draft: &mut Draft,
+) {
+    let status = status_of(promotion);
+    let (revision, here) = (&promotion.spec.revision, place.name());
+    let promotion_name = promotion.metadata.name.as_deref().unwrap_or_default();
+    let namespace = pipeline.metadata.namespace.as_deref().unwrap_or("default");
+    let because = |message: &str| if message.is_empty() { ".".into() } else { format!(": {message}") };
+    match status.phase {
+        Phase::Pending => pending(&status, (revision, &here), (promotion_name, namespace), draft),
+        Phase::Promoting => {
+            draft.say(
+                Situation::Waiting,
+                format!("The delivery of {revision} into {here} failed{}", because(&status.message)),
+            );
+            attempts(&status, now, draft);
+            draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+        }
+        Phase::Proposed => {
+            let request = status.change_request.as_ref();
+            let link = request.map(|r| format!("#{} ({})", r.number, r.url)).unwrap_or_default();
+            draft.say(
+                Situation::Waiting,
+                format!("{revision} waits in change request {link}{}", because(&status.message)),
+            );
+        }
+        Phase::Delivered => draft.say(
+            Situation::Moving,
+            format!("{revision} is delivered, and {here} does not run it yet{}", because(&status.message)),
+        ),
+        Phase::Failed => {
+            draft.say(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
+            draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+        }
+        Phase::Rejected => {
+            draft.say(
+                Situation::Blocked,
+                format!("{revision} was rejected for {here}{}", because(&status.message)),
+            );
+            draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+        }
+        Phase::Succeeded | Phase::Superseded | Phase::Cancelled => {}
+    }
+}
+
+fn pending(
+    status: &PromotionStatus,
+    (revision, here): (&str, &str),
+    (promotion, namespace): (&str, &str),
+    draft: &mut Draft,
+) {
+    let closed: Vec<_> = status.gates.iter().filter(|gate| !gate.open).collect();
+    for gate in &closed {
+        let message = if gate.message.is_empty() { "waits" } else { &gate.message };
+        draft.say(Situation::Blocked, format!("{revision} {message}"));
+        if GateKind::named(&gate.name).is_some() {
+            draft.next.push(format!("sluice approve {promotion} -n {namespace}"));
+        }
+    }
+    if closed.is_empty() {
+        let why = if status.message.is_empty() { "it is being recorded" } else { &status.message };
+        draft.say(Situation::Moving, format!("{revision} is about to be delivered into {here}: {why}"));
+    }
+}
+
+fn attempts(status: &PromotionStatus, now: Timestamp, draft: &mut Draft) {
+    let next = status.next_attempt.as_ref().and_then(|time| Some((time, time.parse::<Timestamp>().ok()?)));
+    let Some((text, time)) = next else { return };
+    let seconds = time.as_second().saturating_sub(now.as_second());
+    let tries = match status.attempts {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    let when = match seconds {
+        ..=0 => "The next attempt is due now.".to_owned(),
+        1..120 => format!("The next attempt is in {seconds} seconds."),
+        _ => format!("The next attempt is in {} minutes.", seconds / 60),
+    };
+    draft.say(Situation::Waiting, format!("It was tried {tries}. {when}"));
+    draft.until = Some(text.clone());
+}
+
+/// What the controller has noted about the environment, unless the promotion says the same.
+fn note(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Draft) {
+    let Some(message) = place.status.map(|status| status.message.as_str()).filter(|m| !m.is_empty()) else {
+        return;
+    };
+    let told =
+        draft.sentences.iter().any(|sentence| sentence.contains(message) || message.contains(sentence));
+    let of_promotion = promotion.is_some_and(|p| {
+        let status = status_of(p);
+        status.gates.iter().any(|gate| !gate.message.is_empty() && message.contains(&gate.message))
+            || !status.message.is_empty() && message.contains(&status.message)
+    });
+    if !told && !of_promotion {
+        draft.say(Situation::Waiting, sentence(message));
+    }
+}
+
+/// Why the predecessors give nothing newer to an environment in which nothing is under way.
+fn predecessors(pipeline: &Pipeline, place: &Place<'_>, draft: &mut Draft) {
+    let here = place.name();
+    if place.after.is_empty() {
+        return draft.say(
+            Situation::Observed,
+            format!(
+                "{here} is a first environment: people, CI or Flux change it, and Sluice only observes it."
+            ),
+        );
+    }
+    if place.policy.is_none() {
+        return draft.say(
+            Situation::Observed,
+            format!("{here} has no promotion in the spec: Sluice observes it and writes nothing into it."),
+        );
+    }
+    let all = Place::all(pipeline);
+    for name in &place.after {
+        for before in all.iter().filter(|other| other.environment.name == *name) {
+            predecessor(before, place, draft);
+        }
+    }
+}
+
+fn predecessor(before: &Place<'_>, place: &Place<'_>, draft: &mut Draft) {
+    let (from, here) = (before.name(), place.name());
+    let unready: Vec<&TargetStatus> = before.targets().filter(|target| !target.ready).collect();
+    for target in &unready {
+        let detail = if target.error.is_empty() { String::new() } else { format!(": {}", target.error) };
+        let since = target.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
+        draft.say(
+            Situation::Waiting,
+            format!(
+                "{from} proves nothing newer: its target {} is {}{since}{detail}",
+                target.name, target.health
+            ),
+        );
+    }
+    if !unready.is_empty() {
+        return;
+    }
+    match (before.revision(), place.revision()) {
+        (Some(proven), Some(runs)) if proven == runs => {
+            draft.say(Situation::UpToDate, format!("{here} runs {runs}, as {from} does."));
+        }
+        (Some(proven), runs) => {
+            let runs = runs.unwrap_or("different revisions");
+            draft.say(Situation::Waiting, format!("{from} runs {proven}; {here} runs {runs}."));
+        }
+        (None, _) => {
+            draft.say(Situation::Waiting, format!("The targets of {from} do not run the same revision yet."));
+        }
+    }
+}
+
+/// What is wrong with the targets of the environment itself.
+fn own_targets(place: &Place<'_>, promotion: Option<&Promotion>, draft: &mut Draft) {
+    let message = promotion.map(|p| status_of(p).message).unwrap_or_default();
+    for target in place.targets().filter(|target| !target.error.is_empty()) {
+        if !message.contains(&target.error) {
+            let text = format!("Target {} is {}: {}", target.name, target.health, target.error);
+            let situation = match target.health {
+                Health::Failed | Health::Unknown => Situation::Blocked,
+                _ => Situation::Waiting,
+            };
+            draft.say(situation, text);
+        }
+    }
+}
+
+/// A message with a capital letter at its beginning, unless it begins with a name or a revision.
+fn sentence(message: &str) -> String {
+    let first = message.split_whitespace().next().unwrap_or_default();
+    let is_word = first.len() > 1 && first.chars().all(|c| c.is_ascii_lowercase());
+    match (is_word, message.char_indices().nth(1)) {
+        (true, Some((at, _))) => message[..at].to_ascii_uppercase() + &message[at..],
+        _ => message.into(),
+    }
+}

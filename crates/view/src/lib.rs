@@ -1,0 +1,9 @@
+//! VIEW. One pure function for each question that people ask about pipelines and promotions. Commands, the API and pages
+//! render the answers and compute nothing of their own. Objects come in as values; there is no clock, no input and no
+//! output.
+
+pub mod explain;
+pub mod history;
+mod place;
+pub mod status;
+pub mod story;

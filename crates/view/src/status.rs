@@ -1,0 +1,100 @@
+//! One pipeline on one screen: what each environment runs, how it does, what moves into it, and the one thing to look at
+//! first.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_api::pipeline::Pipeline;
+use sluice_api::promotion::{Phase, Promotion};
+use sluice_core::observed::Health;
+
+use crate::explain::{Explanation, Situation, explain};
+use crate::place::{Place, status_of};
+
+/// A pipeline on one screen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The Pipeline's namespace.
+    pub namespace: String,
+    /// The Pipeline's name.
+    pub name: String,
+    /// True if it is suspended.
+    pub suspended: bool,
+    /// The message of the Ready condition, if it is not True.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// The environments (or targets), in order.
+    pub environments: Vec<Line>,
+    /// Why the first environment that needs attention does not move, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Explanation>,
+}
+
+/// One environment (or target).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// The environment, or `environment/target`.
+    pub environment: String,
+    /// The environments before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// The revision that all of its targets run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<String>,
+    /// The worst health of its targets.
+    pub health: Health,
+    /// Since when the target that changed last has this health, in RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How many targets are ready, and how many there are.
+    pub ready: (usize, usize),
+    /// The revision that is promoted into it, with the phase of the promotion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incoming: Option<(String, Phase)>,
+    /// What is going on.
+    pub situation: Situation,
+}
+
+/// Returns a pipeline on one screen. `promotions` are those of its namespace.
+pub fn status(pipeline: &Pipeline, promotions: &[Promotion], now: Timestamp) -> Status {
+    let explanations = explain(pipeline, promotions, now);
+    let name = pipeline.metadata.name.clone().unwrap_or_default();
+    let own: Vec<Promotion> = promotions.iter().filter(|p| p.spec.pipeline == name).cloned().collect();
+    let places = Place::all(pipeline);
+    let environments =
+        places.iter().zip(&explanations).map(|(place, explained)| line(place, explained, &own));
+    let attention = [Situation::Blocked, Situation::Unknown, Situation::Waiting, Situation::Moving];
+    let cause = attention.iter().find_map(|wanted| explanations.iter().find(|e| e.situation == *wanted));
+    let conditions = pipeline.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    Status {
+        namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
+        name,
+        suspended: pipeline.spec.suspend,
+        trouble: ready.filter(|c| c.status != "True").map(|c| c.message.clone()),
+        environments: environments.collect(),
+        cause: cause.cloned(),
+    }
+}
+
+fn line(place: &Place<'_>, explained: &Explanation, promotions: &[Promotion]) -> Line {
+    let newest = place.promotions(promotions).into_iter().next();
+    let incoming = newest.map(|p| (p.spec.revision.clone(), status_of(p).phase));
+    let incoming = incoming.filter(|(revision, phase)| {
+        let is_over = matches!(phase, Phase::Succeeded | Phase::Superseded | Phase::Cancelled);
+        !is_over && (!phase.has_ended() || Some(revision.as_str()) != place.revision())
+    });
+    let worst: Vec<_> = place.targets().filter(|target| target.health == explained.health).collect();
+    Line {
+        environment: place.name(),
+        after: place.after.iter().map(|name| name.to_string()).collect(),
+        runs: explained.runs.clone(),
+        health: explained.health,
+        since: worst.iter().filter_map(|target| target.since.clone()).max(),
+        ready: (place.targets().filter(|target| target.ready).count(), place.targets().count()),
+        incoming,
+        situation: explained.situation,
+    }
+}

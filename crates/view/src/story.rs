@@ -1,0 +1,99 @@
+//! The whole story of one promotion, in the order of time: why it was started, what it waited for, who decided, what was
+//! delivered, and how it ended.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_api::promotion::{Phase, Promotion};
+
+use crate::place::status_of;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Happening {
+    /// When, in RFC 3339; empty if that was not recorded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    /// What, as a sentence without a full stop.
+    pub what: String,
+}
+
+impl Happening {
+    fn new(at: impl Into<String>, what: impl Into<String>) -> Self {
+        Happening { at: at.into(), what: what.into() }
+    }
+}
+
+/// Returns what happened to a promotion, in the order of time. What has no recorded time comes last.
+pub fn story(promotion: &Promotion) -> Vec<Happening> {
+    let (spec, status) = (&promotion.spec, status_of(promotion));
+    let mut story = Vec::new();
+    for proof in &spec.evidence {
+        let what = format!("{}/{} ran {} healthily", proof.environment, proof.target, spec.revision);
+        story.push(Happening::new(&proof.at, what));
+    }
+    if let Some(trigger) = &spec.trigger {
+        let what = format!("a call of /trigger with key {} requested {}", trigger.key, spec.revision);
+        story.push(Happening::new(&trigger.at, what));
+    }
+    if let Some(created) = &promotion.metadata.creation_timestamp {
+        let replaces = match spec.replaces.as_str() {
+            "" => String::new(),
+            replaces => format!(" in place of {replaces}"),
+        };
+        let what = format!("the promotion of {} into {}{replaces} was started", spec.revision, spec.place());
+        story.push(Happening::new(created.0.to_string(), what));
+    }
+    if let Some(approval) = &status.approval {
+        story.push(Happening::new(&approval.at, format!("{} approved it", approval.by)));
+    }
+    if let Some(approval) = &status.key_approval {
+        let what = format!("the key {} of Secret {} approved it", approval.key, approval.secret);
+        story.push(Happening::new(&approval.at, what));
+    }
+    if let Some(report) = &status.callback {
+        let message = if report.message.is_empty() { String::new() } else { format!(": {}", report.message) };
+        story.push(Happening::new(&report.at, format!("the receiver reported {:?}{message}", report.state)));
+    }
+    for (phase, at) in &status.times {
+        story.extend(phase_of(phase).and_then(|phase| Some(Happening::new(at, entered(promotion, phase)?))));
+    }
+    // Stable: what happened in one second stays in this order.
+    story.sort_by(|a, b| a.at.is_empty().cmp(&b.at.is_empty()).then_with(|| a.at.cmp(&b.at)));
+    story
+}
+
+fn phase_of(name: &str) -> Option<Phase> {
+    use Phase::*;
+    [Pending, Promoting, Proposed, Delivered, Succeeded, Failed, Rejected, Superseded, Cancelled]
+        .into_iter()
+        .find(|phase| phase.to_string() == name)
+}
+
+/// What it means that the promotion got into a phase.
+fn entered(promotion: &Promotion, phase: Phase) -> Option<String> {
+    let (spec, status) = (&promotion.spec, status_of(promotion));
+    let message = match status.phase == phase && !status.message.is_empty() {
+        true => format!(": {}", status.message),
+        false => String::new(),
+    };
+    Some(match phase {
+        Phase::Pending => return None,
+        Phase::Promoting => format!("the delivery failed for the first time{message}"),
+        Phase::Proposed => match &status.change_request {
+            Some(request) => format!("change request #{} was opened: {}", request.number, request.url),
+            None => "the change request was opened".into(),
+        },
+        Phase::Delivered => match &status.commit {
+            Some(commit) => format!("it was delivered as commit {commit}"),
+            None => "it was delivered".into(),
+        },
+        Phase::Succeeded => format!("{} ran {} healthily", spec.place(), spec.revision),
+        Phase::Failed => format!("it failed{message}"),
+        Phase::Rejected => match &spec.rejection {
+            Some(rejection) => format!("{} rejected it: {}", rejection.by, rejection.reason),
+            None => format!("it was rejected{message}"),
+        },
+        Phase::Superseded => format!("a newer revision replaced it{message}"),
+        Phase::Cancelled => format!("it was cancelled{message}"),
+    })
+}

@@ -1,0 +1,173 @@
+//! `explain`: one row for each reason why an environment does not get a revision.
+
+use serde_json::json;
+use sluice_api::{Pipeline, Promotion};
+use sluice_view::explain::{Situation, explain};
+
+use crate::fixture::{now, pipeline, promotion, runs, target};
+
+/// Returns what is said about prod, as lines.
+fn prod(pipeline: &Pipeline, promotions: &[Promotion]) -> String {
+    let all = explain(pipeline, promotions, now());
+    let prod = all.iter().find(|e| e.environment == "prod").unwrap();
+    let next = prod.next.iter().map(|command| format!("► {command}"));
+    let until = prod.until.iter().map(|until| format!("◎ {until}"));
+    let lines: Vec<String> = prod.sentences.iter().cloned().chain(next).chain(until).collect();
+    format!("{:?}\n{}", prod.situation, lines.join("\n"))
+}
+
+fn behind() -> Pipeline {
+    pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": runs("staging", "6.1.8", "Ready"),
+        "prod": runs("prod", "6.1.5", "Ready"),
+    }))
+}
+
+#[test]
+fn an_environment_that_runs_what_was_proven_has_nothing_to_wait_for() {
+    let even = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": runs("staging", "6.1.8", "Ready"),
+        "prod": runs("prod", "6.1.8", "Ready"),
+    }));
+    let ended = promotion("prod", 1, json!({"phase": "Succeeded"}));
+    insta::assert_snapshot!(prod(&even, &[ended]), @r"
+    UpToDate
+    prod runs 6.1.8, as staging does.
+    ");
+    let first = &explain(&even, &[], now())[0];
+    assert_eq!(first.situation, Situation::Observed, "{first:?}");
+}
+
+#[test]
+fn a_closed_gate_names_the_command_that_opens_it() {
+    let gate = json!({"name": "Approval", "open": false, "message": "waits for approval: sluice approve -n apps podinfo-prod-1"});
+    let pending = promotion("prod", 1, json!({"phase": "Pending", "gates": [gate]}));
+    insta::assert_snapshot!(prod(&behind(), &[pending]), @r"
+    Blocked
+    6.1.8 waits for approval: sluice approve -n apps podinfo-prod-1
+    ► sluice approve podinfo-prod-1 -n apps
+    ");
+}
+
+#[test]
+fn a_failed_delivery_says_the_cause_and_when_it_is_tried_again() {
+    let status = json!({"phase": "Promoting", "attempts": 3, "nextAttempt": "2026-11-21T12:02:30Z",
+        "message": "cannot push to https://git.example.com/fleet.git: authentication failed"});
+    insta::assert_snapshot!(prod(&behind(), &[promotion("prod", 1, status)]), @r"
+    Waiting
+    The delivery of 6.1.8 into prod failed: cannot push to https://git.example.com/fleet.git: authentication failed
+    It was tried 3 times. The next attempt is in 2 minutes.
+    ► sluice retry podinfo-prod-1 -n apps
+    ◎ 2026-11-21T12:02:30Z
+    ");
+}
+
+#[test]
+fn an_open_change_request_is_named_with_what_it_waits_for() {
+    let request = json!({"number": 7, "url": "https://git.example.com/fleet/pulls/7", "state": "open",
+        "branch": "sluice/apps/podinfo/prod", "headCommit": "c0ffee"});
+    let status =
+        json!({"phase": "Proposed", "changeRequest": request, "message": "waits for the check build"});
+    insta::assert_snapshot!(prod(&behind(), &[promotion("prod", 1, status)]), @r"
+    Waiting
+    6.1.8 waits in change request #7 (https://git.example.com/fleet/pulls/7): waits for the check build
+    ");
+}
+
+#[test]
+fn a_delivered_revision_waits_for_flux() {
+    let status = json!({"phase": "Delivered", "message": "commit 1eabc9a4; waits for the targets to run it"});
+    insta::assert_snapshot!(prod(&behind(), &[promotion("prod", 1, status)]), @r"
+    Moving
+    6.1.8 is delivered, and prod does not run it yet: commit 1eabc9a4; waits for the targets to run it
+    ");
+}
+
+#[test]
+fn a_failed_or_rejected_revision_needs_a_person() {
+    for (phase, expected) in
+        [("Failed", "6.1.8 failed in prod: why"), ("Rejected", "6.1.8 was rejected for prod: why")]
+    {
+        let ended = promotion("prod", 1, json!({"phase": phase, "message": "why"}));
+        let said = prod(&behind(), &[ended]);
+        assert_eq!(said, format!("Blocked\n{expected}\n► sluice retry podinfo-prod-1 -n apps"));
+    }
+}
+
+#[test]
+fn a_predecessor_that_is_not_healthy_proves_nothing() {
+    let broken = target("staging", "6.1.8", "Failed", "HelmRelease/podinfo: Helm upgrade failed: timed out");
+    let held = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": {"health": "Failed", "revision": "6.1.8", "targets": [broken]},
+        "prod": runs("prod", "6.1.5", "Ready"),
+    }));
+    insta::assert_snapshot!(prod(&held, &[]), @r"
+    Waiting
+    staging proves nothing newer: its target staging is Failed since 2026-11-21T11:50:00Z: HelmRelease/podinfo: Helm upgrade failed: timed out
+    ");
+}
+
+#[test]
+fn what_the_controller_has_noted_comes_before_what_follows_from_it() {
+    let mut noted = behind();
+    let environments = &mut noted.status.as_mut().unwrap().environments;
+    environments.get_mut("prod").unwrap().message =
+        "6.1.8 waits: no workload here has the kind and name of one in staging".into();
+    insta::assert_snapshot!(prod(&noted, &[]), @r"
+    Waiting
+    6.1.8 waits: no workload here has the kind and name of one in staging
+    staging runs 6.1.8; prod runs 6.1.5.
+    ");
+}
+
+#[test]
+fn a_target_that_cannot_be_read_blocks_and_says_why() {
+    let lost =
+        target("prod", "6.1.5", "Unknown", "cluster fleet/prod refuses the connection: start its API server");
+    let blind = pipeline(json!({
+        "dev": runs("dev", "6.1.5", "Ready"),
+        "staging": runs("staging", "6.1.5", "Ready"),
+        "prod": {"health": "Unknown", "revision": "6.1.5", "targets": [lost]},
+    }));
+    insta::assert_snapshot!(prod(&blind, &[]), @r"
+    UpToDate
+    prod runs 6.1.5, as staging does.
+    Target prod is Unknown: cluster fleet/prod refuses the connection: start its API server
+    ");
+}
+
+#[test]
+fn a_suspended_pipeline_says_so_first() {
+    let mut suspended = behind();
+    suspended.spec.suspend = true;
+    let said = prod(&suspended, &[]);
+    insta::assert_snapshot!(said, @r"
+    Blocked
+    The pipeline is suspended: nothing is promoted until it is resumed.
+    staging runs 6.1.8; prod runs 6.1.5.
+    ► sluice resume podinfo -n apps
+    ");
+}
+
+#[test]
+fn without_a_status_the_controller_is_the_suspect() {
+    let mut silent = behind();
+    silent.status = None;
+    let all = explain(&silent, &[], now());
+    assert!(all.iter().all(|e| e.situation == Situation::Unknown), "{all:?}");
+    let mut old = behind();
+    old.metadata.generation = Some(3);
+    let said = prod(&old, &[]);
+    assert!(said.starts_with("Unknown\nThe controller has not seen the last change"), "{said}");
+}
+
+#[test]
+fn promotions_of_other_pipelines_do_not_count() {
+    let mut other = promotion("prod", 1, json!({"phase": "Failed", "message": "why"}));
+    other.spec.pipeline = "search".into();
+    let said = prod(&behind(), &[other]);
+    assert!(!said.contains("failed"), "{said}");
+}

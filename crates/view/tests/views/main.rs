@@ -1,0 +1,9 @@
+//! The views, each as a table: objects as the API server stores them, and what people read.
+
+#![allow(clippy::unwrap_used, reason = "tests say it by failing")]
+
+mod explain;
+mod fixture;
+mod history;
+mod status;
+mod story;

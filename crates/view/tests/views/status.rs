@@ -1,0 +1,48 @@
+//! `status`: one line for each environment, and the first cause.
+
+use serde_json::json;
+use sluice_view::explain::Situation;
+use sluice_view::status::status;
+
+use crate::fixture::{now, pipeline, promotion, runs, target};
+
+#[test]
+fn what_needs_a_person_is_shown_before_what_only_waits() {
+    let broken = target("staging", "6.1.7", "Progressing", "HelmRelease/podinfo: is upgrading");
+    let observed = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": {"health": "Progressing", "revision": "6.1.7", "targets": [broken]},
+        "prod": runs("prod", "6.1.5", "Ready"),
+    }));
+    let gate = json!({"name": "Approval", "open": false, "message": "waits for approval"});
+    let promotions = [
+        promotion("staging", 1, json!({"phase": "Delivered"})),
+        promotion("prod", 2, json!({"phase": "Pending", "gates": [gate]})),
+    ];
+    let shown = status(&observed, &promotions, now());
+    let cause = shown.cause.unwrap();
+    assert_eq!((cause.environment.as_str(), cause.situation), ("prod", Situation::Blocked));
+    let lines: Vec<String> = shown
+        .environments
+        .iter()
+        .map(|l| format!("{} {:?} {} {:?} {:?}", l.environment, l.runs, l.health, l.ready, l.incoming))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    dev Some("6.1.8") Ready (1, 1) None
+    staging Some("6.1.7") Progressing (0, 1) Some(("6.1.8", Delivered))
+    prod Some("6.1.5") Ready (1, 1) Some(("6.1.8", Pending))
+    "#);
+}
+
+#[test]
+fn a_promotion_that_has_arrived_is_not_incoming() {
+    let even = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": runs("staging", "6.1.8", "Ready"),
+        "prod": runs("prod", "6.1.8", "Ready"),
+    }));
+    let failed = promotion("prod", 1, json!({"phase": "Failed", "message": "not healthy in time"}));
+    let shown = status(&even, &[failed], now());
+    assert_eq!(shown.environments[2].incoming, None);
+    assert_eq!(shown.cause, None, "nothing waits");
+}

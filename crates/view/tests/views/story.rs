@@ -1,0 +1,37 @@
+//! `story`: everything that was recorded of a promotion, in the order of time.
+
+use serde_json::json;
+use sluice_view::story::story;
+
+use crate::fixture::promotion;
+
+#[test]
+fn a_promotion_tells_everything_in_the_order_of_time() {
+    let status = json!({
+        "phase": "Succeeded", "message": "prod runs 6.1.8, healthily", "commit": "1eabc9a4",
+        "times": {"Pending": "2026-11-21T11:01:00Z", "Promoting": "2026-11-21T11:03:00Z",
+            "Delivered": "2026-11-21T11:04:00Z", "Succeeded": "2026-11-21T11:05:00Z"},
+        "approval": {"by": "jane", "at": "2026-11-21T11:02:00Z"},
+    });
+    let lines: Vec<String> =
+        story(&promotion("prod", 1, status)).iter().map(|h| format!("{} {}", h.at, h.what)).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    2026-11-21T10:59:58Z dev/dev ran 6.1.8 healthily
+    2026-11-21T11:01:00Z the promotion of 6.1.8 into prod in place of 6.1.5 was started
+    2026-11-21T11:02:00Z jane approved it
+    2026-11-21T11:03:00Z the delivery failed for the first time
+    2026-11-21T11:04:00Z it was delivered as commit 1eabc9a4
+    2026-11-21T11:05:00Z prod ran 6.1.8 healthily
+    ");
+}
+
+#[test]
+fn a_rejection_names_the_person_and_the_reason() {
+    let mut rejected =
+        promotion("prod", 1, json!({"phase": "Rejected", "times": {"Rejected": "2026-11-21T11:05:00Z"}}));
+    rejected.spec.rejection =
+        serde_json::from_value(json!({"by": "joe", "reason": "not before Monday", "revision": "6.1.8"}))
+            .unwrap();
+    let last = story(&rejected).pop().unwrap();
+    assert_eq!(last.what, "joe rejected it: not before Monday");
+}
