@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
 use self::steps::Steps;
-pub use self::steps::{Step, completed};
+pub use self::steps::{PromotionStep, completed};
 use crate::hook::HookMetrics;
 use crate::shard::ShardMetrics;
 use crate::state::status_queue::WriteOutcome;
@@ -63,13 +63,13 @@ struct Purse {
 pub struct Metrics {
     registry: Registry,
     /// Turns of pipelines.
-    pub turns: Counter,
+    pub reconciles: Counter,
     failures: Family<Reason, Counter>,
     phases: Family<Phase, Counter>,
     writes: Family<Write, Counter>,
     clusters: Family<State, Gauge>,
     /// Lists of clusters that were made again.
-    pub listed_again: Counter,
+    pub relists: Counter,
     wait: Histogram,
     /// How long promotions take.
     pub steps: Steps,
@@ -98,7 +98,7 @@ impl Metrics {
     /// All of them at zero, and those of delivery as it counts them.
     pub fn new(delivery: Delivery) -> Self {
         let mut registry = Registry::with_prefix("sluice");
-        let (turns, listed_again) = <(Counter, Counter)>::default();
+        let (reconciles, relists) = <(Counter, Counter)>::default();
         let (due, approvals_checked) = <(Gauge, Gauge)>::default();
         let (failures, phases) = <(Family<Reason, Counter>, Family<Phase, Counter>)>::default();
         let writes = Family::<Write, Counter>::default();
@@ -107,12 +107,12 @@ impl Metrics {
         let git = Family::<Operation, Gauge>::default();
         let forge = Family::<Call, Gauge>::default();
         let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
-        registry.register("turns", "Turns of pipelines", turns.clone());
+        registry.register("turns", "Turns of pipelines", reconciles.clone());
         registry.register("promotion_failures", "Failures of promotions, by reason", failures.clone());
         registry.register("promotion_phases", "Promotions that came into a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
-        registry.register("cluster_relists", "Lists of clusters made again", listed_again.clone());
+        registry.register("cluster_relists", "Lists of clusters made again", relists.clone());
         registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
         registry.register("git_operations", "Operations on git servers so far", git.clone());
         registry.register("forge_calls", "Calls of forges so far", forge.clone());
@@ -139,12 +139,12 @@ impl Metrics {
             hooks: HookMetrics::new(&mut registry),
             shards: ShardMetrics::new(&mut registry),
             registry,
-            turns,
+            reconciles,
             failures,
             phases,
             writes,
             clusters,
-            listed_again,
+            relists,
             wait,
             delivery,
             git,
@@ -165,17 +165,17 @@ impl Metrics {
     }
 
     /// Something failed on the way of a promotion.
-    pub fn failed(&self, reason: &str) {
+    pub fn count_failure(&self, reason: &str) {
         self.failures.get_or_create(&Reason { reason: reason.into() }).inc();
     }
 
     /// A promotion came into a phase.
-    pub fn entered(&self, phase: &str) {
+    pub fn count_phase(&self, phase: &str) {
         self.phases.get_or_create(&Phase { phase: phase.into() }).inc();
     }
 
     /// A status was written, or was not.
-    pub fn written(&self, kind: &str, outcome: &WriteOutcome) {
+    pub fn count_status_write(&self, kind: &str, outcome: &WriteOutcome) {
         let result = match outcome {
             WriteOutcome::Stored(_) => "ok",
             WriteOutcome::Gone => "gone",
@@ -187,17 +187,17 @@ impl Metrics {
     }
 
     /// An object was written.
-    pub fn wrote(&self, kind: &str) {
+    pub fn count_write(&self, kind: &str) {
         self.writes.get_or_create(&Write { kind: kind.into(), result: "ok" }).inc();
     }
 
     /// An event waited so long for its turn.
-    pub fn waited(&self, time: Duration) {
+    pub fn observe_wait(&self, time: Duration) {
         self.wait.observe(time.as_secs_f64());
     }
 
     /// So many clusters are up, of so many.
-    pub fn clusters(&self, up: usize, all: usize) {
+    pub fn set_clusters(&self, up: usize, all: usize) {
         self.clusters.get_or_create(&State { state: "up" }).set(up as i64);
         self.clusters.get_or_create(&State { state: "down" }).set((all - up) as i64);
     }
@@ -226,7 +226,7 @@ impl Metrics {
     }
 
     /// The loop has turned, and left so many pipelines waiting.
-    pub fn ticked(&self, due: usize) {
+    pub fn record_iteration(&self, due: usize) {
         self.due.set(due as i64);
         self.last_tick.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ const BUCKETS: [f64; 14] = [
 
 /// A part of a promotion's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PromotionStep {
     /// From the moment at which the revision was seen healthy to an open change request.
     Proposed,
     /// From there to the merge, the commit, or the receiver's acceptance.
@@ -35,15 +35,16 @@ pub enum Step {
     Gates,
 }
 
-impl Step {
-    const ALL: [Step; 4] = [Step::Proposed, Step::Delivered, Step::Running, Step::Gates];
+impl PromotionStep {
+    const ALL: [PromotionStep; 4] =
+        [PromotionStep::Proposed, PromotionStep::Delivered, PromotionStep::Running, PromotionStep::Gates];
 
     fn name(self) -> &'static str {
         match self {
-            Step::Proposed => "proposed",
-            Step::Delivered => "delivered",
-            Step::Running => "running",
-            Step::Gates => "gates",
+            PromotionStep::Proposed => "proposed",
+            PromotionStep::Delivered => "delivered",
+            PromotionStep::Running => "running",
+            PromotionStep::Gates => "gates",
         }
     }
 }
@@ -67,7 +68,7 @@ pub fn completed(
     before: &PromotionStatus,
     after: &PromotionStatus,
     now: Timestamp,
-) -> Vec<(Step, f64)> {
+) -> Vec<(PromotionStep, f64)> {
     let since = |time: &str| {
         let since = time.parse::<Timestamp>().ok()?;
         // A clock that was set back took no time back.
@@ -76,8 +77,12 @@ pub fn completed(
     let healthy = spec.evidence.iter().map(|e| e.at.as_str()).max();
     let healthy = healthy.or(spec.trigger.as_ref().map(|t| t.at.as_str())).and_then(since);
     let entered = |phase: &str| after.times.contains_key(phase) && !before.times.contains_key(phase);
-    let steps = [("Proposed", Step::Proposed), ("Delivered", Step::Delivered), ("Succeeded", Step::Running)];
-    let mut completed: Vec<(Step, f64)> = steps
+    let steps = [
+        ("Proposed", PromotionStep::Proposed),
+        ("Delivered", PromotionStep::Delivered),
+        ("Succeeded", PromotionStep::Running),
+    ];
+    let mut completed: Vec<(PromotionStep, f64)> = steps
         .iter()
         .filter(|(phase, _)| entered(phase))
         .filter_map(|(_, step)| Some((*step, healthy?)))
@@ -85,7 +90,7 @@ pub fn completed(
     let was_shut = before.phase == Phase::Pending && before.gates.iter().any(|gate| !gate.open);
     if was_shut && matches!(after.phase, Phase::Promoting | Phase::Proposed | Phase::Delivered) {
         let waited = before.times.get("Pending").and_then(|time| since(time));
-        completed.extend(waited.map(|waited| (Step::Gates, waited)));
+        completed.extend(waited.map(|waited| (PromotionStep::Gates, waited)));
     }
     completed
 }
@@ -113,7 +118,7 @@ impl Steps {
     }
 
     /// Counts the steps that a promotion has completed.
-    pub fn completed(&self, namespace: &str, spec: &PromotionSpec, steps: &[(Step, f64)]) {
+    pub fn completed(&self, namespace: &str, spec: &PromotionSpec, steps: &[(PromotionStep, f64)]) {
         if steps.is_empty() {
             return;
         }
@@ -133,14 +138,14 @@ impl Steps {
         if known.len() > APPLICATIONS
             && let Some((namespace, pipeline, environment)) = known.pop_front()
         {
-            for step in Step::ALL {
+            for step in PromotionStep::ALL {
                 self.last.remove(&of(&namespace, &pipeline, &environment, step));
             }
         }
     }
 }
 
-fn of(namespace: &str, pipeline: &str, environment: &str, step: Step) -> OfApplication {
+fn of(namespace: &str, pipeline: &str, environment: &str, step: PromotionStep) -> OfApplication {
     let [namespace, pipeline, environment] = [namespace, pipeline, environment].map(String::from);
     OfApplication { namespace, pipeline, environment, step: step.name() }
 }
@@ -184,25 +189,28 @@ mod tests {
         assert_eq!(steps(&new, &waits, "10:00:05"), []);
         assert_eq!(
             steps(&waits, &proposed, "10:01:00"),
-            [(Step::Proposed, 60.0), (Step::Gates, 55.0)],
+            [(PromotionStep::Proposed, 60.0), (PromotionStep::Gates, 55.0)],
             "from the last of the targets that had to prove it"
         );
         assert_eq!(steps(&proposed, &proposed, "10:01:30"), []);
-        assert_eq!(steps(&proposed, &delivered, "10:02:00"), [(Step::Delivered, 120.0)]);
-        assert_eq!(steps(&delivered, &succeeded, "10:03:00"), [(Step::Running, 180.0)]);
+        assert_eq!(steps(&proposed, &delivered, "10:02:00"), [(PromotionStep::Delivered, 120.0)]);
+        assert_eq!(steps(&delivered, &succeeded, "10:03:00"), [(PromotionStep::Running, 180.0)]);
         // A clock that was set back.
-        assert_eq!(steps(&new, &delivered, "08:00:00"), [(Step::Proposed, 0.0), (Step::Delivered, 0.0)]);
+        assert_eq!(
+            steps(&new, &delivered, "08:00:00"),
+            [(PromotionStep::Proposed, 0.0), (PromotionStep::Delivered, 0.0)]
+        );
     }
 
     #[test]
     fn the_series_of_applications_are_bounded() {
         let mut registry = Registry::default();
         let steps = Steps::new(&mut registry);
-        steps.completed("apps", &spec("old"), &[(Step::Running, 1.0)]);
-        steps.completed("apps", &spec("busy"), &[(Step::Running, 1.0)]);
+        steps.completed("apps", &spec("old"), &[(PromotionStep::Running, 1.0)]);
+        steps.completed("apps", &spec("busy"), &[(PromotionStep::Running, 1.0)]);
         for n in 0..APPLICATIONS {
-            steps.completed("apps", &spec(&format!("a{n}")), &[(Step::Running, 1.0)]);
-            steps.completed("apps", &spec("busy"), &[(Step::Running, 2.0)]);
+            steps.completed("apps", &spec(&format!("a{n}")), &[(PromotionStep::Running, 1.0)]);
+            steps.completed("apps", &spec("busy"), &[(PromotionStep::Running, 2.0)]);
         }
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

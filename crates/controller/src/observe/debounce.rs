@@ -71,6 +71,6 @@ impl Debounce {
 /// Whether an event says Ready at a new revision without covering the workloads.
 fn may_be_early(before: &FluxFact, now: &FluxFact) -> bool {
     let owns_nothing = matches!(&now.owned, Owned::Inventory(entries) if entries.is_empty());
-    let covers_workloads = now.covers || now.elsewhere || owns_nothing;
-    !covers_workloads && now.verdict.health == Health::Ready && before.facets != now.facets
+    let covers_workloads = now.covers_owned || now.on_another_cluster || owns_nothing;
+    !covers_workloads && now.status.health == Health::Ready && before.facets != now.facets
 }

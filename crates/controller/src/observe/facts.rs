@@ -100,7 +100,7 @@ impl Kind {
 
     /// The kind that a group has under a name, if its health counts for what made it: workloads,
     /// and Flux objects that make workloads in their turn.
-    pub fn made(group: &str, name: &str) -> Option<Kind> {
+    pub fn of_group(group: &str, name: &str) -> Option<Kind> {
         use Kind::*;
         let kinds = [Deployment, StatefulSet, DaemonSet, CronJob, HelmRelease, Kustomization];
         kinds.into_iter().find(|k| k.name() == name && k.resource().0 == group)
@@ -130,15 +130,15 @@ pub enum Fact {
     /// A namespace.
     Namespace {
         /// The namespaces whose Pipelines may have targets in it, by its annotation.
-        allowed: Option<Allowed>,
+        allowed: Option<AllowedNamespaces>,
     },
 }
 
 /// The namespaces that an annotation names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowed(String);
+pub struct AllowedNamespaces(String);
 
-impl Allowed {
+impl AllowedNamespaces {
     /// Reads it from the annotations of an object; `None` where there is none.
     pub fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
         annotations.get(ALLOWED_NAMESPACES).cloned().map(Self)
@@ -156,7 +156,7 @@ impl Allowed {
 
 /// How an object does, in Flux's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct HealthStatus {
     /// How it does.
     pub health: Health,
     /// What it says when it is not Ready.
@@ -169,15 +169,15 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FluxFact {
     /// The pipelines that it joins by label.
-    pub joins: Vec<String>,
+    pub pipelines: Vec<String>,
     /// The Kustomization or HelmRelease that made it.
     pub owner: Option<ObjectKey>,
     /// What Flux last tried to make of a Kustomization: its generation, and the source's revision.
     pub attempt: Option<(i64, String)>,
     /// It only says that Flux is at work.
-    pub at_work: bool,
+    pub is_reconciling: bool,
     /// How it does, by its own word.
-    pub verdict: Verdict,
+    pub status: HealthStatus,
     /// The version to show.
     pub version: String,
     /// Its facets, those of images left out.
@@ -195,9 +195,9 @@ pub struct FluxFact {
     /// The facets of the state that Flux will not try again; see [`super::gave_up::facets`].
     pub gave_up: BTreeMap<Facet, String>,
     /// Its own word covers what it made: all of it was healthy when it was applied.
-    pub covers: bool,
+    pub covers_owned: bool,
     /// It applies to another cluster, where this one's workloads are not.
-    pub elsewhere: bool,
+    pub on_another_cluster: bool,
 }
 
 /// Names a Helm release on a cluster.
@@ -247,27 +247,27 @@ impl Fact {
                 let facets: usize = facets.map(|(f, v)| 100 + f.to_string().len() + v.len()).sum();
                 let inventory: usize =
                     flux.owned.inventory().map(|k| 100 + k.namespace.len() + k.name.len()).sum();
-                let joins: usize = flux.joins.iter().map(|name| 30 + name.len()).sum();
+                let pipelines: usize = flux.pipelines.iter().map(|name| 30 + name.len()).sum();
                 let attempt = flux.attempt.as_ref().map_or(0, |(_, revision)| revision.len());
                 let git = flux
                     .git_source
                     .as_ref()
                     .map_or(0, |(namespace, name)| 300 + namespace.len() + name.len());
-                let strings = flux.verdict.message.len() + flux.version.len() + attempt + git;
+                let strings = flux.status.message.len() + flux.version.len() + attempt + git;
                 let owned = match &flux.owned {
                     Owned::Release(release) => release.size(),
                     Owned::Inventory(_) => 0,
                 };
                 let release = flux.release.as_ref().map_or(0, |release| release.size());
-                400 + facets + inventory + joins + strings + owned + release + owner(flux.owner.as_ref())
+                400 + facets + inventory + pipelines + strings + owned + release + owner(flux.owner.as_ref())
             }
             Fact::Workload(workload) => {
                 let images: usize = workload.images.iter().map(|image| 30 + image.len()).sum();
                 let release = workload.release.as_ref().map_or(0, |release| release.size());
-                workload.verdict.message.len() + images + release + owner(Some(&workload.owner))
+                workload.status.message.len() + images + release + owner(Some(&workload.owner))
             }
             Fact::Source(repository) => repository.url.len() + repository.branch.len(),
-            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, Allowed::size),
+            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, AllowedNamespaces::size),
         };
         600 + 3 * (key.namespace.len() + key.name.len()) + own
     }
@@ -305,17 +305,17 @@ impl FluxFact {
 
     /// This fact as it stands after the one before it. Flux goes through a Kustomization again and
     /// again, and each time says for a moment that it is at work. While it only repeats what it did
-    /// before, its former verdict stands: nothing has changed, and one that failed has not recovered.
+    /// before, its former status stands: nothing has changed, and one that failed has not recovered.
     pub fn after(self, before: Option<&Fact>) -> Self {
         match before {
             Some(Fact::Flux(before))
-                if self.at_work
+                if self.is_reconciling
                     && self.attempt.is_some()
                     && self.attempt == before.attempt
                     && self.facets == before.facets
-                    && matches!(before.verdict.health, Health::Ready | Health::Failed) =>
+                    && matches!(before.status.health, Health::Ready | Health::Failed) =>
             {
-                Self { verdict: before.verdict.clone(), at_work: before.at_work, ..self }
+                Self { status: before.status.clone(), is_reconciling: before.is_reconciling, ..self }
             }
             _ => self,
         }
@@ -330,7 +330,7 @@ pub struct WorkloadFact {
     /// The Helm release that it is an object of, by Helm's annotations.
     pub release: Option<Box<ReleaseName>>,
     /// How it does.
-    pub verdict: Verdict,
+    pub status: HealthStatus,
     /// The images it runs.
     pub images: Vec<String>,
 }
@@ -349,7 +349,7 @@ pub enum ClusterEvent {
     /// A kind (in one namespace, or in all) is more than may be kept: why, and what to do.
     TooLarge(Kind, Option<String>, String),
     /// A kind may not be read on the whole cluster, and is asked for namespace by namespace.
-    Narrowed(Kind),
+    ByNamespace(Kind),
     /// The cluster has no such kind.
     Absent(Kind),
     /// An object is there, or has changed.

@@ -5,7 +5,7 @@ use sluice_api::flux::FluxCondition;
 use sluice_api::workload::{WorkloadSpec, WorkloadState};
 use sluice_core::observed::Health;
 
-use super::facts::Verdict;
+use super::facts::HealthStatus;
 
 /// What Flux's status decision looks at.
 pub struct FluxView<'a> {
@@ -30,18 +30,18 @@ fn is_true(conditions: &[FluxCondition], type_: &str) -> bool {
 }
 
 /// What a condition says, since when it says so.
-fn by(health: Health, said: &FluxCondition) -> Verdict {
+fn by(health: Health, said: &FluxCondition) -> HealthStatus {
     let since = Some(said.last_transition_time.clone()).filter(|t| !t.is_empty());
-    Verdict { health, message: said.message.clone(), since }
+    HealthStatus { health, message: said.message.clone(), since }
 }
 
-fn own(health: Health, message: impl Into<String>) -> Verdict {
-    Verdict { health, message: message.into(), since: None }
+fn own(health: Health, message: impl Into<String>) -> HealthStatus {
+    HealthStatus { health, message: message.into(), since: None }
 }
 
 /// How a Kustomization or HelmRelease does, by its own word. The first failure of a Kustomization
 /// leaves its `observedGeneration` at -1: it has failed all the same, and is not waiting.
-pub fn flux(view: &FluxView<'_>) -> Verdict {
+pub fn flux(view: &FluxView<'_>) -> HealthStatus {
     if view.terminating {
         return own(Health::Progressing, "it is being deleted");
     }
@@ -58,7 +58,7 @@ pub fn flux(view: &FluxView<'_>) -> Verdict {
     if let Some(stalled) = condition(view.conditions, "Stalled").filter(|c| c.status == "True") {
         let failed = Some(ready).filter(|ready| ready.status == "False" && !ready.message.is_empty());
         let message = failed.map_or_else(|| stalled.message.clone(), |ready| cause(view.conditions, ready));
-        return Verdict { message, ..by(Health::Failed, stalled) };
+        return HealthStatus { message, ..by(Health::Failed, stalled) };
     }
     let reconciling = condition(view.conditions, "Reconciling").filter(|c| c.status == "True");
     let fresh = match ready.observed_generation {
@@ -67,7 +67,7 @@ pub fn flux(view: &FluxView<'_>) -> Verdict {
     };
     match ready.status.as_str() {
         "True" if reconciling.is_none() && fresh => {
-            Verdict { message: String::new(), ..by(Health::Ready, ready) }
+            HealthStatus { message: String::new(), ..by(Health::Ready, ready) }
         }
         "True" if reconciling.is_none() => {
             own(Health::Progressing, "its status speaks of an older generation")
@@ -75,7 +75,7 @@ pub fn flux(view: &FluxView<'_>) -> Verdict {
         "False" if matches!(ready.reason.as_str(), "DependencyNotReady" | "HealthCheckCanceled") => {
             by(Health::Progressing, ready)
         }
-        "False" => Verdict { message: cause(view.conditions, ready), ..by(Health::Failed, ready) },
+        "False" => HealthStatus { message: cause(view.conditions, ready), ..by(Health::Failed, ready) },
         _ => by(Health::Progressing, reconciling.unwrap_or(ready)),
     }
 }
@@ -102,7 +102,7 @@ pub fn has_given_up(generation: i64, conditions: &[FluxCondition]) -> bool {
 }
 
 /// Whether a status only tells that Flux is at work: what comes of it is not known yet.
-pub fn is_at_work(conditions: &[FluxCondition]) -> bool {
+pub fn is_reconciling(conditions: &[FluxCondition]) -> bool {
     condition(conditions, "Ready").is_some_and(|r| r.status == "Unknown" && r.reason == "Progressing")
 }
 
@@ -114,7 +114,7 @@ pub fn workload(
     terminating: bool,
     spec: &WorkloadSpec,
     state: &WorkloadState,
-) -> Verdict {
+) -> HealthStatus {
     let (health, message) = if terminating {
         (Health::Progressing, "it is being deleted".to_string())
     } else if kind != "CronJob" && state.observed_generation.is_none_or(|seen| seen != generation) {
@@ -129,7 +129,7 @@ pub fn workload(
             _ => (Health::Ready, String::new()),
         }
     };
-    Verdict { health, message, since: None }
+    HealthStatus { health, message, since: None }
 }
 
 /// The conditions that any kind may have.

@@ -13,14 +13,14 @@ use sluice_core::value;
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use super::image;
-use super::index::{Cluster, Link, NESTING, Reading};
+use super::index::{ClusterState, KindState, NESTING, ObservedCluster};
 
 /// The cluster has not answered yet; ask again soon.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NotYet;
+pub struct NoAnswerYet;
 
 /// What to look for where.
-pub struct Question<'a> {
+pub struct TargetQuery<'a> {
     /// The pipeline's name, the value of the label that joins it.
     pub pipeline: &'a str,
     /// The application, if the pipeline names one.
@@ -33,7 +33,7 @@ pub struct Question<'a> {
     pub tracks: &'a [Track],
 }
 
-impl Question<'_> {
+impl TargetQuery<'_> {
     /// Whether the pipeline tracks images: then nothing is shown without the workloads that run them.
     fn tracks_images(&self) -> bool {
         self.tracks.iter().any(|t| matches!(t, Track::Images | Track::Facet(Facet::Image(_))))
@@ -43,34 +43,37 @@ impl Question<'_> {
 /// What the target shows.
 ///
 /// # Errors
-/// [`NotYet`] while its cluster is being asked for the first time.
-pub fn observe(question: &Question<'_>, cluster: Option<&Cluster>) -> Result<ObservedTarget, NotYet> {
-    let Some(cluster) = cluster else { return Err(NotYet) };
-    match cluster.link() {
-        Link::Connecting => return Err(NotYet),
-        Link::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
-        Link::Up => {}
+/// [`NoAnswerYet`] while its cluster is being asked for the first time.
+pub fn observe(
+    question: &TargetQuery<'_>,
+    cluster: Option<&ObservedCluster>,
+) -> Result<ObservedTarget, NoAnswerYet> {
+    let Some(cluster) = cluster else { return Err(NoAnswerYet) };
+    match cluster.state() {
+        ClusterState::Connecting => return Err(NoAnswerYet),
+        ClusterState::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
+        ClusterState::Up => {}
     }
     match members(question, cluster) {
         Ok(members) => Ok(ObservedTarget { error: None, members }),
-        Err(Gap::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
-        Err(Gap::NotYet) => Err(NotYet),
+        Err(MembersError::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
+        Err(MembersError::NoAnswerYet) => Err(NoAnswerYet),
     }
 }
 
 /// Why a target's members are not known.
-enum Gap {
-    NotYet,
+enum MembersError {
+    NoAnswerYet,
     Unreadable(String),
 }
 
-impl From<String> for Gap {
+impl From<String> for MembersError {
     fn from(why: String) -> Self {
-        Gap::Unreadable(why)
+        MembersError::Unreadable(why)
     }
 }
 
-fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Gap> {
+fn members(question: &TargetQuery<'_>, cluster: &ObservedCluster) -> Result<Vec<Member>, MembersError> {
     let namespace = question.target.namespace.as_str();
     let named = named(question)?;
     readable(question, &named, cluster)?;
@@ -78,7 +81,7 @@ fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Ga
         return Err(error.into());
     }
     if let Some(key) = named.iter().find(|key| cluster.object(key).is_none()) {
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "there is no {} {} in namespace {namespace} of {}: create it, or correct the name in the Pipeline",
             key.kind.name(),
             key.name,
@@ -87,12 +90,12 @@ fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Ga
     }
     let labelled = MEMBER_KINDS.into_iter().flat_map(|kind| {
         cluster.objects_in(kind, namespace).filter(
-            |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.joins.iter().any(|p| p == question.pipeline)),
+            |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.pipelines.iter().any(|p| p == question.pipeline)),
         )
     });
     let keys: BTreeSet<ObjectKey> = named.into_iter().chain(labelled.map(|(k, _)| k.clone())).collect();
     if keys.is_empty() {
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "no Kustomization or HelmRelease in namespace {namespace} of {} belongs to this pipeline: give it \
              the label {}: {}, or name it in spec.appRef",
             question.cluster,
@@ -101,7 +104,7 @@ fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Ga
         )));
     }
     if keys.len() > MOST_MEMBERS {
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "namespace {namespace} of {} is too large: more than {MOST_MEMBERS} Kustomizations and HelmReleases belong \
              to this pipeline; spread them over several namespaces",
             question.cluster
@@ -122,24 +125,28 @@ const MEMBER_KINDS: [Kind; 2] = [Kind::Kustomization, Kind::HelmRelease];
 
 /// Whether all kinds of which members are sought can be read here: those that are named, or where
 /// none is, at least one of the two.
-fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> Result<(), Gap> {
+fn readable(
+    question: &TargetQuery<'_>,
+    named: &[ObjectKey],
+    cluster: &ObservedCluster,
+) -> Result<(), MembersError> {
     let kinds: BTreeSet<Kind> = match named {
         [] => MEMBER_KINDS.into(),
         named => named.iter().map(|k| k.kind).collect(),
     };
     for kind in Kind::WITH_IMAGES.into_iter().filter(|_| question.tracks_images()) {
-        if let Some(Reading::Unreadable(why)) = cluster.reading(kind, &question.target.namespace) {
-            return Err(Gap::Unreadable(why.clone()));
+        if let Some(KindState::Unreadable(why)) = cluster.kind_state(kind, &question.target.namespace) {
+            return Err(MembersError::Unreadable(why.clone()));
         }
     }
     let mut absent = None;
     let mut there = false;
     for kind in kinds {
-        match cluster.reading(kind, &question.target.namespace) {
-            None | Some(Reading::Narrowed) => return Err(Gap::NotYet),
-            Some(Reading::Unreadable(why)) => return Err(Gap::Unreadable(why.clone())),
-            Some(Reading::Listed) => there = true,
-            Some(Reading::Absent) => absent = Some(kind),
+        match cluster.kind_state(kind, &question.target.namespace) {
+            None | Some(KindState::ByNamespace) => return Err(MembersError::NoAnswerYet),
+            Some(KindState::Unreadable(why)) => return Err(MembersError::Unreadable(why.clone())),
+            Some(KindState::Listed) => there = true,
+            Some(KindState::Absent) => absent = Some(kind),
         }
     }
     match absent {
@@ -149,7 +156,7 @@ fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> 
 }
 
 /// The members that the pipeline names.
-fn named(question: &Question<'_>) -> Result<Vec<ObjectKey>, String> {
+fn named(question: &TargetQuery<'_>) -> Result<Vec<ObjectKey>, String> {
     let namespace = question.target.namespace.clone();
     let mut named = Vec::new();
     if let Some(app) = question.app {
@@ -179,10 +186,10 @@ fn no_kind(kind: Kind, cluster: &ClusterKey) -> String {
     format!("{cluster} has no kind {} ({group}): install Flux there (flux install)", kind.name())
 }
 
-fn missing_namespace(question: &Question<'_>, cluster: &Cluster) -> Option<String> {
+fn missing_namespace(question: &TargetQuery<'_>, cluster: &ObservedCluster) -> Option<String> {
     let namespace = &question.target.namespace;
     let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: namespace.clone() };
-    let known = cluster.reading(Kind::Namespace, "") == Some(&Reading::Listed);
+    let known = cluster.kind_state(Kind::Namespace, "") == Some(&KindState::Listed);
     (known && cluster.object(&key).is_none()).then(|| {
         format!(
             "there is no namespace {namespace} on {}: create it, or correct the target's namespace",
@@ -192,14 +199,18 @@ fn missing_namespace(question: &Question<'_>, cluster: &Cluster) -> Option<Strin
 }
 
 /// A member with what it made.
-fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result<Member, Gap> {
+fn member(
+    key: &ObjectKey,
+    question: &TargetQuery<'_>,
+    cluster: &ObservedCluster,
+) -> Result<Member, MembersError> {
     let Some(Fact::Flux(flux)) = cluster.object(key) else {
-        return Err(Gap::Unreadable(format!("{} {} is gone", key.kind.name(), key.name)));
+        return Err(MembersError::Unreadable(format!("{} {} is gone", key.kind.name(), key.name)));
     };
-    let mut tree = Tree {
+    let mut tree = OwnedTree {
         question,
         cluster,
-        worst: (flux.verdict.health, flux.verdict.message.clone()),
+        worst: (flux.status.health, flux.status.message.clone()),
         workloads: Vec::new(),
         whole: true,
     };
@@ -212,7 +223,7 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         value::is_part(facet, flux.default_facet, question.tracks) || (by_source && *facet == Facet::Source)
     };
     if let Some((facet, why)) = flux.invalid.iter().find(|(facet, _)| is_part(facet)) {
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "the {facet} that {} {} reports on {} cannot be one: {why}",
             key.kind.name(),
             key.name,
@@ -240,7 +251,7 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         health,
         message,
         // Flux's time is that of its own word.
-        since: flux.verdict.since.clone().filter(|_| health == flux.verdict.health),
+        since: flux.status.since.clone().filter(|_| health == flux.status.health),
         version: flux.version.clone(),
         gave_up: flux.gave_up.clone(),
         facets,
@@ -251,9 +262,9 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
 }
 
 /// All that a member made: its workloads, and those of the Flux objects that it made in their turn.
-struct Tree<'a> {
-    question: &'a Question<'a>,
-    cluster: &'a Cluster,
+struct OwnedTree<'a> {
+    question: &'a TargetQuery<'a>,
+    cluster: &'a ObservedCluster,
     /// The worst of what they all say of themselves. What is said to be made and not to be seen yet
     /// is on its way.
     worst: (Health, String),
@@ -262,7 +273,7 @@ struct Tree<'a> {
     whole: bool,
 }
 
-impl Tree<'_> {
+impl OwnedTree<'_> {
     /// Adds what a member owns; `depth` says how many more Flux objects may be nested in it.
     fn grow(
         &mut self,
@@ -270,16 +281,16 @@ impl Tree<'_> {
         flux: &FluxFact,
         seen: &mut BTreeSet<ObjectKey>,
         depth: usize,
-    ) -> Result<(), Gap> {
+    ) -> Result<(), MembersError> {
         if depth == 0 {
             let (kind, name) = (key.kind.name(), &key.name);
-            return Err(Gap::Unreadable(format!(
+            return Err(MembersError::Unreadable(format!(
                 "{kind} {name} is nested in more than {NESTING} Flux objects, of which each made the next: name one \
                  that is nearer to its workloads in the Pipeline"
             )));
         }
-        if flux.elsewhere {
-            if !flux.covers {
+        if flux.on_another_cluster {
+            if !flux.covers_owned {
                 let remedy = match key.kind {
                     Kind::HelmRelease => "remove disableWait from it",
                     _ => "set spec.wait to true",
@@ -305,20 +316,20 @@ impl Tree<'_> {
             match fact {
                 Fact::Workload(workload) => {
                     // What it ran when it was last seen, beside what others run now, is no revision.
-                    if let (DefaultFacet::Images, Some(Reading::Unreadable(why))) =
-                        (flux.default_facet, cluster.reading(made.kind, &made.namespace))
+                    if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
+                        (flux.default_facet, cluster.kind_state(made.kind, &made.namespace))
                     {
-                        return Err(Gap::Unreadable(why.clone()));
+                        return Err(MembersError::Unreadable(why.clone()));
                     }
                     let (kind, name) = (made.kind.name().to_string(), made.name.clone());
-                    let WorkloadFact { verdict, images, .. } = workload;
-                    self.note(verdict.health, || format!("{kind} {name}: {}", verdict.message));
-                    let (health, message) = (verdict.health, verdict.message.clone());
+                    let WorkloadFact { status, images, .. } = workload;
+                    self.note(status.health, || format!("{kind} {name}: {}", status.message));
+                    let (health, message) = (status.health, status.message.clone());
                     self.workloads.push(MadeWorkload { kind, name, health, message, images: images.clone() });
                 }
                 Fact::Flux(nested) => {
-                    let say = || format!("{} {}: {}", made.kind.name(), made.name, nested.verdict.message);
-                    self.note(nested.verdict.health, say);
+                    let say = || format!("{} {}: {}", made.kind.name(), made.name, nested.status.message);
+                    self.note(nested.status.health, say);
                     self.grow(made, nested, seen, depth - 1)?;
                 }
                 Fact::Source(_) | Fact::Namespace { .. } => {}
@@ -327,8 +338,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    fn too_many(&self, key: &ObjectKey) -> Gap {
-        Gap::Unreadable(format!(
+    fn too_many(&self, key: &ObjectKey) -> MembersError {
+        MembersError::Unreadable(format!(
             "{} {} on {} is too large: it owns more than {MOST_OWNED} workloads and Flux objects; make several of it",
             key.kind.name(),
             key.name,
@@ -337,17 +348,19 @@ impl Tree<'_> {
     }
 
     /// Notes what the inventory names and nobody has seen, or nobody can see.
-    fn missing(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), Gap> {
+    fn missing(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), MembersError> {
         // A word that covers what was made needs no second look, unless images make the revision.
-        let needed = !flux.covers || flux.default_facet == DefaultFacet::Images;
+        let needed = !flux.covers_owned || flux.default_facet == DefaultFacet::Images;
         for made in flux.owned.inventory() {
-            match self.cluster.reading(made.kind, &made.namespace) {
-                Some(Reading::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
-                None if !flux.covers && made.namespace == self.question.target.namespace => {
-                    return Err(Gap::NotYet);
+            match self.cluster.kind_state(made.kind, &made.namespace) {
+                Some(KindState::Unreadable(why)) if !flux.covers_owned => {
+                    return Err(MembersError::Unreadable(why.clone()));
                 }
-                None if !flux.covers => return Err(self.out_of_sight(made).into()),
-                Some(Reading::Listed) => {}
+                None if !flux.covers_owned && made.namespace == self.question.target.namespace => {
+                    return Err(MembersError::NoAnswerYet);
+                }
+                None if !flux.covers_owned => return Err(self.out_of_sight(made).into()),
+                Some(KindState::Listed) => {}
                 _ => continue,
             }
             if needed && self.cluster.object(made).is_none() {
@@ -388,8 +401,8 @@ impl Tree<'_> {
 fn images(
     made: &[MadeWorkload],
     default_facet: DefaultFacet,
-    question: &Question<'_>,
-) -> Result<BTreeMap<Facet, String>, Gap> {
+    question: &TargetQuery<'_>,
+) -> Result<BTreeMap<Facet, String>, MembersError> {
     let mut tags: BTreeMap<Facet, BTreeSet<String>> = BTreeMap::new();
     for (workload, image) in made.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
         let (repository, tag) = image::parts(image);
@@ -397,7 +410,7 @@ fn images(
         match value::check(&facet, &tag) {
             Ok(()) => drop(tags.entry(facet).or_default().insert(tag)),
             Err(why) if value::is_part(&facet, default_facet, question.tracks) => {
-                return Err(Gap::Unreadable(format!(
+                return Err(MembersError::Unreadable(format!(
                     "an image of {} {} on {} cannot be one: {why}",
                     workload.kind, workload.name, question.cluster
                 )));
@@ -414,7 +427,7 @@ fn images(
     }
     if size(&joined) > IMAGES_BYTES {
         let cluster = question.cluster;
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "the images of one member on {cluster} are too large for a revision: more than {} KiB together; make \
              several members of it, or have spec.tracks name what makes its revision",
             IMAGES_BYTES >> 10

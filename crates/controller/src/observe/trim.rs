@@ -14,7 +14,9 @@ use sluice_core::revision::Facet;
 use sluice_core::tracks::DefaultFacet;
 use sluice_core::value;
 
-use super::facts::{Allowed, Fact, FluxFact, Kind, ObjectKey, Owned, ReleaseName, Verdict, WorkloadFact};
+use super::facts::{
+    AllowedNamespaces, Fact, FluxFact, HealthStatus, Kind, ObjectKey, Owned, ReleaseName, WorkloadFact,
+};
 use super::gave_up;
 use super::health::{self, FluxView};
 
@@ -33,11 +35,11 @@ pub fn is_name(key: &ObjectKey) -> bool {
 
 /// What is kept of a Namespace.
 pub fn namespace(object: &impl ResourceExt) -> Fact {
-    Fact::Namespace { allowed: Allowed::of(object.annotations()) }
+    Fact::Namespace { allowed: AllowedNamespaces::of(object.annotations()) }
 }
 
 /// The pipelines that an object joins by label. Each label counts once.
-fn joins(object: &impl ResourceExt) -> Vec<String> {
+fn labelled_pipelines(object: &impl ResourceExt) -> Vec<String> {
     let mut names: Vec<String> =
         MEMBER_LABELS.iter().filter_map(|label| object.labels().get(*label).cloned()).collect();
     names.sort();
@@ -45,7 +47,7 @@ fn joins(object: &impl ResourceExt) -> Vec<String> {
     names
 }
 
-fn verdict(object: &impl ResourceExt, suspended: bool, status: &FluxStatus) -> Verdict {
+fn verdict(object: &impl ResourceExt, suspended: bool, status: &FluxStatus) -> HealthStatus {
     let opted_out =
         |map: &BTreeMap<String, String>| map.get(RECONCILE_ANNOTATION).is_some_and(|v| v == "disabled");
     let opted_out = opted_out(object.annotations()) || opted_out(object.labels());
@@ -68,19 +70,19 @@ const MESSAGE: usize = 4096;
 
 /// A verdict in the words of a cluster, without the control characters that a terminal would obey,
 /// without a time that is none, and not longer than [`MESSAGE`].
-fn plain(said: Verdict) -> Verdict {
+fn plain(said: HealthStatus) -> HealthStatus {
     let harmless = |c: &char| !value::is_unsafe(*c) || *c == '\n' || *c == '\t';
     let mut message: String = said.message.chars().filter(harmless).take(MESSAGE + 1).collect();
     crate::record::cut(&mut message, MESSAGE);
     let since = said.since.filter(|time| time.parse::<jiff::Timestamp>().is_ok());
-    Verdict { message, since, ..said }
+    HealthStatus { message, since, ..said }
 }
 
 /// The objects that an inventory names, without those that Sluice does not watch.
 fn inventory(status: &FluxStatus) -> Option<BTreeSet<ObjectKey>> {
     let entries = status.inventory.as_ref()?.entries.iter().filter_map(InventoryEntry::object);
     let watched = entries.filter_map(|(namespace, name, group, kind)| {
-        let kind = Kind::made(group, kind)?;
+        let kind = Kind::of_group(group, kind)?;
         Some(ObjectKey { kind, namespace: namespace.into(), name: name.into() })
     });
     Some(watched.collect())
@@ -168,21 +170,22 @@ pub fn kustomization(object: &Kustomization) -> Fact {
     let inventory = inventory(&status).unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
     Fact::Flux(Box::new(FluxFact {
-        joins: joins(object),
+        pipelines: labelled_pipelines(object),
         owner: owner(Kind::Kustomization, object),
         attempt: status.last_attempted_revision.clone().map(|revision| (generation, revision)),
-        at_work: health::is_at_work(&status.conditions),
-        verdict: verdict(object, object.spec.suspend, &status),
+        is_reconciling: health::is_reconciling(&status.conditions),
+        status: verdict(object, object.spec.suspend, &status),
         version,
         facets,
         default_facet,
         git_source: (source.kind == "GitRepository").then(|| (namespace, source.name.clone())),
-        covers: object.spec.wait || inventory.iter().all(|made| is_checked(made, &object.spec.health_checks)),
+        covers_owned: object.spec.wait
+            || inventory.iter().all(|made| is_checked(made, &object.spec.health_checks)),
         owned: Owned::Inventory(inventory),
         release: release(object),
         invalid,
         gave_up: BTreeMap::new(),
-        elsewhere: object.spec.kube_config.is_some(),
+        on_another_cluster: object.spec.kube_config.is_some(),
     }))
 }
 
@@ -223,11 +226,11 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
         .filter(|s| s.kind == "GitRepository")
         .map(|s| (s.namespace.clone().or_else(|| object.namespace()).unwrap_or_default(), s.name.clone()));
     Fact::Flux(Box::new(FluxFact {
-        joins: joins(object),
+        pipelines: labelled_pipelines(object),
         owner: owner(Kind::HelmRelease, object),
         attempt: None,
-        at_work: health::is_at_work(&status.conditions),
-        verdict: verdict(object, object.spec.suspend, &status),
+        is_reconciling: health::is_reconciling(&status.conditions),
+        status: verdict(object, object.spec.suspend, &status),
         version: facets.get(&Facet::Chart).cloned().unwrap_or_default(),
         facets,
         default_facet: DefaultFacet::Chart,
@@ -236,8 +239,8 @@ pub fn helm_release(object: &HelmRelease) -> Fact {
         release: release(object),
         invalid,
         gave_up: gave_up::facets(object, &status),
-        covers: waits,
-        elsewhere: object.spec.kube_config.is_some(),
+        covers_owned: waits,
+        on_another_cluster: object.spec.kube_config.is_some(),
     }))
 }
 
@@ -250,7 +253,7 @@ pub fn workload(kind: Kind, object: &Workload) -> Option<Fact> {
     Some(Fact::Workload(WorkloadFact {
         owner,
         release: release(object),
-        verdict: plain(health::workload(kind.name(), generation, terminating, &object.spec, &state)),
+        status: plain(health::workload(kind.name(), generation, terminating, &object.spec, &state)),
         images: object.spec.images(),
     }))
 }

@@ -1,6 +1,6 @@
 //! How much a server may send, and how much of it is kept. A cluster is somebody else's: what it sends is
 //! read in pieces and counted, and where it is more than a cluster of real use sends, the kind counts as
-//! too large and the rest is not read. Limits are generous: they bound memory, and shape nothing.
+//! too large and the rest is not read. WatchLimits are generous: they bound memory, and shape nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,51 +17,51 @@ use super::relist::ScopeLists;
 use crate::observe::facts::ClusterKey;
 
 /// The most bytes of one object: etcd takes 1.5 MiB, and API servers 3 MiB, by default.
-pub const OBJECT_BYTES: usize = 4 << 20;
+pub const MAX_OBJECT_BYTES: usize = 4 << 20;
 /// The most values in one object: each may take a hundred times its text when it is read.
-pub const OBJECT_VALUES: usize = 50_000;
+pub const MAX_OBJECT_VALUES: usize = 50_000;
 /// Objects with more values than this are read one after the other.
 const MANY_VALUES: usize = 5_000;
 /// The most objects in one list.
-const LIST_OBJECTS: usize = 250_000;
+const MAX_LIST_OBJECTS: usize = 250_000;
 /// The most bytes of one list, after decompression.
-const LIST_BYTES: usize = 1 << 30;
+const MAX_LIST_BYTES: usize = 1 << 30;
 /// How long reading one list may take.
-const LIST_TIME: Duration = Duration::from_secs(300);
+const MAX_LIST_TIME: Duration = Duration::from_secs(300);
 /// How many changes may come at once.
-const BURST: f64 = 20_000.0;
+const MAX_BURST: f64 = 20_000.0;
 /// How many changes a second may come for long.
-const CHANGES_A_SECOND: f64 = 1_000.0;
+const MAX_CHANGES_PER_SECOND: f64 = 1_000.0;
 /// So many bytes count as one more change.
-const CHANGE_BYTES: f64 = 16_384.0;
+const BYTES_PER_CHANGE: f64 = 16_384.0;
 /// The most bytes of a single answer, after decompression.
-pub const ANSWER_BYTES: usize = 2 << 20;
+pub const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// The most values of a single answer.
-pub const ANSWER_VALUES: usize = 100_000;
+pub const MAX_ANSWER_VALUES: usize = 100_000;
 /// The most bytes of the text of an error.
-const ERROR_BYTES: usize = 64 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How many events of a cluster may wait for the loop.
-const QUEUE: usize = 128;
+const MAX_QUEUED_EVENTS: usize = 128;
 /// By how much the memory charged to a watch grows at a time.
-const STEP: usize = 4 << 10;
+const CHARGE_BYTES: usize = 4 << 10;
 
 /// What there is too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// The text of one object.
-    #[error("it sends an object of more than {} MiB", OBJECT_BYTES >> 20)]
+    #[error("it sends an object of more than {} MiB", MAX_OBJECT_BYTES >> 20)]
     Object,
     /// The objects in a list.
-    #[error("it lists more than {} objects", LIST_OBJECTS)]
+    #[error("it lists more than {} objects", MAX_LIST_OBJECTS)]
     ListObjects,
     /// The text of a list.
-    #[error("its list has more than {} MiB", LIST_BYTES >> 20)]
+    #[error("its list has more than {} MiB", MAX_LIST_BYTES >> 20)]
     ListBytes,
     /// The time that a list takes.
-    #[error("its list takes more than {} seconds", LIST_TIME.as_secs())]
+    #[error("its list takes more than {} seconds", MAX_LIST_TIME.as_secs())]
     ListTime,
     /// Changes in a short time.
-    #[error("it sends more than {} changes a second", CHANGES_A_SECOND)]
+    #[error("it sends more than {} changes a second", MAX_CHANGES_PER_SECOND)]
     Changes,
     /// What is kept of one cluster.
     #[error("what Sluice keeps of its objects takes more than {0} MiB")]
@@ -73,7 +73,7 @@ pub enum TooLarge {
     )]
     All(usize),
     /// One answer.
-    #[error("one of its answers has more than {} KiB", ANSWER_BYTES >> 10)]
+    #[error("one of its answers has more than {} KiB", MAX_ANSWER_BYTES >> 10)]
     Answer,
 }
 
@@ -83,15 +83,17 @@ impl From<TooLarge> for kube::Error {
     }
 }
 
-/// The limit that an error of a client is about.
-pub fn of(error: &kube::Error) -> Option<TooLarge> {
-    let kube::Error::ReadEvents(error) = error else { return None };
-    error.get_ref()?.downcast_ref().copied()
+impl TooLarge {
+    /// The limit that an error of a client is about.
+    pub fn from_error(error: &kube::Error) -> Option<TooLarge> {
+        let kube::Error::ReadEvents(error) = error else { return None };
+        error.get_ref()?.downcast_ref().copied()
+    }
 }
 
 /// The limits of one watch.
 #[derive(Clone)]
-pub struct Limits {
+pub struct WatchLimits {
     /// The server and what is read of it, for the log.
     pub source: String,
     /// Absent where the server is trusted, as the hub is for Pipelines: then only the size of one object is
@@ -101,20 +103,25 @@ pub struct Limits {
 
 #[derive(Clone)]
 struct Foreign {
-    account: Arc<Account>,
-    queue: Arc<Queue>,
+    account: Arc<WatchMemory>,
+    queue: Arc<EventQueue>,
     lists: ScopeLists,
 }
 
-impl Limits {
+impl WatchLimits {
     /// The limits of a watch on the hub's own objects.
     pub fn hub(kind: &str) -> Self {
-        Limits { source: format!("the hub: {kind}"), foreign: None }
+        WatchLimits { source: format!("the hub: {kind}"), foreign: None }
     }
 
     /// The limits of a watch on a cluster that may be hostile.
-    pub fn cluster(source: String, account: Arc<Account>, queue: Arc<Queue>, lists: ScopeLists) -> Self {
-        Limits { source, foreign: Some(Foreign { account, queue, lists }) }
+    pub fn cluster(
+        source: String,
+        account: Arc<WatchMemory>,
+        queue: Arc<EventQueue>,
+        lists: ScopeLists,
+    ) -> Self {
+        WatchLimits { source, foreign: Some(Foreign { account, queue, lists }) }
     }
 
     /// How the lists of the watch are paced; `None` where the server is trusted.
@@ -123,9 +130,9 @@ impl Limits {
     }
 
     /// Waits until the loop has taken in enough of what was sent before.
-    pub async fn room(&self) {
+    pub async fn wait_for_room(&self) {
         if let Some(foreign) = &self.foreign {
-            foreign.queue.room().await;
+            foreign.queue.wait_for_room().await;
         }
     }
 
@@ -147,7 +154,7 @@ impl Limits {
 
     /// Begins to count changes.
     pub fn changes(&self) -> ChangeCount {
-        ChangeCount { limited: self.foreign.is_some(), left: BURST, at: Instant::now() }
+        ChangeCount { limited: self.foreign.is_some(), left: MAX_BURST, at: Instant::now() }
     }
 
     /// Whether so much was added since the last list that what is kept has to be counted anew, by a list.
@@ -157,25 +164,25 @@ impl Limits {
 
     /// Whether an object has too many values to be read.
     pub fn has_too_many(&self, values: usize) -> bool {
-        self.foreign.is_some() && values > OBJECT_VALUES
+        self.foreign.is_some() && values > MAX_OBJECT_VALUES
     }
 }
 
 /// Has objects with many values read one after the other, whichever watch they come from.
-pub fn one_by_one<T>(values: usize, read: impl FnOnce() -> T) -> T {
+pub fn one_at_a_time<T>(values: usize, read: impl FnOnce() -> T) -> T {
     static READING: Mutex<()> = Mutex::new(());
     let _alone = (values > MANY_VALUES).then(|| READING.lock().unwrap_or_else(PoisonError::into_inner));
     read()
 }
 
 /// How many values a JSON text has at most.
-pub fn values(text: &[u8]) -> usize {
+pub fn count_values(text: &[u8]) -> usize {
     text.iter().filter(|b| matches!(b, b',' | b'{' | b'[')).count()
 }
 
 /// Counts what comes of a list.
 pub struct ListCount<'a> {
-    account: Option<&'a Account>,
+    account: Option<&'a WatchMemory>,
     objects: usize,
     bytes: usize,
     began: Instant,
@@ -185,7 +192,7 @@ impl ListCount<'_> {
     /// How long the list may take from now on.
     pub fn time_left(&self) -> Duration {
         match self.account {
-            Some(_) => LIST_TIME.saturating_sub(self.began.elapsed()),
+            Some(_) => MAX_LIST_TIME.saturating_sub(self.began.elapsed()),
             None => Duration::MAX,
         }
     }
@@ -196,7 +203,7 @@ impl ListCount<'_> {
     /// When that is too much.
     pub fn bytes(&mut self, more: usize) -> Result<(), TooLarge> {
         self.bytes += more;
-        if self.account.is_some() && self.bytes > LIST_BYTES {
+        if self.account.is_some() && self.bytes > MAX_LIST_BYTES {
             return Err(TooLarge::ListBytes);
         }
         Ok(())
@@ -209,7 +216,7 @@ impl ListCount<'_> {
     pub fn object(&mut self) -> Result<(), TooLarge> {
         self.objects += 1;
         let Some(account) = self.account else { return Ok(()) };
-        if self.objects > LIST_OBJECTS {
+        if self.objects > MAX_LIST_OBJECTS {
             return Err(TooLarge::ListObjects);
         }
         account.check()
@@ -237,9 +244,9 @@ impl ChangeCount {
     /// When too many have come.
     pub fn change(&mut self, bytes: usize) -> Result<(), TooLarge> {
         let now = Instant::now();
-        let filled = now.duration_since(self.at).as_secs_f64() * CHANGES_A_SECOND;
+        let filled = now.duration_since(self.at).as_secs_f64() * MAX_CHANGES_PER_SECOND;
         self.at = now;
-        self.left = (self.left + filled).min(BURST) - 1.0 - bytes as f64 / CHANGE_BYTES;
+        self.left = (self.left + filled).min(MAX_BURST) - 1.0 - bytes as f64 / BYTES_PER_CHANGE;
         if self.limited && self.left < 0.0 { Err(TooLarge::Changes) } else { Ok(()) }
     }
 }
@@ -248,12 +255,12 @@ impl ChangeCount {
 /// of it is taken, each namespace of GitopsClusters may have an equal share: whoever makes many clusters takes
 /// nothing from the clusters of others.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ObservedMemory {
     all: usize,
     used: Mutex<HashMap<ClusterKey, usize>>,
 }
 
-impl Budget {
+impl ObservedMemory {
     /// A budget of so many bytes.
     pub fn new(all: usize) -> Arc<Self> {
         Arc::new(Self { all, used: Mutex::default() })
@@ -300,17 +307,17 @@ impl Budget {
 /// What one watch keeps, in bytes. Objects that change are not told from new ones: what was added since
 /// the last list is counted, and where it is much the list is read again.
 #[derive(Debug)]
-pub struct Account {
+pub struct WatchMemory {
     cluster: ClusterKey,
-    budget: Arc<Budget>,
+    budget: Arc<ObservedMemory>,
     /// What was added since the last list began.
     kept: AtomicUsize,
     charged: AtomicUsize,
 }
 
-impl Account {
+impl WatchMemory {
     /// An account of nothing.
-    pub fn new(cluster: ClusterKey, budget: Arc<Budget>) -> Arc<Self> {
+    pub fn new(cluster: ClusterKey, budget: Arc<ObservedMemory>) -> Arc<Self> {
         Arc::new(Self { cluster, budget, kept: AtomicUsize::default(), charged: AtomicUsize::default() })
     }
 
@@ -329,14 +336,14 @@ impl Account {
         if kept <= charged {
             return Ok(());
         }
-        let more = (kept - charged).next_multiple_of(STEP);
+        let more = (kept - charged).next_multiple_of(CHARGE_BYTES);
         self.budget.charge(&self.cluster, more)?;
         self.charged.fetch_add(more, Ordering::Relaxed);
         Ok(())
     }
 
     fn end(&self) {
-        let keep = self.kept.load(Ordering::Relaxed).next_multiple_of(STEP);
+        let keep = self.kept.load(Ordering::Relaxed).next_multiple_of(CHARGE_BYTES);
         let charged = self.charged.load(Ordering::Relaxed);
         if charged > keep {
             self.charged.store(keep, Ordering::Relaxed);
@@ -352,7 +359,7 @@ impl Account {
     }
 }
 
-impl Drop for Account {
+impl Drop for WatchMemory {
     fn drop(&mut self) {
         self.clear();
     }
@@ -360,23 +367,23 @@ impl Drop for Account {
 
 /// The events of one cluster that wait for the loop.
 #[derive(Default)]
-pub struct Queue {
+pub struct EventQueue {
     waiting: AtomicUsize,
     taken: Notify,
 }
 
-impl Queue {
+impl EventQueue {
     /// A place in the queue, which is free again when it is dropped.
-    pub fn ticket(self: &Arc<Self>) -> Ticket {
+    pub fn slot(self: &Arc<Self>) -> QueueSlot {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Ticket(self.clone())
+        QueueSlot(self.clone())
     }
 
     /// Waits until there is room.
-    pub async fn room(&self) {
+    pub async fn wait_for_room(&self) {
         loop {
             let taken = self.taken.notified();
-            if self.waiting.load(Ordering::SeqCst) < QUEUE {
+            if self.waiting.load(Ordering::SeqCst) < MAX_QUEUED_EVENTS {
                 return;
             }
             // Woken for nothing where several watches wait: whoever finds no room waits again.
@@ -386,28 +393,28 @@ impl Queue {
 }
 
 /// A place in a queue.
-pub struct Ticket(Arc<Queue>);
+pub struct QueueSlot(Arc<EventQueue>);
 
-impl Drop for Ticket {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
         self.0.taken.notify_one();
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for QueueSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ticket")
+        f.write_str("QueueSlot")
     }
 }
 
-/// Limits the texts of errors, which a client reads whole.
+/// WatchLimits the texts of errors, which a client reads whole.
 pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> {
     let is_error = response.status().is_client_error() || response.status().is_server_error();
     if !is_error {
         return response;
     }
-    response.map(|body| Box::new(Limited::new(body, ERROR_BYTES)) as Box<DynBody>)
+    response.map(|body| Box::new(Limited::new(body, MAX_ERROR_BYTES)) as Box<DynBody>)
 }
 
 #[cfg(test)]
@@ -418,15 +425,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_waits_for_the_loop_when_its_queue_is_full() {
-        let queue = Arc::new(Queue::default());
-        let mut tickets = Vec::new();
-        for _ in 0..QUEUE {
-            assert!(queue.room().now_or_never().is_some());
-            tickets.push(queue.ticket());
+        let queue = Arc::new(EventQueue::default());
+        let mut slots = Vec::new();
+        for _ in 0..MAX_QUEUED_EVENTS {
+            assert!(queue.wait_for_room().now_or_never().is_some());
+            slots.push(queue.slot());
         }
-        let mut room = Box::pin(queue.room());
+        let mut room = Box::pin(queue.wait_for_room());
         assert!((&mut room).now_or_never().is_none());
-        tickets.pop();
+        slots.pop();
         assert!(room.now_or_never().is_some());
     }
 }

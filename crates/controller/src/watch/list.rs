@@ -14,7 +14,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::limit::{Limits, OBJECT_BYTES, TooLarge};
+use super::limit::{MAX_OBJECT_BYTES, TooLarge, WatchLimits};
 use crate::timeout::timed_out;
 
 /// How long a server may fall silent before a list counts as broken off.
@@ -28,10 +28,10 @@ pub async fn read(
     client: &Client,
     url: &str,
     fields: Option<&str>,
-    limits: &Limits,
+    limits: &WatchLimits,
     mut each: impl FnMut(&[u8]) -> kube::Result<()>,
 ) -> kube::Result<String> {
-    limits.room().await;
+    limits.wait_for_room().await;
     let mut count = limits.list();
     let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
     let request = Request::new(url).list(&params).map_err(kube::Error::BuildRequest)?;
@@ -126,7 +126,7 @@ impl Cutter {
             (true, _) => self.object.extend_from_slice(&text[from..]),
             (false, _) => self.frame.extend_from_slice(&text[from..]),
         }
-        if self.object.len() > OBJECT_BYTES {
+        if self.object.len() > MAX_OBJECT_BYTES {
             return Err(TooLarge::Object.into());
         }
         if self.frame.len() > FRAME_BYTES {

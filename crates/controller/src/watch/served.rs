@@ -23,9 +23,11 @@ pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Res
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let body = client.request_stream(request).await?;
         pin_mut!(body);
-        let (mut text, longest) = (Vec::new(), limit::ANSWER_BYTES);
+        let (mut text, longest) = (Vec::new(), limit::MAX_ANSWER_BYTES);
         let read = body.take(longest as u64 + 1).read_to_end(&mut text).await;
-        if read.map_err(kube::Error::ReadEvents)? > longest || limit::values(&text) > limit::ANSWER_VALUES {
+        if read.map_err(kube::Error::ReadEvents)? > longest
+            || limit::count_values(&text) > limit::MAX_ANSWER_VALUES
+        {
             return Err(TooLarge::Answer.into());
         }
         serde_json::from_slice(&text).map_err(kube::Error::SerdeError)

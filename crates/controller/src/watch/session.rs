@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::cause::{self, Cause};
 use super::connect;
-use super::guard::Unreadable;
-use super::limit::{Account, Budget, Limits, Queue};
+use super::limit::{EventQueue, ObservedMemory, WatchLimits, WatchMemory};
+use super::parsed_object::UnreadableObject;
+use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served;
-use super::stream::{Failure, Guarded, Seen, follow};
+use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
 use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 
@@ -42,7 +42,7 @@ impl<F: Fn(ClusterEvent) -> bool + Clone + Send + Sync + 'static> Tell for F {}
 
 /// Where a cluster's kubeconfig is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum KubeconfigSource {
     /// Ours already.
     Local,
     /// In a Secret on the hub.
@@ -62,15 +62,15 @@ pub struct Session {
     /// The hub, for the Secret.
     pub hub: Client,
     /// Where the kubeconfig is.
-    pub access: Access,
+    pub access: KubeconfigSource,
     /// Programs in kubeconfigs may be run.
     pub allow_exec: bool,
     /// The namespaces in which targets are: what is watched where the whole cluster may not be.
     pub namespaces: watch::Receiver<BTreeSet<String>>,
     /// What may be kept of all clusters together.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<ObservedMemory>,
     /// The events of this cluster that wait for the loop.
-    pub queue: Arc<Queue>,
+    pub queue: Arc<EventQueue>,
     /// How often the objects of this cluster are listed.
     pub lists: Arc<Lists>,
 }
@@ -79,32 +79,32 @@ impl Session {
     /// Runs until nobody listens.
     pub async fn run(self, tell: impl Tell) {
         match self.access.clone() {
-            Access::Local => loop {
+            KubeconfigSource::Local => loop {
                 if !self.connected(self.hub.clone(), tell.clone()).await {
                     return;
                 }
             },
-            Access::Secret { namespace, name } => self.by_secret(&namespace, &name, tell).await,
+            KubeconfigSource::Secret { namespace, name } => self.by_secret(&namespace, &name, tell).await,
         }
     }
 
     /// Follows the Secret, and connects anew each time its kubeconfig changes.
     async fn by_secret(&self, namespace: &str, name: &str, tell: impl Tell) {
         let (sender, mut kubeconfig) = watch::channel::<Option<Result<String, String>>>(None);
-        let api: Guarded<Secret> = Api::namespaced(self.hub.clone(), namespace);
+        let api: ParsedObjectApi<Secret> = Api::namespaced(self.hub.clone(), namespace);
         let fields = Some(format!("metadata.name={name}"));
         let (key, full) = (self.key.clone(), format!("{namespace}/{name}"));
         let open = |sender: &watch::Sender<_>| match sender.is_closed() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let limits = Limits::hub("Secrets");
+        let limits = WatchLimits::hub("Secrets");
         let followed = follow(api, fields, limits, Some, move |seen| {
             let found = match seen {
-                Seen::Listed(secrets, _) => secrets.into_iter().next(),
-                Seen::Applied(secret) => Some(secret),
-                Seen::Deleted(_) | Seen::Unreadable(_) => None,
-                Seen::Failed(error) => {
+                ObjectEvent::Listed(secrets, _) => secrets.into_iter().next(),
+                ObjectEvent::Applied(secret) => Some(secret),
+                ObjectEvent::Deleted(_) | ObjectEvent::Unreadable(_) => None,
+                ObjectEvent::Failed(error) => {
                     // What was read before stays good; only a first reading is missed.
                     let why =
                         format!("Secret {full} cannot be read: {}", cause_of_secret(&key, error.error()));
@@ -168,7 +168,7 @@ impl Session {
     /// anew. False when nobody listens.
     async fn connected(&self, client: Client, tell: impl Tell) -> bool {
         if let Err(cause) = probe(&client).await {
-            let told = tell(ClusterEvent::Lost(cause::cluster(&self.key, &cause)));
+            let told = tell(ClusterEvent::Lost(read_error::cluster_message(&self.key, &cause)));
             tokio::time::sleep(RETRY_AFTER).await;
             return told;
         }
@@ -195,7 +195,7 @@ impl Session {
         tokio::select! {
             cause = lost => {
                 watches.shutdown().await;
-                tell(ClusterEvent::Lost(cause::cluster(&self.key, &cause)))
+                tell(ClusterEvent::Lost(read_error::cluster_message(&self.key, &cause)))
             }
             ended = watches.join_next() => match ended {
                 // It has panicked, which no other watch is to suffer from for long.
@@ -226,7 +226,7 @@ impl Session {
                     tokio::time::sleep(ABSENT_AGAIN).await;
                 }
                 Err(error) => {
-                    let why = cause::kind(&self.key, kind, None, &cause::of(&error));
+                    let why = read_error::kind_message(&self.key, kind, None, &ReadError::from(&error));
                     if !tell(ClusterEvent::Unreadable(kind, None, why)) {
                         return;
                     }
@@ -331,11 +331,11 @@ struct Nothing {}
 
 impl Scope<'_> {
     /// The limits of the watch, which charges what it keeps to this account.
-    fn limits(&self, account: Arc<Account>) -> Limits {
+    fn limits(&self, account: Arc<WatchMemory>) -> WatchLimits {
         let Session { key, queue, lists, .. } = self.session;
         let source = format!("{key}: {}", self.kind.resource().1);
         let lists = ScopeLists::new(lists.clone(), self.kind, self.namespace.map(String::from));
-        Limits::cluster(source, account, queue.clone(), lists)
+        WatchLimits::cluster(source, account, queue.clone(), lists)
     }
 
     async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
@@ -348,7 +348,7 @@ impl Scope<'_> {
             + 'static,
     {
         let (kind, namespace) = (self.kind, self.namespace.map(String::from));
-        let api: Guarded<K> = match self.namespace {
+        let api: ParsedObjectApi<K> = match self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, self.resource),
             None => Api::all_with(self.client.clone(), self.resource),
         };
@@ -357,7 +357,7 @@ impl Scope<'_> {
             false => ControlFlow::Break(Ended::NobodyListens),
         };
         let session = self.session;
-        let account = Account::new(session.key.clone(), session.budget.clone());
+        let account = WatchMemory::new(session.key.clone(), session.budget.clone());
         let limits = self.limits(account.clone());
         let keep = |object: K| {
             let key = trim::key(kind, &object);
@@ -367,37 +367,40 @@ impl Scope<'_> {
         };
         follow(api, None, limits, keep, |seen| {
             let failure = match seen {
-                Seen::Listed(all, _) => {
+                ObjectEvent::Listed(all, _) => {
                     return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), all)));
                 }
-                Seen::Applied((key, fact)) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. }) => {
+                ObjectEvent::Applied((key, fact)) => {
+                    return listening(tell(ClusterEvent::Applied(key, fact)));
+                }
+                ObjectEvent::Deleted(metadata)
+                | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }) => {
                     return listening(
                         gone(kind, metadata).is_none_or(|key| tell(ClusterEvent::Deleted(key))),
                     );
                 }
-                Seen::Failed(failure) => failure,
+                ObjectEvent::Failed(failure) => failure,
             };
-            let cause = cause::of(failure.error());
+            let cause = ReadError::from(failure.error());
             let over = match cause {
-                Cause::Forbidden(_) => Some(Ended::Forbidden),
-                Cause::NotFound => return ControlFlow::Break(Ended::Gone),
+                ReadError::Forbidden(_) => Some(Ended::Forbidden),
+                ReadError::NotFound => return ControlFlow::Break(Ended::Gone),
                 // A broken stream begins anew by itself; the probe tells when the cluster is lost.
-                Cause::TooLarge(_) => None,
-                _ if matches!(failure, Failure::Watch(_)) => return ControlFlow::Continue(()),
+                ReadError::TooLarge(_) => None,
+                _ if matches!(failure, WatchFailure::Watch(_)) => return ControlFlow::Continue(()),
                 _ => None,
             };
-            let why = cause::kind(&session.key, kind, namespace.as_deref(), &cause);
-            if matches!(cause, Cause::TooLarge(_)) {
+            let why = read_error::kind_message(&session.key, kind, namespace.as_deref(), &cause);
+            if matches!(cause, ReadError::TooLarge(_)) {
                 tracing::warn!(cluster = %session.key, error = %why, "a kind is too large to watch");
                 return listening(tell(ClusterEvent::TooLarge(kind, namespace.clone(), why)));
             }
             let narrowed = over == Some(Ended::Forbidden) && namespace.is_none() && kind != Kind::Namespace;
-            if cause == Cause::HeldBack {
+            if cause == ReadError::HeldBack {
                 tracing::warn!(cluster = %session.key, error = %why, "a cluster is listed less often");
             }
             let event = match narrowed {
-                true => ClusterEvent::Narrowed(kind),
+                true => ClusterEvent::ByNamespace(kind),
                 false => ClusterEvent::Unreadable(kind, namespace.clone(), why),
             };
             match (tell(event), over) {
@@ -416,23 +419,25 @@ fn gone(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
     Some(ObjectKey { kind, namespace, name }).filter(trim::is_name)
 }
 
-async fn probe(client: &Client) -> Result<(), Cause> {
+async fn probe(client: &Client) -> Result<(), ReadError> {
     match tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, "/version")).await {
         Ok(Ok(_)) => Ok(()),
         // Who may not ask for the version may still read what we need.
-        Ok(Err(error)) => match cause::of(&error) {
-            Cause::Forbidden(_) => Ok(()),
+        Ok(Err(error)) => match ReadError::from(&error) {
+            ReadError::Forbidden(_) => Ok(()),
             cause => Err(cause),
         },
-        Err(_) => Err(Cause::Unreachable(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs()))),
+        Err(_) => {
+            Err(ReadError::Unreachable(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())))
+        }
     }
 }
 
 fn cause_of_secret(key: &ClusterKey, error: &kube::Error) -> String {
-    match cause::of(error) {
-        Cause::Forbidden(said) => format!(
+    match ReadError::from(error) {
+        ReadError::Forbidden(said) => format!(
             "{said}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
         ),
-        other => cause::cluster(&ClusterKey::Local, &other),
+        other => read_error::cluster_message(&ClusterKey::Local, &other),
     }
 }

@@ -73,12 +73,12 @@ fn every_object_of_the_story_is_read_as_flux_means_it() {
             let found = flux_fact(&object);
             let (health, message, value, version, since) = expected;
             let what = format!("{}, {step}: {found:?}", object["kind"]);
-            assert_eq!(found.verdict.health, health, "{what}");
-            assert!(found.verdict.message.contains(message), "{what}");
-            assert_eq!(found.verdict.message.is_empty(), message.is_empty(), "{what}");
+            assert_eq!(found.status.health, health, "{what}");
+            assert!(found.status.message.contains(message), "{what}");
+            assert_eq!(found.status.message.is_empty(), message.is_empty(), "{what}");
             assert_eq!(found.facets.get(&facet).map(String::as_str), Some(value), "{what}");
             assert_eq!(found.version, version, "{what}");
-            assert_eq!(found.verdict.since.as_deref(), since, "{what}");
+            assert_eq!(found.status.since.as_deref(), since, "{what}");
         }
     }
     assert_eq!(read, 18);

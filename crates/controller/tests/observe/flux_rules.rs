@@ -57,7 +57,7 @@ fn health_follows_the_conditions_in_flux_order() {
     ];
     for (conditions, health, message) in table {
         let status = json!({"observedGeneration": 2, "conditions": conditions});
-        let verdict = flux_fact(&release(status)).verdict;
+        let verdict = flux_fact(&release(status)).status;
         assert_eq!((verdict.health, verdict.message.as_str()), (health, message), "{conditions:?}");
     }
 }
@@ -80,7 +80,7 @@ fn ready_counts_only_of_the_present_generation() {
         if let Some(observed) = observed {
             status["observedGeneration"] = observed.into();
         }
-        assert_eq!(flux_fact(&release(status.clone())).verdict.health, health, "{status}");
+        assert_eq!(flux_fact(&release(status.clone())).status.health, health, "{status}");
     }
 }
 
@@ -89,7 +89,7 @@ fn what_flux_has_not_looked_at_is_pending() {
     for status in [Value::Null, json!({}), json!({"observedGeneration": -1}), json!({"conditions": []})] {
         for object in [helm_release("apps", "podinfo", "1.0.0"), kustomization("apps", "podinfo", &[])] {
             let found = flux_fact(&with(object, "status", status.clone()));
-            assert_eq!(found.verdict.health, Pending, "{status}");
+            assert_eq!(found.status.health, Pending, "{status}");
             assert!(found.facets.is_empty(), "{status}");
             assert_eq!(found.version, "", "{status}");
         }
@@ -100,7 +100,7 @@ fn what_flux_has_not_looked_at_is_pending() {
 fn a_first_failure_is_a_failure_though_no_generation_was_brought_to_an_end() {
     let status =
         json!({"observedGeneration": -1, "conditions": [ready("False", "BuildFailed", "no such path")]});
-    let verdict = flux_fact(&with(kustomization("apps", "podinfo", &[]), "status", status)).verdict;
+    let verdict = flux_fact(&with(kustomization("apps", "podinfo", &[]), "status", status)).status;
     assert_eq!((verdict.health, verdict.message.as_str()), (Failed, "no such path"));
 }
 
@@ -121,7 +121,7 @@ fn what_flux_leaves_alone_says_how_to_go_on_and_its_last_word() {
     ];
     for (object, health, message) in table {
         let found = flux_fact(&object);
-        assert_eq!((found.verdict.health, found.verdict.message.as_str()), (health, message));
+        assert_eq!((found.status.health, found.status.message.as_str()), (health, message));
         assert_eq!(found.version, "6.1.8");
     }
 }
@@ -130,7 +130,7 @@ fn what_flux_leaves_alone_says_how_to_go_on_and_its_last_word() {
 fn being_deleted_comes_before_everything() {
     let object = with(helm_release("apps", "podinfo", "1.0.0"), "spec/suspend", true.into());
     let object = with(object, "metadata/deletionTimestamp", "2026-11-21T09:00:00Z".into());
-    let verdict = flux_fact(&object).verdict;
+    let verdict = flux_fact(&object).status;
     assert_eq!((verdict.health, verdict.message.as_str()), (Progressing, "it is being deleted"));
 }
 
@@ -190,7 +190,7 @@ fn a_rollback_shows_the_old_chart_and_is_not_healthy() {
         "lastAttemptedRevision": "6.1.7",
     });
     let found = flux_fact(&release(status));
-    assert_eq!((found.verdict.health, found.version.as_str()), (Failed, "6.1.6"));
+    assert_eq!((found.status.health, found.version.as_str()), (Failed, "6.1.6"));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_git_revision_is_shown_short_in_every_form_that_flux_has_written() {
             assert_eq!(found.version, version);
             // What is compared is whole.
             assert_eq!(found.facets, [(Facet::Source, revision.clone())].into());
-            assert_eq!(found.verdict.health, Ready);
+            assert_eq!(found.status.health, Ready);
         }
     }
 }
@@ -265,10 +265,10 @@ fn health_checks_that_name_all_workloads_are_as_good_as_waiting() {
     };
     let made = ["apps_web_apps_Deployment", "apps_db_apps_Deployment", "apps_conf__ConfigMap"];
     let object = || kustomization("apps", "podinfo", &made);
-    assert!(!flux_fact(&object()).covers);
-    assert!(flux_fact(&with(object(), "spec/wait", true.into())).covers);
-    assert!(!flux_fact(&with(object(), "spec/healthChecks", checks(&["web"]))).covers);
-    assert!(flux_fact(&with(object(), "spec/healthChecks", checks(&["web", "db"]))).covers);
+    assert!(!flux_fact(&object()).covers_owned);
+    assert!(flux_fact(&with(object(), "spec/wait", true.into())).covers_owned);
+    assert!(!flux_fact(&with(object(), "spec/healthChecks", checks(&["web"]))).covers_owned);
+    assert!(flux_fact(&with(object(), "spec/healthChecks", checks(&["web", "db"]))).covers_owned);
 }
 
 /// Stalled says only that Flux gave up. Why is in the words of the condition that Helm failed with: the
@@ -290,7 +290,7 @@ fn a_release_that_helm_gave_up_on_shows_the_cause_of_helm() {
         let status = json!({"observedGeneration": 2, "conditions": conditions,
             "lastAttemptedRevision": "6.1.7+0cc9a8446c95"});
         let fact = flux_fact(&release(status));
-        assert_eq!((fact.verdict.health, fact.verdict.message.as_str()), (Failed, message.as_str()));
+        assert_eq!((fact.status.health, fact.status.message.as_str()), (Failed, message.as_str()));
         assert_eq!(fact.gave_up, BTreeMap::from([(Facet::Chart, "6.1.7".to_string())]));
     }
 }

@@ -1,14 +1,14 @@
 //! How workloads do, by the rules of kstatus that Flux itself waits by.
 
 use serde_json::{Value, json};
-use sluice_controller::observe::facts::{Fact, Verdict};
+use sluice_controller::observe::facts::{Fact, HealthStatus};
 use sluice_core::observed::Health::{self, Failed, Progressing, Ready};
 
 use crate::support::{deployment, fact, with};
 
-fn verdict(object: &Value) -> Verdict {
+fn verdict(object: &Value) -> HealthStatus {
     match fact(object).1 {
-        Fact::Workload(workload) => workload.verdict,
+        Fact::Workload(workload) => workload.status,
         other => panic!("{other:?} is no workload"),
     }
 }

@@ -5,7 +5,6 @@
 
 mod announced;
 mod captured;
-mod cause;
 mod connect;
 mod debounce;
 mod flux_rules;
@@ -14,6 +13,7 @@ mod kstatus;
 mod members;
 mod ownership;
 mod pace;
+mod read_error;
 mod record;
 mod sentences;
 mod size;

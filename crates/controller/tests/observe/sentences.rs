@@ -4,7 +4,7 @@
 use serde_json::Value;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
 use sluice_controller::observe::index::Index;
-use sluice_controller::watch::cause::{self, Cause};
+use sluice_controller::watch::read_error::{self, ReadError};
 use sluice_core::observed::Health;
 
 use crate::support::{
@@ -39,7 +39,10 @@ fn a_lost_cluster_says_why() {
         |index, dev| {
             index.apply(
                 dev,
-                ClusterEvent::Lost(cause::cluster(dev, &Cause::Unreachable("connection refused".into()))),
+                ClusterEvent::Lost(read_error::cluster_message(
+                    dev,
+                    &ReadError::Unreachable("connection refused".into()),
+                )),
             );
         },
         app,
@@ -115,11 +118,16 @@ fn a_missing_kind_says_so_where_it_is_needed() {
 #[test]
 fn a_kind_that_may_not_be_read_says_what_to_grant() {
     let why = |namespace: Option<&str>| {
-        cause::kind(&remote("dev"), Kind::HelmRelease, namespace, &Cause::Forbidden("no".into()))
+        read_error::kind_message(
+            &remote("dev"),
+            Kind::HelmRelease,
+            namespace,
+            &ReadError::Forbidden("no".into()),
+        )
     };
     let forbidden = trouble(
         |index, dev| {
-            index.apply(dev, ClusterEvent::Narrowed(Kind::HelmRelease));
+            index.apply(dev, ClusterEvent::ByNamespace(Kind::HelmRelease));
             let here = Some("apps".to_string());
             index.apply(dev, ClusterEvent::Unreadable(Kind::HelmRelease, here.clone(), why(here.as_deref())));
         },
@@ -136,8 +144,8 @@ fn a_kind_that_may_not_be_read_says_what_to_grant() {
 fn a_kind_that_cannot_be_read_for_another_reason_says_that_reason() {
     let broken = trouble(
         |index, dev| {
-            let cause = Cause::Other("conversion webhook failed (500)".into());
-            let why = cause::kind(dev, Kind::HelmRelease, None, &cause);
+            let cause = ReadError::Other("conversion webhook failed (500)".into());
+            let why = read_error::kind_message(dev, Kind::HelmRelease, None, &cause);
             index.apply(dev, ClusterEvent::Unreadable(Kind::HelmRelease, None, why));
         },
         app,
@@ -152,7 +160,7 @@ fn a_kind_that_cannot_be_read_for_another_reason_says_that_reason() {
 fn what_may_be_read_in_the_targets_namespace_is_enough() {
     let mut index = local(&[namespace("apps")]);
     let here = || Some("apps".to_string());
-    index.apply(&ClusterKey::Local, ClusterEvent::Narrowed(Kind::HelmRelease));
+    index.apply(&ClusterKey::Local, ClusterEvent::ByNamespace(Kind::HelmRelease));
     assert!(app().ask(&index).is_err(), "the namespace has not answered yet");
     let release = crate::support::fact(&helm_release("apps", "podinfo", "1.0.0"));
     index.apply(&ClusterKey::Local, ClusterEvent::Listed(Kind::HelmRelease, here(), vec![release]));
@@ -178,7 +186,7 @@ fn workloads_that_cannot_be_seen_prove_nothing_unless_flux_waited_for_them() {
     assert_eq!(see(&member, unreadable()).error.as_deref(), Some("grant it"));
     let narrowed = || {
         let here = ClusterEvent::Listed(Kind::Deployment, Some("apps".into()), Vec::new());
-        vec![ClusterEvent::Narrowed(Kind::Deployment), here]
+        vec![ClusterEvent::ByNamespace(Kind::Deployment), here]
     };
     assert_eq!(
         see(&member, narrowed()).error.as_deref(),

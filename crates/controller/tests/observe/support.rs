@@ -6,8 +6,8 @@ use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target as TargetSpec, WorkloadRef};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
-use sluice_controller::observe::index::{Index, Touched};
-use sluice_controller::observe::target::{NotYet, Question, observe};
+use sluice_controller::observe::index::{AffectedTargets, Index};
+use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
 use sluice_controller::observe::trim;
 use sluice_core::observed::ObservedTarget;
 use sluice_core::tracks::Track;
@@ -168,7 +168,7 @@ pub fn local(objects: &[Value]) -> Index {
 }
 
 /// An object is there, or has changed.
-pub fn applied(index: &mut Index, object: &Value) -> Touched {
+pub fn applied(index: &mut Index, object: &Value) -> AffectedTargets {
     let (key, fact) = fact(object);
     index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact))
 }
@@ -235,9 +235,9 @@ impl Ask {
     }
 
     /// The answer, or that there is none yet.
-    pub fn ask(&self, index: &Index) -> Result<ObservedTarget, NotYet> {
+    pub fn ask(&self, index: &Index) -> Result<ObservedTarget, NoAnswerYet> {
         let Ask { pipeline, app, target, cluster, tracks } = self;
-        let question = Question { pipeline, app: app.as_ref(), target, cluster, tracks };
+        let question = TargetQuery { pipeline, app: app.as_ref(), target, cluster, tracks };
         observe(&question, index.cluster(cluster))
     }
 

@@ -92,11 +92,11 @@ fn words_of_a_cluster_lose_control_characters_and_have_an_end() {
     let said = format!("\u{1b}]0;owned\u{7}\u{1b}[31mfailed\nhere {}", "x".repeat(100_000));
     let conditions = json!([condition("Ready", "False", "UpgradeFailed", &said, 2)]);
     let fact = flux_fact(&with(helm_release("apps", "podinfo", "1.0.0"), "status/conditions", conditions));
-    let message = &fact.verdict.message;
+    let message = &fact.status.message;
     assert!(message.contains("failed\nhere"), "{message}");
     assert!(message.len() < 5000 && !message.contains(|c: char| c.is_control() && c != '\n'), "{message:?}");
     let mut odd = condition("Ready", "True", "UpgradeSucceeded", "fine", 2);
     odd["lastTransitionTime"] = "\u{1b}[31mnever".into();
     let fact = flux_fact(&with(helm_release("apps", "podinfo", "1.0.0"), "status/conditions", json!([odd])));
-    assert_eq!(fact.verdict.since, None);
+    assert_eq!(fact.status.since, None);
 }

@@ -9,7 +9,7 @@ use sluice_api::pipeline::{Pipeline, PipelineStatus, Report};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::index::Index;
 use sluice_controller::observe::reported::Reports;
-use sluice_controller::observe::target::{Question, observe};
+use sluice_controller::observe::target::{TargetQuery, observe};
 use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
@@ -80,7 +80,7 @@ fn see(object: &Pipeline, index: &Index) -> ObservedTargets {
         for (target, name) in spec.targets.iter().zip(&environment.targets) {
             let cluster = translate::cluster_of(target, "default");
             let question =
-                Question { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
+                TargetQuery { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
             observed.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
         }
     }

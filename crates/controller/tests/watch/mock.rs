@@ -33,7 +33,7 @@ const LIST: &str = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"res
     {"metadata":{"name":"a","resourceVersion":"4"},"data":{"n":"1"}}]}"#;
 const CHANGED: &str = r#"{"type":"MODIFIED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",
     "resourceVersion":"6"},"data":{"n":"2"}}}"#;
-const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,
+const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":410,
     "reason":"Expired","message":"too old"}}"#;
 
 /// A follower of a server that answers lists and watches so.
@@ -105,7 +105,7 @@ fn what_ends_at_once_is_begun_again_ever_more_seldom() -> Result<()> {
 fn what_a_server_says_is_told_at_once() -> Result<()> {
     run(async {
         let status =
-            r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"starting"}"#;
+            r#"{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":503,"message":"starting"}"#;
         let (mut list, _) = follower((503, status), (200, "")).await?;
         list.until("told", |f| !f.failures.is_empty()).await?;
         ensure!(list.failures[0].to_string().contains("starting"), "{:?}", list.failures);
@@ -120,7 +120,8 @@ fn what_a_server_says_is_told_at_once() -> Result<()> {
 #[test]
 fn what_may_not_be_watched_is_not_known() -> Result<()> {
     run(async {
-        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"no"}"#;
+        let status =
+            r#"{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":403,"message":"no"}"#;
         let (mut follower, _) = follower((200, LIST), (403, status)).await?;
         follower.until("told twice", |f| f.failures.len() == 2).await?;
         ensure!(follower.lists == 0);

@@ -2,7 +2,7 @@
 
 use kube::core::Status;
 use sluice_controller::observe::facts::{ClusterKey, Kind};
-use sluice_controller::watch::cause::{Cause, cluster, kind, of, words};
+use sluice_controller::watch::read_error::{ReadError, api_error_message, cluster_message, kind_message};
 
 use crate::support::remote;
 
@@ -13,48 +13,51 @@ fn answer(code: u16, message: &str) -> kube::Error {
 #[test]
 fn an_answer_is_known_by_its_code() {
     let table = [
-        (answer(401, "Unauthorized"), Cause::Unauthorized("Unauthorized".into())),
-        (answer(403, "no"), Cause::Forbidden("no".into())),
-        (answer(404, "page not found"), Cause::NotFound),
-        (answer(500, "boom"), Cause::Other("boom (500)".into())),
-        (answer(429, "slow down"), Cause::Other("slow down (429)".into())),
+        (answer(401, "Unauthorized"), ReadError::Unauthorized("Unauthorized".into())),
+        (answer(403, "no"), ReadError::Forbidden("no".into())),
+        (answer(404, "page not found"), ReadError::NotFound),
+        (answer(500, "boom"), ReadError::Other("boom (500)".into())),
+        (answer(429, "slow down"), ReadError::Other("slow down (429)".into())),
         (
             kube::Error::Service(Box::new(std::io::Error::other("connection refused"))),
-            Cause::Unreachable("connection refused".into()),
+            ReadError::Unreachable("connection refused".into()),
         ),
     ];
     for (error, expected) in table {
-        assert_eq!(of(&error), expected);
+        assert_eq!(ReadError::from(&error), expected);
     }
 }
 
 #[test]
 fn an_error_is_written_without_the_status_as_rust_shows_it() {
-    assert_eq!(words(&answer(429, "storage is (re)initializing")), "storage is (re)initializing (429)");
+    assert_eq!(
+        api_error_message(&answer(429, "storage is (re)initializing")),
+        "storage is (re)initializing (429)"
+    );
 }
 
 /// What answers may be a proxy's error page, or somebody who wants a status to be flooded.
 #[test]
 fn what_a_server_says_is_kept_short() {
     let page = format!("Bad gateway: {}\n<html>\n<body>", "é".repeat(1000));
-    let Cause::Other(said) = of(&answer(502, &page)) else { panic!() };
+    let ReadError::Other(said) = ReadError::from(&answer(502, &page)) else { panic!() };
     assert_eq!(said, format!("Bad gateway: {}... (502)", "é".repeat(287)));
 }
 
 #[test]
 fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
     let dev = remote("dev");
-    let unreachable = |said: &str| Cause::Unreachable(said.into());
+    let unreachable = |said: &str| ReadError::Unreachable(said.into());
     let table = [
         (
             &dev,
-            Cause::Unauthorized("Unauthorized".into()),
+            ReadError::Unauthorized("Unauthorized".into()),
             "cluster fleet/dev does not accept the credentials (401 Unauthorized): they may have expired; renew the \
              kubeconfig in its Secret",
         ),
         (
             &dev,
-            Cause::Forbidden("may not".into()),
+            ReadError::Forbidden("may not".into()),
             "cluster fleet/dev refuses access: may not; grant it to the user of the kubeconfig in its Secret",
         ),
         (
@@ -83,37 +86,37 @@ fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
         ),
         (
             &dev,
-            Cause::NotFound,
+            ReadError::NotFound,
             "cluster fleet/dev has no Kubernetes API at its address: correct it in the kubeconfig in its Secret",
         ),
-        (&dev, Cause::Other("boom (500)".into()), "cluster fleet/dev answers with an error: boom (500)"),
+        (&dev, ReadError::Other("boom (500)".into()), "cluster fleet/dev answers with an error: boom (500)"),
         (
             &ClusterKey::Local,
-            Cause::Unauthorized("Unauthorized".into()),
+            ReadError::Unauthorized("Unauthorized".into()),
             "the local cluster does not accept the credentials (401 Unauthorized): they may have expired; renew the \
              controller's kubeconfig or service account",
         ),
     ];
     for (key, cause, sentence) in table {
-        assert_eq!(cluster(key, &cause), sentence);
+        assert_eq!(cluster_message(key, &cause), sentence);
     }
 }
 
 #[test]
 fn a_kind_that_cannot_be_read_says_which_right_is_missing() {
-    let forbidden = Cause::Forbidden("no".into());
+    let forbidden = ReadError::Forbidden("no".into());
     assert_eq!(
-        kind(&remote("dev"), Kind::Deployment, Some("apps"), &forbidden),
+        kind_message(&remote("dev"), Kind::Deployment, Some("apps"), &forbidden),
         "cluster fleet/dev does not let us read deployments in namespace apps: grant the verbs get, list and watch on \
          deployments (API group \"apps\") to the user of its kubeconfig"
     );
     assert_eq!(
-        kind(&ClusterKey::Local, Kind::Namespace, None, &forbidden),
+        kind_message(&ClusterKey::Local, Kind::Namespace, None, &forbidden),
         "the local cluster does not let us read namespaces: grant the verbs get, list and watch on namespaces (API \
          group \"\") to the controller's own user"
     );
     assert_eq!(
-        kind(&remote("dev"), Kind::Kustomization, None, &Cause::Other("boom (500)".into())),
+        kind_message(&remote("dev"), Kind::Kustomization, None, &ReadError::Other("boom (500)".into())),
         "kustomizations cannot be read: cluster fleet/dev answers with an error: boom (500)"
     );
 }

@@ -1,4 +1,4 @@
-//! Reading objects so that one that cannot be read spoils neither a list nor a watch, and so that a
+//! KindState objects so that one that cannot be read spoils neither a list nor a watch, and so that a
 //! list of thousands takes little time and room to read: who manages which field, often the better
 //! part of an object, is cut out of its text before anything is made of it.
 
@@ -14,16 +14,16 @@ use serde_json::value::RawValue;
 use sluice_api::Pipeline;
 use sluice_api::lenient::{self, Lenient};
 
-use super::limit::{self, Limits};
+use super::limit::{self, WatchLimits};
 use crate::record::cut;
 
 /// An object, or why it cannot be read.
 #[derive(Clone, Debug)]
-pub struct Guard<K>(pub Result<K, Unreadable>);
+pub struct ParsedObject<K>(pub Result<K, UnreadableObject>);
 
 /// An object that cannot be read.
 #[derive(Clone, Debug)]
-pub struct Unreadable {
+pub struct UnreadableObject {
     /// Why.
     pub error: String,
     /// Which.
@@ -34,7 +34,7 @@ pub struct Unreadable {
 const NAME: usize = 253;
 const CAUSE: usize = 300;
 
-impl Unreadable {
+impl UnreadableObject {
     /// Keeps the name of an object and the beginning of the error. The sender decides how long both are, for the
     /// error quotes the object.
     fn new(mut error: String, metadata: ObjectMeta) -> Self {
@@ -50,15 +50,15 @@ impl Unreadable {
     }
 }
 
-impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
+impl<K: DeserializeOwned + Resource + 'static> ParsedObject<K> {
     /// Reads the text of an object, unless it has more values than the limits allow.
     ///
     /// # Errors
     /// When it is the text of no object at all.
-    pub fn within(text: &[u8], limits: &Limits) -> serde_json::Result<Self> {
-        let values = limit::values(text);
+    pub fn within(text: &[u8], limits: &WatchLimits) -> serde_json::Result<Self> {
+        let values = limit::count_values(text);
         if !limits.has_too_many(values) {
-            return limit::one_by_one(values, || Self::read(text));
+            return limit::one_at_a_time(values, || Self::read(text));
         }
         #[derive(Deserialize)]
         struct Object {
@@ -70,9 +70,9 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
             namespace: Option<String>,
         }
         let Object { metadata: Named { name, namespace } } = serde_json::from_slice(text)?;
-        let error = format!("it has more than {} values", limit::OBJECT_VALUES);
+        let error = format!("it has more than {} values", limit::MAX_OBJECT_VALUES);
         let metadata = ObjectMeta { name, namespace, ..ObjectMeta::default() };
-        Ok(Guard(Err(Unreadable::new(error, metadata))))
+        Ok(ParsedObject(Err(UnreadableObject::new(error, metadata))))
     }
 
     /// Reads the text of an object; a Pipeline, which only the hub sends, leniently.
@@ -97,17 +97,17 @@ impl<K: DeserializeOwned + Resource + 'static> Guard<K> {
                         "parts of the status of a Pipeline cannot be read: it is composed and written again"
                     );
                 }
-                Ok(Guard(Ok(object)))
+                Ok(ParsedObject(Ok(object)))
             }
             Err(error) => {
                 let known: PartialObjectMeta<K> = serde_json::from_str(&text)?;
-                Ok(Guard(Err(Unreadable::new(error.to_string(), known.metadata))))
+                Ok(ParsedObject(Err(UnreadableObject::new(error.to_string(), known.metadata))))
             }
         }
     }
 }
 
-impl<'de, K: DeserializeOwned + Resource + 'static> Deserialize<'de> for Guard<K> {
+impl<'de, K: DeserializeOwned + Resource + 'static> Deserialize<'de> for ParsedObject<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The text is kept for a second try: as a tree it would take ten times the room.
         let text = Box::<RawValue>::deserialize(deserializer)?;
@@ -141,7 +141,7 @@ fn without_managers(text: &str) -> Cow<'_, str> {
     Cow::Owned([&text[..from], "null", &text[from + managers.len()..]].concat())
 }
 
-impl<K: Resource> Resource for Guard<K> {
+impl<K: Resource> Resource for ParsedObject<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn one_bad_object_spoils_no_list() {
-        let read = |text: &str| Guard::<Pipeline>::read(text.as_bytes());
+        let read = |text: &str| ParsedObject::<Pipeline>::read(text.as_bytes());
         let bad = read(BAD).unwrap();
         assert!(bad.0.as_ref().unwrap_err().error.contains("invalid type"));
         assert_eq!(bad.meta().name.as_deref(), Some("bad"));
@@ -202,7 +202,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         let object = json!({"metadata": {"name": long, "annotations": {"a": long}, "labels": {"b": long}},
             "spec": {"environments": long}});
-        let bad = Guard::<Pipeline>::read(object.to_string().as_bytes()).unwrap().0.unwrap_err();
+        let bad = ParsedObject::<Pipeline>::read(object.to_string().as_bytes()).unwrap().0.unwrap_err();
         assert!(bad.error.starts_with("invalid type: string") && bad.error.len() < 2 * CAUSE);
         assert!(bad.metadata.name.is_some_and(|name| name.len() < 2 * NAME));
         assert_eq!((bad.metadata.annotations, bad.metadata.labels), (None, None));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_a_cluster_calls_a_pipeline_is_not_read_again_and_again() {
         let text = BAD.replace(r#""spec":{"environments":7}"#, r#""spec":{},"status":7"#);
-        assert!(Guard::<HelmRelease>::read(text.as_bytes()).unwrap().0.is_err());
+        assert!(ParsedObject::<HelmRelease>::read(text.as_bytes()).unwrap().0.is_err());
         assert!(
             lenient::read::<HelmRelease>(&text).is_ok(),
             "each part that is left out would be another try"
@@ -221,10 +221,10 @@ mod tests {
     #[test]
     fn a_pipeline_of_the_predecessor_is_read_whatever_its_status_says() {
         let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
-        let object = Guard::<Pipeline>::read(text.as_bytes()).unwrap().0.unwrap();
+        let object = ParsedObject::<Pipeline>::read(text.as_bytes()).unwrap().0.unwrap();
         assert_eq!(object.status.unwrap().environments["dev"].targets.len(), 2);
         let odd = text.replace(r#""ready": true"#, r#""ready": "yes""#);
-        let object = Guard::<Pipeline>::read(odd.as_bytes()).unwrap().0.unwrap();
+        let object = ParsedObject::<Pipeline>::read(odd.as_bytes()).unwrap().0.unwrap();
         assert_eq!(object.spec.environments.len(), 2);
     }
 
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn one_bad_object_spoils_no_watch() {
         let event = format!(r#"{{"type":"ADDED","object":{BAD}}}"#);
-        let event: WatchEvent<Guard<Pipeline>> = serde_json::from_str(&event).unwrap();
-        assert!(matches!(event, WatchEvent::Added(Guard(Err(_)))));
+        let event: WatchEvent<ParsedObject<Pipeline>> = serde_json::from_str(&event).unwrap();
+        assert!(matches!(event, WatchEvent::Added(ParsedObject(Err(_)))));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::error::Error;
 
-use super::limit::{self, TooLarge};
+use super::limit::TooLarge;
 use super::relist::{self, HeldBack};
 use crate::observe::facts::{ClusterKey, Kind};
 
 /// What kind of trouble it is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum ReadError {
     /// The server does not know who we are.
     Unauthorized(String),
     /// We may not.
@@ -25,28 +25,29 @@ pub enum Cause {
     Other(String),
 }
 
-/// The cause of a client's error.
-pub fn of(error: &kube::Error) -> Cause {
-    if let Some(what) = limit::of(error) {
-        return Cause::TooLarge(what);
-    }
-    if relist::is_held_back(error) {
-        return Cause::HeldBack;
-    }
-    match error {
-        kube::Error::Api(status) => match status.code {
-            401 => Cause::Unauthorized(brief(&status.message)),
-            403 => Cause::Forbidden(brief(&status.message)),
-            404 => Cause::NotFound,
-            code => Cause::Other(format!("{} ({code})", brief(&status.message))),
-        },
-        error => Cause::Unreachable(brief(&root(error))),
+impl From<&kube::Error> for ReadError {
+    fn from(error: &kube::Error) -> Self {
+        if let Some(what) = TooLarge::from_error(error) {
+            return ReadError::TooLarge(what);
+        }
+        if relist::is_held_back(error) {
+            return ReadError::HeldBack;
+        }
+        match error {
+            kube::Error::Api(status) => match status.code {
+                401 => ReadError::Unauthorized(brief(&status.message)),
+                403 => ReadError::Forbidden(brief(&status.message)),
+                404 => ReadError::NotFound,
+                code => ReadError::Other(format!("{} ({code})", brief(&status.message))),
+            },
+            error => ReadError::Unreachable(brief(&root(error))),
+        }
     }
 }
 
 /// The error in a log line or a sentence. That of the client shows the status of an API error a second time, as Rust
 /// writes it.
-pub fn words(error: &kube::Error) -> String {
+pub fn api_error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", brief(&status.message), status.code),
         error => brief(&error.to_string()),
@@ -77,38 +78,40 @@ fn root(error: &dyn Error) -> String {
 }
 
 /// Why a cluster cannot be used, and what to do.
-pub fn cluster(key: &ClusterKey, cause: &Cause) -> String {
+pub fn cluster_message(key: &ClusterKey, cause: &ReadError) -> String {
     let secret = match key {
         ClusterKey::Local => "the controller's kubeconfig or service account".to_string(),
         ClusterKey::Remote { .. } => "the kubeconfig in its Secret".into(),
     };
     match cause {
-        Cause::Unauthorized(said) => format!(
+        ReadError::Unauthorized(said) => format!(
             "{key} does not accept the credentials (401 {said}): they may have expired; renew {secret}"
         ),
-        Cause::Forbidden(said) => format!("{key} refuses access: {said}; grant it to the user of {secret}"),
-        Cause::Unreachable(said) if is_certificate(said) => format!(
+        ReadError::Forbidden(said) => {
+            format!("{key} refuses access: {said}; grant it to the user of {secret}")
+        }
+        ReadError::Unreachable(said) if is_certificate(said) => format!(
             "the certificate of {key} is not accepted ({said}): renew it, or correct certificate-authority-data \
              in {secret}"
         ),
-        Cause::Unreachable(said) if said.contains("refused") => format!(
+        ReadError::Unreachable(said) if said.contains("refused") => format!(
             "{key} refuses the connection ({said}): start its API server, or correct the address in {secret}"
         ),
-        Cause::Unreachable(said) if said.contains("lookup") => format!(
+        ReadError::Unreachable(said) if said.contains("lookup") => format!(
             "the address of {key} is not known here ({said}): correct it in {secret}, or the cluster's DNS"
         ),
-        Cause::Unreachable(said) => format!(
+        ReadError::Unreachable(said) => format!(
             "{key} cannot be reached ({said}): look whether its API server runs and the network lets us through"
         ),
-        Cause::TooLarge(what) => format!(
+        ReadError::TooLarge(what) => format!(
             "{key} is too large: {what}; look whether a Kubernetes API server answers there, and correct the address \
              in {secret}"
         ),
-        Cause::NotFound => format!("{key} has no Kubernetes API at its address: correct it in {secret}"),
-        Cause::HeldBack => format!(
+        ReadError::NotFound => format!("{key} has no Kubernetes API at its address: correct it in {secret}"),
+        ReadError::HeldBack => format!(
             "{key} {HeldBack}; look at the log of its API server, and at proxies on the way to it, for why watches end"
         ),
-        Cause::Other(said) => format!("{key} answers with an error: {said}"),
+        ReadError::Other(said) => format!("{key} answers with an error: {said}"),
     }
 }
 
@@ -118,20 +121,20 @@ fn is_certificate(said: &str) -> bool {
 }
 
 /// Why a kind cannot be read, and what to do.
-pub fn kind(key: &ClusterKey, kind: Kind, namespace: Option<&str>, cause: &Cause) -> String {
+pub fn kind_message(key: &ClusterKey, kind: Kind, namespace: Option<&str>, cause: &ReadError) -> String {
     let (group, plural) = kind.resource();
     let place = namespace.map(|n| format!(" in namespace {n}")).unwrap_or_default();
     let user =
         if *key == ClusterKey::Local { "the controller's own user" } else { "the user of its kubeconfig" };
     match cause {
-        Cause::Forbidden(_) => format!(
+        ReadError::Forbidden(_) => format!(
             "{key} does not let us read {plural}{place}: grant the verbs get, list and watch on {plural} (API group \
              {group:?}) to {user}"
         ),
-        Cause::TooLarge(what) => format!(
+        ReadError::TooLarge(what) => format!(
             "{plural}{place} of {key} are too large to watch: {what}; remove what makes so many, or let {user} read \
              {plural} in the targets' namespaces only"
         ),
-        cause => format!("{plural}{place} cannot be read: {}", cluster(key, cause)),
+        cause => format!("{plural}{place} cannot be read: {}", cluster_message(key, cause)),
     }
 }

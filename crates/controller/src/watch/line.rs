@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::guard::Guard;
-use super::limit::{self, Limits, OBJECT_BYTES, TooLarge};
+use super::limit::{self, MAX_OBJECT_BYTES, TooLarge, WatchLimits};
+use super::parsed_object::ParsedObject;
 
 /// What a line tells.
 #[derive(Debug)]
-pub enum Change<K> {
+pub enum WatchLine<K> {
     /// An object is there, or has changed, at a version.
-    Applied(Box<Guard<K>>, String),
+    Applied(Box<ParsedObject<K>>, String),
     /// An object is gone, at a version.
     Deleted(Box<ObjectMeta>, String),
     /// Nothing has changed up to a version.
@@ -28,7 +28,7 @@ pub enum Change<K> {
 ///
 /// # Errors
 /// When the body breaks off, or the line is longer than an object may be.
-pub async fn line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> kube::Result<bool> {
+pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> kube::Result<bool> {
     line.clear();
     loop {
         let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
@@ -40,7 +40,7 @@ pub async fn line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
             Some(end) => (&chunk[..end], end + 1),
             None => (chunk, chunk.len()),
         };
-        if line.len() + text.len() > OBJECT_BYTES {
+        if line.len() + text.len() > MAX_OBJECT_BYTES {
             return Err(TooLarge::Object.into());
         }
         line.extend_from_slice(text);
@@ -55,10 +55,10 @@ pub async fn line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
 ///
 /// # Errors
 /// When it tells of an error, or nothing that is known.
-pub fn read<K: DeserializeOwned + Resource + 'static>(
+pub fn parse<K: DeserializeOwned + Resource + 'static>(
     line: &[u8],
-    limits: &Limits,
-) -> kube::Result<Change<K>> {
+    limits: &WatchLimits,
+) -> kube::Result<WatchLine<K>> {
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(rename = "type")]
@@ -67,10 +67,10 @@ pub fn read<K: DeserializeOwned + Resource + 'static>(
         object: &'a RawValue,
     }
     if line.trim_ascii().is_empty() {
-        return Ok(Change::Nothing);
+        return Ok(WatchLine::Nothing);
     }
     // Objects are counted where they are read.
-    let has_too_many = || limits.has_too_many(limit::values(line));
+    let has_too_many = || limits.has_too_many(limit::count_values(line));
     let parsed: Line<'_> = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,
         // An error may come without an event around it.
@@ -87,18 +87,19 @@ pub fn read<K: DeserializeOwned + Resource + 'static>(
     }
     match parsed.what {
         "ADDED" | "MODIFIED" => {
-            let object = Guard::<K>::within(text.as_bytes(), limits).map_err(kube::Error::SerdeError)?;
+            let object =
+                ParsedObject::<K>::within(text.as_bytes(), limits).map_err(kube::Error::SerdeError)?;
             let version = object.meta().resource_version.clone().unwrap_or_default();
-            Ok(Change::Applied(Box::new(object), version))
+            Ok(WatchLine::Applied(Box::new(object), version))
         }
         "DELETED" => {
             let gone: PartialObjectMeta<K> = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
             let version = gone.metadata.resource_version.clone().unwrap_or_default();
-            Ok(Change::Deleted(Box::new(gone.metadata), version))
+            Ok(WatchLine::Deleted(Box::new(gone.metadata), version))
         }
         "BOOKMARK" => {
             let mark: PartialObjectMeta<K> = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
-            Ok(Change::Bookmark(mark.metadata.resource_version.unwrap_or_default()))
+            Ok(WatchLine::Bookmark(mark.metadata.resource_version.unwrap_or_default()))
         }
         _ => {
             let status: Status = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;

@@ -10,38 +10,38 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::limit::{Budget, Queue};
+use super::limit::{EventQueue, ObservedMemory};
 use super::relist::Lists;
-use super::session::{Access, Session};
+use super::session::{KubeconfigSource, Session};
 use crate::observe::facts::ClusterKey;
 use crate::state::Input;
 
 /// All sessions.
-pub struct Fleet {
+pub struct ClusterSessions {
     hub: Client,
     allow_exec: bool,
     tell: mpsc::UnboundedSender<Input>,
-    running: BTreeMap<ClusterKey, Running>,
+    running: BTreeMap<ClusterKey, RunningSession>,
     begun: u64,
-    budget: Arc<Budget>,
+    budget: Arc<ObservedMemory>,
     /// Counts the lists that are made again.
     listed_again: Counter,
 }
 
-struct Running {
+struct RunningSession {
     number: u64,
-    access: Access,
+    access: KubeconfigSource,
     namespaces: watch::Sender<BTreeSet<String>>,
     task: AbortHandle,
 }
 
-impl Drop for Running {
+impl Drop for RunningSession {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Fleet {
+impl ClusterSessions {
     /// No session yet.
     pub fn new(
         hub: Client,
@@ -50,12 +50,17 @@ impl Fleet {
         tell: mpsc::UnboundedSender<Input>,
         listed_again: Counter,
     ) -> Self {
-        let budget = Budget::new(observed_memory);
+        let budget = ObservedMemory::new(observed_memory);
         Self { hub, allow_exec, tell, running: BTreeMap::new(), begun: 0, budget, listed_again }
     }
 
     /// Has a session with a cluster, by these means, for targets in these namespaces.
-    pub fn keep(&mut self, key: &ClusterKey, access: Access, namespaces: BTreeSet<String>) {
+    pub fn start_or_update(
+        &mut self,
+        key: &ClusterKey,
+        access: KubeconfigSource,
+        namespaces: BTreeSet<String>,
+    ) {
         if let Some(running) = self.running.get(key).filter(|r| r.access == access) {
             running.namespaces.send_if_modified(|known| {
                 let changed = *known != namespaces;
@@ -67,7 +72,7 @@ impl Fleet {
         self.begun += 1;
         let number = self.begun;
         let (sender, receiver) = watch::channel(namespaces);
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(EventQueue::default());
         let session = Session {
             key: key.clone(),
             hub: self.hub.clone(),
@@ -81,9 +86,9 @@ impl Fleet {
         let (tell, of) = (self.tell.clone(), key.clone());
         let task =
             tokio::spawn(session.run(move |event| {
-                tell.send(Input::Cluster(of.clone(), number, event, queue.ticket())).is_ok()
+                tell.send(Input::Cluster(of.clone(), number, event, queue.slot())).is_ok()
             }));
-        let running = Running { number, access, namespaces: sender, task: task.abort_handle() };
+        let running = RunningSession { number, access, namespaces: sender, task: task.abort_handle() };
         self.running.insert(key.clone(), running);
     }
 
