@@ -1,6 +1,5 @@
-//! The sessions with all clusters that pipelines refer to: begun when the first one does, ended
-//! when the last one no longer does, begun anew when a cluster's kubeconfig is to be found
-//! elsewhere.
+//! The sessions with all clusters that pipelines refer to. A session starts when the first pipeline refers to its
+//! cluster, ends when no pipeline does any more, and is replaced when the kubeconfig has another source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,17 +19,18 @@ use crate::state::Input;
 pub struct ClusterSessions {
     hub: Client,
     allow_exec: bool,
-    tell: mpsc::UnboundedSender<Input>,
+    sender: mpsc::UnboundedSender<Input>,
     running: BTreeMap<ClusterKey, RunningSession>,
-    begun: u64,
-    budget: Arc<ObservedMemory>,
-    /// Counts the lists that are made again.
-    listed_again: Counter,
+    /// The number of the newest session.
+    last_number: u64,
+    memory: Arc<ObservedMemory>,
+    /// Counts repeated lists.
+    relists: Counter,
 }
 
 struct RunningSession {
     number: u64,
-    access: KubeconfigSource,
+    kubeconfig: KubeconfigSource,
     namespaces: watch::Sender<BTreeSet<String>>,
     task: AbortHandle,
 }
@@ -42,26 +42,28 @@ impl Drop for RunningSession {
 }
 
 impl ClusterSessions {
-    /// No session yet.
+    /// Returns a set of no sessions. `observed_memory` limits the memory for observed objects of all clusters, in
+    /// bytes.
     pub fn new(
         hub: Client,
         allow_exec: bool,
         observed_memory: usize,
-        tell: mpsc::UnboundedSender<Input>,
-        listed_again: Counter,
+        sender: mpsc::UnboundedSender<Input>,
+        relists: Counter,
     ) -> Self {
-        let budget = ObservedMemory::new(observed_memory);
-        Self { hub, allow_exec, tell, running: BTreeMap::new(), begun: 0, budget, listed_again }
+        let memory = ObservedMemory::new(observed_memory);
+        Self { hub, allow_exec, sender, running: BTreeMap::new(), last_number: 0, memory, relists }
     }
 
-    /// Has a session with a cluster, by these means, for targets in these namespaces.
+    /// Starts a session with a cluster for targets in these namespaces, or updates the namespaces of the session
+    /// that runs with the same source of the kubeconfig.
     pub fn start_or_update(
         &mut self,
         key: &ClusterKey,
-        access: KubeconfigSource,
+        kubeconfig: KubeconfigSource,
         namespaces: BTreeSet<String>,
     ) {
-        if let Some(running) = self.running.get(key).filter(|r| r.access == access) {
+        if let Some(running) = self.running.get(key).filter(|r| r.kubeconfig == kubeconfig) {
             running.namespaces.send_if_modified(|known| {
                 let changed = *known != namespaces;
                 *known = namespaces;
@@ -69,26 +71,25 @@ impl ClusterSessions {
             });
             return;
         }
-        self.begun += 1;
-        let number = self.begun;
-        let (sender, receiver) = watch::channel(namespaces);
+        self.last_number += 1;
+        let number = self.last_number;
+        let (namespaces, receiver) = watch::channel(namespaces);
         let queue = Arc::new(EventQueue::default());
         let session = Session {
             key: key.clone(),
             hub: self.hub.clone(),
-            access: access.clone(),
+            kubeconfig: kubeconfig.clone(),
             allow_exec: self.allow_exec,
             namespaces: receiver,
-            budget: self.budget.clone(),
+            memory: self.memory.clone(),
             queue: queue.clone(),
-            lists: Lists::new(self.listed_again.clone()),
+            lists: Lists::new(self.relists.clone()),
         };
-        let (tell, of) = (self.tell.clone(), key.clone());
-        let task =
-            tokio::spawn(session.run(move |event| {
-                tell.send(Input::Cluster(of.clone(), number, event, queue.slot())).is_ok()
-            }));
-        let running = RunningSession { number, access, namespaces: sender, task: task.abort_handle() };
+        let (sender, cluster) = (self.sender.clone(), key.clone());
+        let task = tokio::spawn(session.run(move |event| {
+            sender.send(Input::Cluster(cluster.clone(), number, event, queue.slot())).is_ok()
+        }));
+        let running = RunningSession { number, kubeconfig, namespaces, task: task.abort_handle() };
         self.running.insert(key.clone(), running);
     }
 
@@ -97,8 +98,7 @@ impl ClusterSessions {
         self.running.remove(key);
     }
 
-    /// Whether this is the number of the session that is on with the cluster. Others have been
-    /// ended, and what they still say is old.
+    /// Whether the running session with a cluster has this number. Events of earlier sessions are outdated.
     pub fn is_current(&self, key: &ClusterKey, number: u64) -> bool {
         self.running.get(key).is_some_and(|r| r.number == number)
     }

@@ -1,4 +1,4 @@
-//! The lines of a watch: read with a limit, one at a time.
+//! The lines of a watch. Each line is limited in size.
 
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::Resource;
@@ -11,23 +11,24 @@ use serde_json::value::RawValue;
 use super::limit::{self, MAX_OBJECT_BYTES, TooLarge, WatchLimits};
 use super::parsed_object::ParsedObject;
 
-/// What a line tells.
+/// A parsed line. The texts are resource versions.
 #[derive(Debug)]
 pub enum WatchLine<K> {
-    /// An object is there, or has changed, at a version.
+    /// An object was added or changed.
     Applied(Box<ParsedObject<K>>, String),
-    /// An object is gone, at a version.
+    /// An object was deleted.
     Deleted(Box<ObjectMeta>, String),
-    /// Nothing has changed up to a version.
+    /// Nothing else has changed up to this version.
     Bookmark(String),
     /// An empty line.
-    Nothing,
+    Empty,
 }
 
-/// Reads one line; false at the end of the body. What comes after the last newline is half a line.
+/// Reads the next line into `line`. Returns false at the end of the body. Text after the last newline is an
+/// incomplete line, and is dropped.
 ///
 /// # Errors
-/// When the body breaks off, or the line is longer than an object may be.
+/// When the body breaks off, or the line is longer than [`MAX_OBJECT_BYTES`].
 pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> kube::Result<bool> {
     line.clear();
     loop {
@@ -51,10 +52,10 @@ pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) ->
     }
 }
 
-/// Reads what a line tells.
+/// Parses a line.
 ///
 /// # Errors
-/// When it tells of an error, or nothing that is known.
+/// When the line reports an error, or is not a watch event.
 pub fn parse<K: DeserializeOwned + Resource + 'static>(
     line: &[u8],
     limits: &WatchLimits,
@@ -62,18 +63,18 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(rename = "type")]
-        what: &'a str,
+        event_type: &'a str,
         #[serde(borrow)]
         object: &'a RawValue,
     }
     if line.trim_ascii().is_empty() {
-        return Ok(WatchLine::Nothing);
+        return Ok(WatchLine::Empty);
     }
-    // Objects are counted where they are read.
+    // Of added and changed objects, `ParsedObject` counts the values.
     let has_too_many = || limits.has_too_many(limit::count_values(line));
     let parsed: Line<'_> = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,
-        // An error may come without an event around it.
+        // A server may send the status of an error without an event around it.
         Err(error) => {
             return Err(match serde_json::from_slice::<Status>(if has_too_many() { b"" } else { line }) {
                 Ok(status) => kube::Error::Api(status.boxed()),
@@ -82,10 +83,10 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
         }
     };
     let text = parsed.object.get();
-    if !matches!(parsed.what, "ADDED" | "MODIFIED") && has_too_many() {
+    if !matches!(parsed.event_type, "ADDED" | "MODIFIED") && has_too_many() {
         return Err(TooLarge::Object.into());
     }
-    match parsed.what {
+    match parsed.event_type {
         "ADDED" | "MODIFIED" => {
             let object =
                 ParsedObject::<K>::within(text.as_bytes(), limits).map_err(kube::Error::SerdeError)?;
@@ -93,13 +94,15 @@ pub fn parse<K: DeserializeOwned + Resource + 'static>(
             Ok(WatchLine::Applied(Box::new(object), version))
         }
         "DELETED" => {
-            let gone: PartialObjectMeta<K> = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
-            let version = gone.metadata.resource_version.clone().unwrap_or_default();
-            Ok(WatchLine::Deleted(Box::new(gone.metadata), version))
+            let deleted: PartialObjectMeta<K> =
+                serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
+            let version = deleted.metadata.resource_version.clone().unwrap_or_default();
+            Ok(WatchLine::Deleted(Box::new(deleted.metadata), version))
         }
         "BOOKMARK" => {
-            let mark: PartialObjectMeta<K> = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
-            Ok(WatchLine::Bookmark(mark.metadata.resource_version.unwrap_or_default()))
+            let bookmark: PartialObjectMeta<K> =
+                serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
+            Ok(WatchLine::Bookmark(bookmark.metadata.resource_version.unwrap_or_default()))
         }
         _ => {
             let status: Status = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;

@@ -1,5 +1,5 @@
-//! Watches: the tasks that hold the connections to clusters and report what changes as events. Each cluster has tasks
-//! of its own, so that a cluster that is slow, broken or gone delays no other cluster.
+//! Watches: the tasks that hold the connections to clusters and report what changes as events. Each cluster has
+//! tasks of its own, so that a cluster that is slow, broken or gone delays no other cluster.
 
 pub mod cluster_sessions;
 pub mod connect;

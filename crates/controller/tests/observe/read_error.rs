@@ -1,4 +1,4 @@
-//! Why a cluster or a kind cannot be read: the sentence for each cause.
+//! The message for each error of reading a cluster or a kind.
 
 use kube::core::Status;
 use sluice_controller::observe::facts::{ClusterKey, Kind};
@@ -6,18 +6,18 @@ use sluice_controller::watch::read_error::{ReadError, api_error_message, cluster
 
 use crate::support::remote;
 
-fn answer(code: u16, message: &str) -> kube::Error {
+fn api_error(code: u16, message: &str) -> kube::Error {
     kube::Error::Api(Status::failure(message, "x").with_code(code).boxed())
 }
 
 #[test]
-fn an_answer_is_known_by_its_code() {
+fn an_api_error_is_classified_by_its_code() {
     let table = [
-        (answer(401, "Unauthorized"), ReadError::Unauthorized("Unauthorized".into())),
-        (answer(403, "no"), ReadError::Forbidden("no".into())),
-        (answer(404, "page not found"), ReadError::NotFound),
-        (answer(500, "boom"), ReadError::Other("boom (500)".into())),
-        (answer(429, "slow down"), ReadError::Other("slow down (429)".into())),
+        (api_error(401, "Unauthorized"), ReadError::Unauthorized("Unauthorized".into())),
+        (api_error(403, "no"), ReadError::Forbidden("no".into())),
+        (api_error(404, "page not found"), ReadError::NotFound),
+        (api_error(500, "boom"), ReadError::Other("boom (500)".into())),
+        (api_error(429, "slow down"), ReadError::Other("slow down (429)".into())),
         (
             kube::Error::Service(Box::new(std::io::Error::other("connection refused"))),
             ReadError::Unreachable("connection refused".into()),
@@ -29,25 +29,25 @@ fn an_answer_is_known_by_its_code() {
 }
 
 #[test]
-fn an_error_is_written_without_the_status_as_rust_shows_it() {
+fn the_message_of_an_api_error_has_no_rust_debug_output() {
     assert_eq!(
-        api_error_message(&answer(429, "storage is (re)initializing")),
+        api_error_message(&api_error(429, "storage is (re)initializing")),
         "storage is (re)initializing (429)"
     );
 }
 
-/// What answers may be a proxy's error page, or somebody who wants a status to be flooded.
+/// The server may be a proxy that answers with an error page, or a hostile one that wants to fill the status.
 #[test]
-fn what_a_server_says_is_kept_short() {
+fn the_message_of_a_server_is_cut() {
     let page = format!("Bad gateway: {}\n<html>\n<body>", "é".repeat(1000));
-    let ReadError::Other(said) = ReadError::from(&answer(502, &page)) else { panic!() };
-    assert_eq!(said, format!("Bad gateway: {}... (502)", "é".repeat(287)));
+    let ReadError::Other(message) = ReadError::from(&api_error(502, &page)) else { panic!() };
+    assert_eq!(message, format!("Bad gateway: {}... (502)", "é".repeat(287)));
 }
 
 #[test]
-fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
+fn the_message_about_a_cluster_says_the_cause_and_what_to_do() {
     let dev = remote("dev");
-    let unreachable = |said: &str| ReadError::Unreachable(said.into());
+    let unreachable = |message: &str| ReadError::Unreachable(message.into());
     let table = [
         (
             &dev,
@@ -58,13 +58,13 @@ fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
         (
             &dev,
             ReadError::Forbidden("may not".into()),
-            "cluster fleet/dev refuses access: may not; grant it to the user of the kubeconfig in its Secret",
+            "cluster fleet/dev denies access: may not; grant it to the user of the kubeconfig in its Secret",
         ),
         (
             &dev,
             unreachable("invalid peer certificate: UnknownIssuer"),
-            "the certificate of cluster fleet/dev is not accepted (invalid peer certificate: UnknownIssuer): renew \
-             it, or correct certificate-authority-data in the kubeconfig in its Secret",
+            "the certificate of cluster fleet/dev is not valid (invalid peer certificate: UnknownIssuer): renew it, \
+             or correct certificate-authority-data in the kubeconfig in its Secret",
         ),
         (
             &dev,
@@ -75,14 +75,14 @@ fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
         (
             &dev,
             unreachable("failed to lookup address information: Name or service not known"),
-            "the address of cluster fleet/dev is not known here (failed to lookup address information: Name or \
+            "the address of cluster fleet/dev cannot be resolved (failed to lookup address information: Name or \
              service not known): correct it in the kubeconfig in its Secret, or the cluster's DNS",
         ),
         (
             &dev,
             unreachable("no answer within 5 seconds"),
-            "cluster fleet/dev cannot be reached (no answer within 5 seconds): look whether its API server runs and \
-             the network lets us through",
+            "cluster fleet/dev cannot be reached (no answer within 5 seconds): check that its API server runs, and that \
+             the network allows the connection",
         ),
         (
             &dev,
@@ -103,16 +103,16 @@ fn a_cluster_that_cannot_be_used_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_kind_that_cannot_be_read_says_which_right_is_missing() {
+fn the_message_about_a_forbidden_kind_says_which_permission_to_grant() {
     let forbidden = ReadError::Forbidden("no".into());
     assert_eq!(
         kind_message(&remote("dev"), Kind::Deployment, Some("apps"), &forbidden),
-        "cluster fleet/dev does not let us read deployments in namespace apps: grant the verbs get, list and watch on \
+        "cluster fleet/dev forbids Sluice to read deployments in namespace apps: grant the verbs get, list and watch on \
          deployments (API group \"apps\") to the user of its kubeconfig"
     );
     assert_eq!(
         kind_message(&ClusterKey::Local, Kind::Namespace, None, &forbidden),
-        "the local cluster does not let us read namespaces: grant the verbs get, list and watch on namespaces (API \
+        "the local cluster forbids Sluice to read namespaces: grant the verbs get, list and watch on namespaces (API \
          group \"\") to the controller's own user"
     );
     assert_eq!(
