@@ -114,23 +114,11 @@ impl Metrics {
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
         registry.register("cluster_relists", "Repeated lists of the objects of clusters", relists.clone());
-        registry.register(
-            "turn_wait_seconds",
-            "Time from an event to the reconciliation of its pipeline",
-            wait.clone(),
-        );
+        registry.register("turn_wait_seconds", "Time from an event to the reconciliation", wait.clone());
         registry.register("git_operations", "Operations on git servers since the start", git.clone());
         registry.register("forge_calls", "Calls to forges since the start", forge.clone());
-        registry.register(
-            "forge_budget",
-            "Calls that the rate limit of a forge's host still allows",
-            budget.clone(),
-        );
-        registry.register(
-            "forge_pause_seconds",
-            "Remaining pause of calls that a forge asked for",
-            pause.clone(),
-        );
+        registry.register("forge_budget", "Calls that the rate limit of a forge allows", budget.clone());
+        registry.register("forge_pause_seconds", "Remaining pause of calls to a forge", pause.clone());
         registry.register("forge_queue", "Calls to a forge that wait in the queue", queue.clone());
         registry.register("due_pipelines", "Pipelines that wait for a reconciliation", due.clone());
         registry.register(

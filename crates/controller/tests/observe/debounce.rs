@@ -27,8 +27,8 @@ fn web(tag: &str) -> serde_json::Value {
 fn a_new_revision_counts_only_after_the_events_of_its_workloads_had_time_to_arrive() {
     let mut index = local(&[namespace("apps"), at("1.0.0"), web("1.0.0")]);
     let mut debounce = Debounce::default();
-    let shown = |index: &_| by_app("Kustomization", "apps").observe(index);
-    assert_eq!(shown(&index).health(), Health::Ready);
+    let observe = |index: &_| by_app("Kustomization", "apps").observe(index);
+    assert_eq!(observe(&index).health(), Health::Ready);
     let Debounced::Later(object, number) = debounce.observe(&index, &ClusterKey::Local, event(&at("1.1.0")))
     else {
         panic!("it counts immediately");
@@ -37,8 +37,8 @@ fn a_new_revision_counts_only_after_the_events_of_its_workloads_had_time_to_arri
     applied(&mut index, &with(web("1.1.0"), "metadata/generation", 7.into()));
     let due = debounce.due(&ClusterKey::Local, &object, number).unwrap();
     index.apply(&ClusterKey::Local, due);
-    assert_eq!(shown(&index).health(), Health::Progressing);
-    assert_eq!(shown(&index).proves(&[]), None);
+    assert_eq!(observe(&index).health(), Health::Progressing);
+    assert_eq!(observe(&index).proves(&[]), None);
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn a_repeated_absent_unreadable_or_lost_event_affects_no_target() {
     assert_eq!(index.apply(&ClusterKey::Local, unreadable()), AffectedTargets::None);
     assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), AffectedTargets::All);
     assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), AffectedTargets::None);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("burnt".into())), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("refused".into())), AffectedTargets::All);
 }
 
 #[test]

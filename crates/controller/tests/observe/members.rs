@@ -91,9 +91,9 @@ fn a_kustomization_is_only_as_healthy_as_its_workloads() {
         (vec![waiting(), unready()], Progressing, "Deployment web: 0 of 1 pods are ready"),
     ];
     for (objects, health, message) in table {
-        let shown =
+        let observed =
             by_app("Kustomization", "apps").observe(&local(&[objects, vec![namespace("apps")]].concat()));
-        assert_eq!((shown.members[0].health, shown.members[0].message.as_str()), (health, message));
+        assert_eq!((observed.members[0].health, observed.members[0].message.as_str()), (health, message));
     }
 }
 
@@ -109,9 +109,9 @@ fn a_helm_release_covers_its_workloads_until_one_becomes_unhealthy() {
         (vec![release(), unavailable], Progressing),
     ];
     for (objects, health) in table {
-        let shown =
+        let observed =
             by_app("HelmRelease", "apps").observe(&local(&[objects, vec![namespace("apps")]].concat()));
-        assert_eq!(shown.health(), health);
+        assert_eq!(observed.health(), health);
     }
 }
 
@@ -140,10 +140,10 @@ fn objects_that_a_member_owns_through_other_flux_objects_count() {
         (vec![member(), release(), unready], Progressing, "Deployment web: 0 of 1 pods are ready"),
     ];
     for (objects, health, message) in table {
-        let shown =
+        let observed =
             by_app("Kustomization", "apps").observe(&local(&[objects, vec![namespace("apps")]].concat()));
-        assert_eq!(shown.health(), health, "{message}");
-        assert!(shown.members[0].message.starts_with(message), "{:?}", shown.members[0]);
+        assert_eq!(observed.health(), health, "{message}");
+        assert!(observed.members[0].message.starts_with(message), "{:?}", observed.members[0]);
     }
     let query = by_app("Kustomization", "apps");
     let objects = [member(), release(), web, namespace("apps")];
@@ -173,10 +173,14 @@ fn a_target_is_as_healthy_as_its_worst_member_and_names_it() {
     let fine = helm_release("apps", "podinfo", "1.0.0");
     let suspended = with(helm_release("apps", "search", "1.0.0"), "spec/suspend", true.into());
     let query = by_app("HelmRelease", "apps").with_member("HelmRelease", "search");
-    let shown = query.observe(&local(&[namespace("apps"), fine, suspended]));
-    assert_eq!(shown.health(), Suspended);
-    assert!(shown.complaint().starts_with("HelmRelease/search is Suspended: "), "{}", shown.complaint());
-    assert_eq!(shown.proves(&[]), None);
+    let observed = query.observe(&local(&[namespace("apps"), fine, suspended]));
+    assert_eq!(observed.health(), Suspended);
+    assert!(
+        observed.complaint().starts_with("HelmRelease/search is Suspended: "),
+        "{}",
+        observed.complaint()
+    );
+    assert_eq!(observed.proves(&[]), None);
 }
 
 #[test]
@@ -257,9 +261,9 @@ fn a_member_has_a_default_facet_and_a_git_source() {
         (helm_release("apps", "podinfo", "1.0.0"), "HelmRelease", DefaultFacet::Chart, None),
     ];
     for (object, kind, default_facet, source) in table {
-        let shown = by_app(kind, "apps").observe(&local(&[namespace("apps"), repository.clone(), object]));
+        let observed = by_app(kind, "apps").observe(&local(&[namespace("apps"), repository.clone(), object]));
         assert_eq!(
-            (shown.members[0].default_facet, shown.members[0].source.clone()),
+            (observed.members[0].default_facet, observed.members[0].source.clone()),
             (default_facet, source),
             "{kind}"
         );

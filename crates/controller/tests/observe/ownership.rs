@@ -19,9 +19,9 @@ fn observe_owned(
     kind: &str,
     objects: &[Value],
 ) -> (sluice_core::observed::Health, Vec<String>, Option<String>) {
-    let shown = by_app(kind, "apps").observe(&local(objects));
-    let names = shown.members[0].workloads.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
-    (shown.health(), names, shown.revision(&["images".parse().unwrap()]).map(|r| r.to_string()))
+    let observed = by_app(kind, "apps").observe(&local(objects));
+    let names = observed.members[0].workloads.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
+    (observed.health(), names, observed.revision(&["images".parse().unwrap()]).map(|r| r.to_string()))
 }
 
 fn assert_owns_only_web(kind: &str, objects: &[Value]) {
@@ -121,7 +121,7 @@ fn a_chain_of_flux_objects_is_followed_to_a_limited_depth() {
         let next = format!("apps_{}_kustomize.toolkit.fluxcd.io_Kustomization", name(n + 1));
         let object = kustomization("apps", &name(n), &[&next]);
         let object = labelled(object, "kustomize.toolkit.fluxcd.io/namespace", "apps");
-        let by = if n == 0 { "nobody".into() } else { name(n - 1) };
+        let by = if n == 0 { "other".into() } else { name(n - 1) };
         objects.push(labelled(object, "kustomize.toolkit.fluxcd.io/name", &by));
     }
     let error = by_app("Kustomization", "apps").error(&local(&objects));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::pipeline::{Health as Shown, Pipeline, PipelineStatus};
+use sluice_api::pipeline::{Health as ApiHealth, Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::record::status::{Facts, compose};
@@ -68,8 +68,8 @@ impl Fixture {
         fixture
     }
 
-    fn at(mut self, environment: &str, target: &str, shown: ObservedTarget) -> Self {
-        self.observed.insert(environment, target, shown);
+    fn at(mut self, environment: &str, target: &str, observed: ObservedTarget) -> Self {
+        self.observed.insert(environment, target, observed);
         self
     }
 
@@ -255,25 +255,25 @@ fn the_message_of_a_condition_is_cut_to_the_length_that_kubernetes_allows() {
 #[test]
 fn a_target_has_an_error_unless_it_is_ready_or_progressing() {
     let table = [
-        (Health::Ready, Shown::Ready, ""),
-        (Health::Progressing, Shown::Progressing, ""),
-        (Health::Suspended, Shown::Suspended, "HelmRelease/podinfo is Suspended: its message"),
-        (Health::Pending, Shown::Pending, "HelmRelease/podinfo is Pending: its message"),
-        (Health::Failed, Shown::Failed, "HelmRelease/podinfo is Failed: its message"),
+        (Health::Ready, ApiHealth::Ready, ""),
+        (Health::Progressing, ApiHealth::Progressing, ""),
+        (Health::Suspended, ApiHealth::Suspended, "HelmRelease/podinfo is Suspended: its message"),
+        (Health::Pending, ApiHealth::Pending, "HelmRelease/podinfo is Pending: its message"),
+        (Health::Failed, ApiHealth::Failed, "HelmRelease/podinfo is Failed: its message"),
     ];
-    for (health, shown, error) in table {
+    for (health, api_health, error) in table {
         let status = Fixture::new().at("dev", "us", running("6.1.9", health)).compose_first();
         let target = &status.environments["dev"].targets[1];
-        assert_eq!((target.health, target.error.as_str()), (shown, error));
+        assert_eq!((target.health, target.error.as_str()), (api_health, error));
         assert_eq!(target.ready, health == Health::Ready);
         assert_eq!(target.revision.as_deref(), Some("6.1.9"));
-        assert_eq!(status.environments["dev"].health, shown, "the worst of its targets");
+        assert_eq!(status.environments["dev"].health, api_health, "the worst of its targets");
     }
     let lost = Fixture::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")).compose_first();
     let target = &lost.environments["dev"].targets[1];
     assert_eq!(
         (target.health, target.ready, target.error.as_str()),
-        (Shown::Unknown, false, "no such cluster")
+        (ApiHealth::Unknown, false, "no such cluster")
     );
     assert_eq!((target.revision.as_deref(), target.workloads.len()), (None, 0));
 }
@@ -283,7 +283,7 @@ fn a_target_that_was_not_observed_is_unknown() {
     let mut fixture = Fixture::new();
     fixture.observed = ObservedTargets::default();
     let status = fixture.compose_first();
-    assert_eq!(status.environments["prod"].health, Shown::Unknown);
+    assert_eq!(status.environments["prod"].health, ApiHealth::Unknown);
     assert_eq!(status.conditions[0].reason, "TargetNotReadable");
 }
 
@@ -304,7 +304,7 @@ fn an_environment_has_a_revision_only_if_all_targets_have_the_same() {
 
 #[test]
 fn the_shown_promotion_is_the_newest_open_one_or_else_the_newest_one_that_stopped() {
-    let shown =
+    let shown_promotion =
         |fixture: &Fixture| fixture.compose_first().environments["prod"].promotion.clone().map(|p| p.name);
     let in_phase = |phase: &str| json!({"phase": phase});
     let table = [
@@ -322,7 +322,7 @@ fn the_shown_promotion_is_the_newest_open_one_or_else_the_newest_one_that_stoppe
             fixture.promotion(i as u64 + 1, "6.1.9", in_phase(phase))
         };
         let fixture = phases.iter().enumerate().fold(Fixture::new(), add);
-        assert_eq!(shown(&fixture), expected.map(|n| format!("podinfo-prod-{n}")), "{phases:?}");
+        assert_eq!(shown_promotion(&fixture), expected.map(|n| format!("podinfo-prod-{n}")), "{phases:?}");
         assert_eq!(fixture.compose_first().environments["dev"].promotion, None);
     }
 }

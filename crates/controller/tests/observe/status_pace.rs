@@ -39,7 +39,7 @@ fn a_status_waits_only_for_changes_that_will_soon_follow() {
     }
 }
 
-fn shown(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> PipelineStatus {
+fn status_with(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> PipelineStatus {
     let target = TargetStatus { health, error: error.into(), ..TargetStatus::default() };
     let promotion = promotion.map(|(name, phase)| PromotionSummary {
         name: name.into(),
@@ -52,34 +52,37 @@ fn shown(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> Pipel
 
 #[test]
 fn a_status_reports_health_if_the_health_or_the_error_of_a_target_changes() {
-    let ready = shown(Health::Ready, "", None);
+    let ready = status_with(Health::Ready, "", None);
     assert!(tells_of_health(&PipelineStatus::default(), &ready));
-    assert!(tells_of_health(&ready, &shown(Health::Failed, "", None)));
-    assert!(tells_of_health(&ready, &shown(Health::Ready, "no answer", None)));
-    assert!(!tells_of_health(&ready, &shown(Health::Ready, "", Some(("a", Phase::Delivered)))));
+    assert!(tells_of_health(&ready, &status_with(Health::Failed, "", None)));
+    assert!(tells_of_health(&ready, &status_with(Health::Ready, "no answer", None)));
+    assert!(!tells_of_health(&ready, &status_with(Health::Ready, "", Some(("a", Phase::Delivered)))));
 }
 
 #[test]
 fn a_status_reports_a_delivery_once() {
-    let at = |name, phase| shown(Health::Ready, "", Some((name, phase)));
+    let at = |name, phase| status_with(Health::Ready, "", Some((name, phase)));
     let delivered = at("a", Phase::Delivered);
     assert!(tells_of_delivery(&at("a", Phase::Proposed), &delivered));
-    assert!(tells_of_delivery(&shown(Health::Ready, "", None), &delivered));
+    assert!(tells_of_delivery(&status_with(Health::Ready, "", None), &delivered));
     assert!(tells_of_delivery(&at("b", Phase::Delivered), &delivered));
-    assert!(!tells_of_delivery(&delivered, &shown(Health::Progressing, "", Some(("a", Phase::Delivered)))));
+    assert!(!tells_of_delivery(
+        &delivered,
+        &status_with(Health::Progressing, "", Some(("a", Phase::Delivered)))
+    ));
     assert!(!tells_of_delivery(&delivered, &at("a", Phase::Succeeded)));
 }
 
 /// Returns the time of each write since the start, for a target whose health changes every second.
 fn writes_of_a_flapping_target(seconds: u64) -> Vec<(Duration, Health)> {
-    let (start, mut written) = (Instant::now(), shown(Health::Ready, "", None));
+    let (start, mut written) = (Instant::now(), status_with(Health::Ready, "", None));
     let (mut damping, mut sent, mut differs) = (Damping::default(), None, None);
     let mut writes = Vec::new();
     // The controller checks every tenth of a second whether a write is due.
     for tenth in 0..seconds * 10 {
         let now = start + Duration::from_millis(100 * tenth);
         let health = if (tenth / 10) % 2 == 0 { Health::Failed } else { Health::Ready };
-        let status = shown(health, "", None);
+        let status = status_with(health, "", None);
         if status == written {
             differs = None;
             continue;
@@ -128,7 +131,7 @@ fn damping_delays_neither_the_first_failure_of_a_target_nor_the_first_change_aft
 
 #[test]
 fn changes_of_promotions_and_revisions_are_not_damped() {
-    let at = |health, promotion| shown(health, "", promotion);
+    let at = |health, promotion| status_with(health, "", promotion);
     let delivered = Some(("a", Phase::Delivered));
     assert!(tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, None)));
     assert!(!tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, delivered)));

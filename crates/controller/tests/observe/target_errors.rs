@@ -221,8 +221,8 @@ fn unreadable_images_are_an_error_only_if_the_pipeline_tracks_images() {
 #[test]
 fn an_object_without_a_status_is_pending() {
     let release = with(helm_release("apps", "podinfo", "1.0.0"), "status", Value::Null);
-    let shown = app().observe(&local(&[namespace("apps"), release]));
-    assert_eq!(shown.health(), Health::Pending);
-    assert_eq!(shown.complaint(), "HelmRelease/podinfo is Pending: Flux has not reconciled it yet");
-    assert_eq!(shown.revision(&[]), None);
+    let observed = app().observe(&local(&[namespace("apps"), release]));
+    assert_eq!(observed.health(), Health::Pending);
+    assert_eq!(observed.complaint(), "HelmRelease/podinfo is Pending: Flux has not reconciled it yet");
+    assert_eq!(observed.revision(&[]), None);
 }

@@ -20,12 +20,12 @@ fn invalid_values() -> Vec<String> {
 }
 
 fn assert_rejected(query: &QueryBuilder, objects: &[Value], what: &str, value: &str) {
-    let shown = observe(query, objects);
-    let error = shown.error.clone().unwrap_or_default();
-    assert!(error.contains(what), "{value:?} of {what} was accepted: {shown:?}");
+    let observed = observe(query, objects);
+    let error = observed.error.clone().unwrap_or_default();
+    assert!(error.contains(what), "{value:?} of {what} was accepted: {observed:?}");
     assert!(!error.contains(char::is_control), "{error:?}");
     assert!(error.len() < 600, "{error}");
-    assert!(shown.members.is_empty() && shown.revision(&[]).is_none(), "{value:?} of {what}");
+    assert!(observed.members.is_empty() && observed.revision(&[]).is_none(), "{value:?} of {what}");
 }
 
 #[test]

@@ -293,12 +293,12 @@ fn a_status_with_thousands_of_workloads_omits_them_and_stays_below_the_size_limi
         .collect();
     let object: Pipeline = serde_json::from_value(object).unwrap();
     let dev = observe_all(&serde_json::from_value(pipeline()).unwrap(), &clusters());
-    let shown = dev.target("dev", "dev-us-podinfo").unwrap();
-    assert!(!shown.members[0].workloads.is_empty());
+    let state = dev.target("dev", "dev-us-podinfo").unwrap();
+    assert!(!state.members[0].workloads.is_empty());
     let mut observed = ObservedTargets::default();
     for environment in &object.spec.environments {
         for target in &environment.targets {
-            observed.insert(&environment.name, target.name.as_ref().unwrap(), shown.clone());
+            observed.insert(&environment.name, target.name.as_ref().unwrap(), state.clone());
         }
     }
     let status = compose_first(&object, &observed, &[]);
