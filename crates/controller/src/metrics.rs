@@ -1,4 +1,4 @@
-//! What the controller tells of itself in numbers.
+//! The metrics of the controller, and its liveness and readiness.
 
 mod steps;
 
@@ -14,137 +14,130 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use sluice_delivery::{Delivery, Stats};
 
-use self::steps::Steps;
-pub use self::steps::{Step, completed};
+use self::steps::StepDurations;
+pub use self::steps::{PromotionStep, completed};
 use crate::hook::HookMetrics;
 use crate::shard::ShardMetrics;
 use crate::state::status_queue::WriteOutcome;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabel {
     reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Phase {
+struct PhaseLabel {
     phase: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Write {
+struct WriteLabels {
     kind: String,
     result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct State {
+struct StateLabel {
     state: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Operation {
+struct OperationLabel {
     operation: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Call {
+struct CallLabels {
     forge: &'static str,
     method: &'static str,
     status: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Purse {
+struct BudgetLabels {
     host: String,
     credential: String,
 }
 
-/// All metrics, and what liveness and readiness are judged by.
+/// All metrics, and the state for liveness and readiness.
 pub struct Metrics {
     registry: Registry,
-    /// Turns of pipelines.
-    pub turns: Counter,
-    failures: Family<Reason, Counter>,
-    phases: Family<Phase, Counter>,
-    writes: Family<Write, Counter>,
-    clusters: Family<State, Gauge>,
-    /// Lists of clusters that were made again.
-    pub listed_again: Counter,
+    /// Reconciliations of pipelines.
+    pub reconciles: Counter,
+    failures: Family<ReasonLabel, Counter>,
+    phases: Family<PhaseLabel, Counter>,
+    writes: Family<WriteLabels, Counter>,
+    clusters: Family<StateLabel, Gauge>,
+    /// Repeated lists of the objects of clusters.
+    pub relists: Counter,
     wait: Histogram,
-    /// How long promotions take.
-    pub steps: Steps,
-    /// Of the hook server.
+    /// How long the steps of promotions take.
+    pub steps: StepDurations,
+    /// The metrics of the hook server.
     pub hooks: HookMetrics,
     delivery: Delivery,
-    git: Family<Operation, Gauge>,
-    forge: Family<Call, Gauge>,
-    budget: Family<Purse, Gauge>,
-    pause: Family<Purse, Gauge<f64, AtomicU64>>,
-    queue: Family<Purse, Gauge>,
+    git: Family<OperationLabel, Gauge>,
+    forge: Family<CallLabels, Gauge>,
+    budget: Family<BudgetLabels, Gauge>,
+    pause: Family<BudgetLabels, Gauge<f64, AtomicU64>>,
+    queue: Family<BudgetLabels, Gauge>,
     due: Gauge,
     /// 1 while the API server checks who approves, else 0.
     pub approvals_checked: Gauge,
-    /// Of shards and replicas.
+    /// The metrics of shards and replicas.
     pub shards: ShardMetrics,
-    begun: Instant,
-    last_tick: AtomicU64,
-    ready: AtomicBool,
+    started: Instant,
+    /// The last iteration of the controller's loop, in milliseconds since the start.
+    last_iteration: AtomicU64,
+    hub_was_read: AtomicBool,
 }
 
-/// How long the loop may go without a turn before the process counts as stuck.
-const STUCK: Duration = Duration::from_secs(60);
+/// If the controller's loop makes no iteration for this time, the process counts as stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 impl Metrics {
-    /// All of them at zero, and those of delivery as it counts them.
+    /// Returns all metrics at zero. The metrics of git and forges are the counts of `delivery`.
     pub fn new(delivery: Delivery) -> Self {
         let mut registry = Registry::with_prefix("sluice");
-        let (turns, listed_again) = <(Counter, Counter)>::default();
+        let (reconciles, relists) = <(Counter, Counter)>::default();
         let (due, approvals_checked) = <(Gauge, Gauge)>::default();
-        let (failures, phases) = <(Family<Reason, Counter>, Family<Phase, Counter>)>::default();
-        let writes = Family::<Write, Counter>::default();
-        let clusters = Family::<State, Gauge>::default();
+        let (failures, phases) = <(Family<ReasonLabel, Counter>, Family<PhaseLabel, Counter>)>::default();
+        let writes = Family::<WriteLabels, Counter>::default();
+        let clusters = Family::<StateLabel, Gauge>::default();
         let wait = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
-        let git = Family::<Operation, Gauge>::default();
-        let forge = Family::<Call, Gauge>::default();
-        let (budget, pause, queue) = <(Family<Purse, Gauge>, Family<_, _>, Family<_, _>)>::default();
-        registry.register("turns", "Turns of pipelines", turns.clone());
+        let git = Family::<OperationLabel, Gauge>::default();
+        let forge = Family::<CallLabels, Gauge>::default();
+        let (budget, pause, queue) = <(Family<BudgetLabels, Gauge>, Family<_, _>, Family<_, _>)>::default();
+        registry.register("turns", "Reconciliations of pipelines", reconciles.clone());
         registry.register("promotion_failures", "Failures of promotions, by reason", failures.clone());
-        registry.register("promotion_phases", "Promotions that came into a phase", phases.clone());
+        registry.register("promotion_phases", "Promotions that entered a phase", phases.clone());
         registry.register("api_writes", "Writes to the hub's API server", writes.clone());
         registry.register("clusters", "Clusters that pipelines refer to, by state", clusters.clone());
-        registry.register("cluster_relists", "Lists of clusters made again", listed_again.clone());
-        registry.register("turn_wait_seconds", "From an event to the turn that answers it", wait.clone());
-        registry.register("git_operations", "Operations on git servers so far", git.clone());
-        registry.register("forge_calls", "Calls of forges so far", forge.clone());
-        registry.register(
-            "forge_budget",
-            "Calls that a forge's host said it would still take",
-            budget.clone(),
-        );
-        registry.register(
-            "forge_pause_seconds",
-            "How long a forge is not called, since it asked",
-            pause.clone(),
-        );
-        registry.register("forge_queue", "Calls of a forge that wait for their turn", queue.clone());
-        registry.register("due_pipelines", "Pipelines that wait for a turn", due.clone());
+        registry.register("cluster_relists", "Repeated lists of the objects of clusters", relists.clone());
+        registry.register("turn_wait_seconds", "Time from an event to the reconciliation", wait.clone());
+        registry.register("git_operations", "Operations on git servers since the start", git.clone());
+        registry.register("forge_calls", "Calls to forges since the start", forge.clone());
+        registry.register("forge_budget", "Calls that the rate limit of a forge allows", budget.clone());
+        registry.register("forge_pause_seconds", "Remaining pause of calls to a forge", pause.clone());
+        registry.register("forge_queue", "Calls to a forge that wait in the queue", queue.clone());
+        registry.register("due_pipelines", "Pipelines that wait for a reconciliation", due.clone());
         registry.register(
             "approvals_checked",
-            "1 while the API server checks who approves, by Sluice's admission policy; else 0",
+            "1 if Sluice's admission policy checks approvals, else 0",
             approvals_checked.clone(),
         );
         Self {
-            steps: Steps::new(&mut registry),
+            steps: StepDurations::new(&mut registry),
             approvals_checked,
             hooks: HookMetrics::new(&mut registry),
             shards: ShardMetrics::new(&mut registry),
             registry,
-            turns,
+            reconciles,
             failures,
             phases,
             writes,
             clusters,
-            listed_again,
+            relists,
             wait,
             delivery,
             git,
@@ -153,29 +146,29 @@ impl Metrics {
             pause,
             queue,
             due,
-            begun: Instant::now(),
-            last_tick: AtomicU64::new(0),
-            ready: AtomicBool::new(false),
+            started: Instant::now(),
+            last_iteration: AtomicU64::new(0),
+            hub_was_read: AtomicBool::new(false),
         }
     }
 
-    /// The delivery whose figures these metrics tell.
+    /// Returns the delivery whose counts are part of the metrics.
     pub fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
-    /// Something failed on the way of a promotion.
-    pub fn failed(&self, reason: &str) {
-        self.failures.get_or_create(&Reason { reason: reason.into() }).inc();
+    /// Counts a failure of a promotion.
+    pub fn count_failure(&self, reason: &str) {
+        self.failures.get_or_create(&ReasonLabel { reason: reason.into() }).inc();
     }
 
-    /// A promotion came into a phase.
-    pub fn entered(&self, phase: &str) {
-        self.phases.get_or_create(&Phase { phase: phase.into() }).inc();
+    /// Counts a promotion that entered a phase.
+    pub fn count_phase(&self, phase: &str) {
+        self.phases.get_or_create(&PhaseLabel { phase: phase.into() }).inc();
     }
 
-    /// A status was written, or was not.
-    pub fn written(&self, kind: &str, outcome: &WriteOutcome) {
+    /// Counts a write of a status by its outcome. A withheld write does not count.
+    pub fn count_status_write(&self, kind: &str, outcome: &WriteOutcome) {
         let result = match outcome {
             WriteOutcome::Stored(_) => "ok",
             WriteOutcome::Gone => "gone",
@@ -183,74 +176,74 @@ impl Metrics {
             WriteOutcome::Conflict(_) => "overtaken",
             WriteOutcome::Withheld => return,
         };
-        self.writes.get_or_create(&Write { kind: kind.into(), result }).inc();
+        self.writes.get_or_create(&WriteLabels { kind: kind.into(), result }).inc();
     }
 
-    /// An object was written.
-    pub fn wrote(&self, kind: &str) {
-        self.writes.get_or_create(&Write { kind: kind.into(), result: "ok" }).inc();
+    /// Counts a successful write of an object.
+    pub fn count_write(&self, kind: &str) {
+        self.writes.get_or_create(&WriteLabels { kind: kind.into(), result: "ok" }).inc();
     }
 
-    /// An event waited so long for its turn.
-    pub fn waited(&self, time: Duration) {
+    /// Records the time from an event to the reconciliation of its pipeline.
+    pub fn observe_wait(&self, time: Duration) {
         self.wait.observe(time.as_secs_f64());
     }
 
-    /// So many clusters are up, of so many.
-    pub fn clusters(&self, up: usize, all: usize) {
-        self.clusters.get_or_create(&State { state: "up" }).set(up as i64);
-        self.clusters.get_or_create(&State { state: "down" }).set((all - up) as i64);
+    /// Sets the number of clusters that are up, and of all clusters.
+    pub fn set_clusters(&self, up: usize, all: usize) {
+        self.clusters.get_or_create(&StateLabel { state: "up" }).set(up as i64);
+        self.clusters.get_or_create(&StateLabel { state: "down" }).set((all - up) as i64);
     }
 
-    /// What delivery has counted.
-    fn count(&self, stats: &Stats) {
+    /// Sets the metrics that delivery counts.
+    fn set_delivery_stats(&self, stats: &Stats) {
         let git = [("fetch", stats.git_fetches), ("push", stats.git_pushes), ("rebuild", stats.git_rebuilds)];
         for (operation, n) in git {
-            self.git.get_or_create(&Operation { operation }).set(n as i64);
+            self.git.get_or_create(&OperationLabel { operation }).set(n as i64);
         }
         for ((forge, method, status), n) in &stats.forge_calls {
-            self.forge.get_or_create(&Call { forge, method, status: *status }).set(*n as i64);
+            self.forge.get_or_create(&CallLabels { forge, method, status: *status }).set(*n as i64);
         }
-        // Those that are not kept any more lose their series.
+        // Removes the series of budgets that delivery has dropped.
         self.budget.clear();
         self.pause.clear();
         self.queue.clear();
-        for purse in &stats.forge_budgets {
-            let of = Purse { host: purse.host.clone(), credential: purse.credential.clone() };
-            if let Some(left) = purse.left {
-                self.budget.get_or_create(&of).set(left as i64);
+        for budget in &stats.forge_budgets {
+            let labels = BudgetLabels { host: budget.host.clone(), credential: budget.credential.clone() };
+            if let Some(left) = budget.left {
+                self.budget.get_or_create(&labels).set(left as i64);
             }
-            self.pause.get_or_create(&of).set(purse.pause.as_secs_f64());
-            self.queue.get_or_create(&of).set(purse.waiting as i64);
+            self.pause.get_or_create(&labels).set(budget.pause.as_secs_f64());
+            self.queue.get_or_create(&labels).set(budget.waiting as i64);
         }
     }
 
-    /// The loop has turned, and left so many pipelines waiting.
-    pub fn ticked(&self, due: usize) {
+    /// Records an iteration of the controller's loop, after which this number of pipelines waits.
+    pub fn record_iteration(&self, due: usize) {
         self.due.set(due as i64);
-        self.last_tick.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.last_iteration.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// The hub has been read.
+    /// Records that the controller has read the hub.
     pub fn set_ready(&self) {
-        self.ready.store(true, Ordering::Relaxed);
+        self.hub_was_read.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the hub has been read, and the Leases.
+    /// Whether the controller has read the hub and the Leases.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && self.shards.is_ready()
+        self.hub_was_read.load(Ordering::Relaxed) && self.shards.is_ready()
     }
 
-    /// Whether the loop has turned lately.
+    /// Whether the last iteration of the controller's loop is less than a minute ago.
     pub fn is_live(&self) -> bool {
-        let last = Duration::from_millis(self.last_tick.load(Ordering::Relaxed));
-        self.begun.elapsed().saturating_sub(last) < STUCK
+        let last = Duration::from_millis(self.last_iteration.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last) < STUCK_AFTER
     }
 
-    /// Everything in the text format of OpenMetrics. Not by two at the same time: one could see the half of what the
-    /// other counts.
+    /// Returns all metrics in the text format of OpenMetrics. Do not call it concurrently: one call could return
+    /// metrics that the other call has set in part.
     pub fn render(&self) -> String {
-        self.count(&self.delivery.stats());
+        self.set_delivery_stats(&self.delivery.stats());
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
             Ok(()) => text,

@@ -19,9 +19,9 @@ use crate::runtime::{Runtime, admission_policy};
 use crate::serve;
 use crate::shard::{Keeper, Order};
 use crate::state::Input;
-use crate::watch::cause::{self, Cause};
-use crate::watch::limit::Limits;
-use crate::watch::stream::{Guarded, Seen, follow};
+use crate::watch::limit::WatchLimits;
+use crate::watch::read_error::ReadError;
+use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 
 /// Why the controller ended.
 #[derive(Debug, thiserror::Error)]
@@ -145,28 +145,30 @@ fn send(tx: &mpsc::UnboundedSender<Input>, input: Input) -> ControlFlow<()> {
 }
 
 async fn pipelines(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Pipeline> = match &namespace {
+    let api: ParsedObjectApi<Pipeline> = match &namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, Limits::hub("Pipelines"), Some, |seen| send(&tx, Input::Pipelines(seen))).await;
+    follow(api, None, WatchLimits::hub("Pipelines"), Some, |seen| send(&tx, Input::Pipelines(seen))).await;
 }
 
 async fn promotions(hub: Client, namespace: Option<String>, tx: mpsc::UnboundedSender<Input>) {
-    let api: Guarded<Promotion> = match &namespace {
+    let api: ParsedObjectApi<Promotion> = match &namespace {
         Some(namespace) => Api::namespaced(hub, namespace),
         None => Api::all(hub),
     };
-    follow(api, None, Limits::hub("Promotions"), Some, |seen| send(&tx, Input::Promotions(seen))).await;
+    follow(api, None, WatchLimits::hub("Promotions"), Some, |seen| send(&tx, Input::Promotions(seen))).await;
 }
 
 /// Follows the hub's GitopsClusters; a hub that has no such kind is asked again now and then.
 async fn clusters(hub: Client, tx: mpsc::UnboundedSender<Input>) {
     let resource = gitops_cluster_resource();
     loop {
-        let api: Guarded<GitopsCluster> = Api::all_with(hub.clone(), &resource);
-        let end = follow(api, None, Limits::hub("GitopsClusters"), Some, |seen| match seen {
-            Seen::Failed(error) if cause::of(error.error()) == Cause::NotFound => ControlFlow::Break(true),
+        let api: ParsedObjectApi<GitopsCluster> = Api::all_with(hub.clone(), &resource);
+        let end = follow(api, None, WatchLimits::hub("GitopsClusters"), Some, |seen| match seen {
+            ObjectEvent::Failed(error) if ReadError::from(error.error()) == ReadError::NotFound => {
+                ControlFlow::Break(true)
+            }
             seen => match send(&tx, Input::Clusters(Some(seen))) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(()),
                 ControlFlow::Break(()) => ControlFlow::Break(false),

@@ -1,6 +1,6 @@
-//! How long promotions take, from the moment at which their revision was seen healthy: until they are proposed,
-//! delivered and running, and how long they wait at gates. For all together as histograms, and for each
-//! application the last one.
+//! How long promotions take from the time at which their revision was healthy until they are proposed, delivered
+//! and running, and how long they wait at gates. There is a histogram of all promotions, and a gauge of the last
+//! promotion of each application.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -14,135 +14,147 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use sluice_api::promotion::{Phase, PromotionSpec, PromotionStatus};
 
-/// How many applications and environments have series of their own; the least recently promoted lose theirs.
-const APPLICATIONS: usize = 1000;
+/// The most pairs of application and environment with a gauge. The least recently promoted lose theirs.
+const MAX_APPLICATIONS: usize = 1000;
 /// Upper bounds of the histograms, in seconds: from a second to a week.
 const BUCKETS: [f64; 14] = [
     1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0,
     604_800.0,
 ];
 
-/// A part of a promotion's way.
+/// A duration in the life of a promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// From the moment at which the revision was seen healthy to an open change request.
+pub enum PromotionStep {
+    /// From the time at which the revision was healthy to an open change request.
     Proposed,
-    /// From there to the merge, the commit, or the receiver's acceptance.
+    /// From the same time to the merge, the commit, or the receiver's acceptance.
     Delivered,
-    /// From there to targets that run it, healthily.
+    /// From the same time to healthy targets that run the revision.
     Running,
-    /// Waiting at shut gates.
+    /// From the first closed gate until all gates are open.
     Gates,
 }
 
-impl Step {
-    const ALL: [Step; 4] = [Step::Proposed, Step::Delivered, Step::Running, Step::Gates];
+impl PromotionStep {
+    const ALL: [PromotionStep; 4] =
+        [PromotionStep::Proposed, PromotionStep::Delivered, PromotionStep::Running, PromotionStep::Gates];
 
     fn name(self) -> &'static str {
         match self {
-            Step::Proposed => "proposed",
-            Step::Delivered => "delivered",
-            Step::Running => "running",
-            Step::Gates => "gates",
+            PromotionStep::Proposed => "proposed",
+            PromotionStep::Delivered => "delivered",
+            PromotionStep::Running => "running",
+            PromotionStep::Gates => "gates",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfStep {
+struct StepLabel {
     step: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfApplication {
+struct ApplicationLabels {
     namespace: String,
     pipeline: String,
     environment: String,
     step: &'static str,
 }
 
-/// The steps that a change of status completes, with the seconds that each took.
+/// Returns the steps that a change of status completes, with their durations in seconds.
 pub fn completed(
     spec: &PromotionSpec,
     before: &PromotionStatus,
     after: &PromotionStatus,
     now: Timestamp,
-) -> Vec<(Step, f64)> {
-    let since = |time: &str| {
-        let since = time.parse::<Timestamp>().ok()?;
-        // A clock that was set back took no time back.
-        Some(now.duration_since(since).as_secs_f64().max(0.0))
+) -> Vec<(PromotionStep, f64)> {
+    let seconds_since = |time: &str| {
+        let time = time.parse::<Timestamp>().ok()?;
+        // The clock may have been set back.
+        Some(now.duration_since(time).as_secs_f64().max(0.0))
     };
     let healthy = spec.evidence.iter().map(|e| e.at.as_str()).max();
-    let healthy = healthy.or(spec.trigger.as_ref().map(|t| t.at.as_str())).and_then(since);
+    let healthy = healthy.or(spec.trigger.as_ref().map(|t| t.at.as_str())).and_then(seconds_since);
     let entered = |phase: &str| after.times.contains_key(phase) && !before.times.contains_key(phase);
-    let steps = [("Proposed", Step::Proposed), ("Delivered", Step::Delivered), ("Succeeded", Step::Running)];
-    let mut completed: Vec<(Step, f64)> = steps
+    let steps = [
+        ("Proposed", PromotionStep::Proposed),
+        ("Delivered", PromotionStep::Delivered),
+        ("Succeeded", PromotionStep::Running),
+    ];
+    let mut completed: Vec<(PromotionStep, f64)> = steps
         .iter()
         .filter(|(phase, _)| entered(phase))
         .filter_map(|(_, step)| Some((*step, healthy?)))
         .collect();
-    let was_shut = before.phase == Phase::Pending && before.gates.iter().any(|gate| !gate.open);
-    if was_shut && matches!(after.phase, Phase::Promoting | Phase::Proposed | Phase::Delivered) {
-        let waited = before.times.get("Pending").and_then(|time| since(time));
-        completed.extend(waited.map(|waited| (Step::Gates, waited)));
+    let was_waiting = before.phase == Phase::Pending && before.gates.iter().any(|gate| !gate.open);
+    if was_waiting && matches!(after.phase, Phase::Promoting | Phase::Proposed | Phase::Delivered) {
+        let waited = before.times.get("Pending").and_then(|time| seconds_since(time));
+        completed.extend(waited.map(|waited| (PromotionStep::Gates, waited)));
     }
     completed
 }
 
-/// How long promotions took.
+/// The metrics of how long the steps of promotions took.
 #[derive(Debug)]
-pub struct Steps {
-    all: Family<OfStep, Histogram, fn() -> Histogram>,
-    last: Family<OfApplication, Gauge<f64, AtomicU64>>,
-    /// Namespace, pipeline and environment of those that have series, the least recently promoted first.
-    known: Mutex<VecDeque<(String, String, String)>>,
+pub struct StepDurations {
+    all: Family<StepLabel, Histogram, fn() -> Histogram>,
+    last: Family<ApplicationLabels, Gauge<f64, AtomicU64>>,
+    /// The namespace, pipeline and environment of each application with a gauge, the least recently promoted
+    /// first.
+    applications: Mutex<VecDeque<(String, String, String)>>,
 }
 
-impl Steps {
+impl StepDurations {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let make: fn() -> Histogram = || Histogram::new(BUCKETS);
         let (all, last) = (Family::new_with_constructor(make), Family::default());
         registry.register(
             "promotion_step_seconds",
-            "From a revision seen healthy to proposed, delivered and running; and the wait at gates",
+            "Time from a healthy revision to proposed, delivered and running, and the wait at gates",
             all.clone(),
         );
-        registry.register("promotion_last_seconds", "The same of the last promotion", last.clone());
-        Self { all, last, known: Mutex::default() }
+        registry.register(
+            "promotion_last_seconds",
+            "The steps of the last promotion of each application",
+            last.clone(),
+        );
+        Self { all, last, applications: Mutex::default() }
     }
 
-    /// Counts the steps that a promotion has completed.
-    pub fn completed(&self, namespace: &str, spec: &PromotionSpec, steps: &[(Step, f64)]) {
+    /// Records the steps that a promotion has completed.
+    pub fn completed(&self, namespace: &str, spec: &PromotionSpec, steps: &[(PromotionStep, f64)]) {
         if steps.is_empty() {
             return;
         }
-        self.remember((namespace.into(), spec.pipeline.clone(), spec.place()));
+        self.touch((namespace.into(), spec.pipeline.clone(), spec.place()));
         for (step, seconds) in steps {
-            self.all.get_or_create(&OfStep { step: step.name() }).observe(*seconds);
-            self.last.get_or_create(&of(namespace, &spec.pipeline, &spec.place(), *step)).set(*seconds);
+            self.all.get_or_create(&StepLabel { step: step.name() }).observe(*seconds);
+            self.last.get_or_create(&labels(namespace, &spec.pipeline, &spec.place(), *step)).set(*seconds);
         }
     }
 
-    fn remember(&self, application: (String, String, String)) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = known.iter().position(|k| *k == application) {
-            known.remove(at);
+    /// Makes an application the most recently promoted one, and removes the gauges of the least recent one if
+    /// there are too many.
+    fn touch(&self, application: (String, String, String)) {
+        let mut applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = applications.iter().position(|a| *a == application) {
+            applications.remove(at);
         }
-        known.push_back(application);
-        if known.len() > APPLICATIONS
-            && let Some((namespace, pipeline, environment)) = known.pop_front()
+        applications.push_back(application);
+        if applications.len() > MAX_APPLICATIONS
+            && let Some((namespace, pipeline, environment)) = applications.pop_front()
         {
-            for step in Step::ALL {
-                self.last.remove(&of(&namespace, &pipeline, &environment, step));
+            for step in PromotionStep::ALL {
+                self.last.remove(&labels(&namespace, &pipeline, &environment, step));
             }
         }
     }
 }
 
-fn of(namespace: &str, pipeline: &str, environment: &str, step: Step) -> OfApplication {
+fn labels(namespace: &str, pipeline: &str, environment: &str, step: PromotionStep) -> ApplicationLabels {
     let [namespace, pipeline, environment] = [namespace, pipeline, environment].map(String::from);
-    OfApplication { namespace, pipeline, environment, step: step.name() }
+    ApplicationLabels { namespace, pipeline, environment, step: step.name() }
 }
 
 #[cfg(test)]
@@ -159,8 +171,8 @@ mod tests {
         .unwrap()
     }
 
-    fn status(phase: &str, shut: bool, times: &[(&str, &str)]) -> PromotionStatus {
-        let gates = json!([{"name": "Approval", "open": !shut}]);
+    fn status(phase: &str, gate_closed: bool, times: &[(&str, &str)]) -> PromotionStatus {
+        let gates = json!([{"name": "Approval", "open": !gate_closed}]);
         let times: serde_json::Map<String, serde_json::Value> =
             times.iter().map(|(phase, at)| (phase.to_string(), json!(format!("2026-11-21T{at}Z")))).collect();
         serde_json::from_value(json!({"phase": phase, "gates": gates, "times": times})).unwrap()
@@ -169,7 +181,7 @@ mod tests {
     #[test]
     fn each_step_is_counted_once_when_it_is_completed() {
         let new = PromotionStatus::default();
-        let waits = status("Pending", true, &[("Pending", "10:00:05")]);
+        let pending = status("Pending", true, &[("Pending", "10:00:05")]);
         let proposed = status("Proposed", false, &[("Pending", "10:00:05"), ("Proposed", "10:01:00")]);
         let delivered = status(
             "Delivered",
@@ -181,33 +193,36 @@ mod tests {
         let steps = |before, after, now: &str| {
             completed(&spec("a"), before, after, format!("2026-11-21T{now}Z").parse().unwrap())
         };
-        assert_eq!(steps(&new, &waits, "10:00:05"), []);
+        assert_eq!(steps(&new, &pending, "10:00:05"), []);
         assert_eq!(
-            steps(&waits, &proposed, "10:01:00"),
-            [(Step::Proposed, 60.0), (Step::Gates, 55.0)],
-            "from the last of the targets that had to prove it"
+            steps(&pending, &proposed, "10:01:00"),
+            [(PromotionStep::Proposed, 60.0), (PromotionStep::Gates, 55.0)],
+            "the duration starts at the newest evidence"
         );
         assert_eq!(steps(&proposed, &proposed, "10:01:30"), []);
-        assert_eq!(steps(&proposed, &delivered, "10:02:00"), [(Step::Delivered, 120.0)]);
-        assert_eq!(steps(&delivered, &succeeded, "10:03:00"), [(Step::Running, 180.0)]);
-        // A clock that was set back.
-        assert_eq!(steps(&new, &delivered, "08:00:00"), [(Step::Proposed, 0.0), (Step::Delivered, 0.0)]);
+        assert_eq!(steps(&proposed, &delivered, "10:02:00"), [(PromotionStep::Delivered, 120.0)]);
+        assert_eq!(steps(&delivered, &succeeded, "10:03:00"), [(PromotionStep::Running, 180.0)]);
+        // The clock was set back.
+        assert_eq!(
+            steps(&new, &delivered, "08:00:00"),
+            [(PromotionStep::Proposed, 0.0), (PromotionStep::Delivered, 0.0)]
+        );
     }
 
     #[test]
-    fn the_series_of_applications_are_bounded() {
+    fn the_number_of_applications_with_a_gauge_is_limited() {
         let mut registry = Registry::default();
-        let steps = Steps::new(&mut registry);
-        steps.completed("apps", &spec("old"), &[(Step::Running, 1.0)]);
-        steps.completed("apps", &spec("busy"), &[(Step::Running, 1.0)]);
-        for n in 0..APPLICATIONS {
-            steps.completed("apps", &spec(&format!("a{n}")), &[(Step::Running, 1.0)]);
-            steps.completed("apps", &spec("busy"), &[(Step::Running, 2.0)]);
+        let steps = StepDurations::new(&mut registry);
+        steps.completed("apps", &spec("old"), &[(PromotionStep::Running, 1.0)]);
+        steps.completed("apps", &spec("busy"), &[(PromotionStep::Running, 1.0)]);
+        for n in 0..MAX_APPLICATIONS {
+            steps.completed("apps", &spec(&format!("a{n}")), &[(PromotionStep::Running, 1.0)]);
+            steps.completed("apps", &spec("busy"), &[(PromotionStep::Running, 2.0)]);
         }
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let of = |name: &str| text.lines().filter(|l| l.starts_with(name)).count();
-        assert_eq!(of("promotion_last_seconds{"), APPLICATIONS);
+        let series = text.lines().filter(|line| line.starts_with("promotion_last_seconds{")).count();
+        assert_eq!(series, MAX_APPLICATIONS);
         assert!(!text.contains("pipeline=\"old\"") && text.contains("pipeline=\"busy\""));
     }
 }

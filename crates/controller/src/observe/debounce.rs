@@ -1,6 +1,7 @@
-//! Holds back events that may have overtaken others. A Kustomization and its workloads are watched separately: the event
-//! that it is Ready at a new revision may arrive a moment before the change of its Deployment, and the old Deployment,
-//! still healthy, would then prove the new revision. Such an event waits until the earlier writes must have arrived.
+//! Delays events that may have arrived before earlier ones. A Kustomization and its workloads are watched
+//! separately. The event that a Kustomization is Ready at a new revision may arrive shortly before the change of
+//! its Deployment. Then the old Deployment, which is still healthy, would prove the new revision. So such an event
+//! waits for [`HOLD`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,54 +11,54 @@ use sluice_core::observed::Health;
 use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, ObjectKey, Owned};
 use super::index::Index;
 
-/// How long such an event waits. The watches of one server differ by milliseconds.
+/// How long an early event waits. The watches of one server differ by milliseconds.
 pub const HOLD: Duration = Duration::from_millis(500);
 
-/// The events that wait, the latest of each object.
+/// The waiting events, at most one of each object.
 #[derive(Debug, Default)]
 pub struct Debounce {
     waiting: HashMap<(ClusterKey, ObjectKey), (u64, ClusterEvent)>,
-    held: u64,
+    last_number: u64,
 }
 
-/// What is to become of an event.
+/// When to apply an event.
 #[derive(Debug)]
 pub enum Debounced {
-    /// It counts now.
+    /// Apply the event now.
     Now(ClusterEvent),
-    /// It counts after [`HOLD`]: ask for it with [`Debounce::due`] and this number then.
+    /// Call [`Debounce::due`] with this object and number after [`HOLD`].
     Later(ObjectKey, u64),
 }
 
 impl Debounce {
-    /// Takes in an event. A waiting event of the same object is older, and is forgotten.
+    /// Takes an event. An event of the same object that waits is outdated, and is dropped.
     pub fn observe(&mut self, index: &Index, cluster: &ClusterKey, event: ClusterEvent) -> Debounced {
         let object = match &event {
             ClusterEvent::Applied(object, _) | ClusterEvent::Deleted(object) => object.clone(),
-            // A list was read later than any event that waits.
+            // The list is newer than each waiting event.
             ClusterEvent::Listed(kind, ..) | ClusterEvent::TooLarge(kind, ..) => {
-                self.waiting.retain(|(of, object), _| of != cluster || object.kind != *kind);
+                self.waiting.retain(|(key, object), _| key != cluster || object.kind != *kind);
                 return Debounced::Now(event);
             }
             ClusterEvent::Connected | ClusterEvent::Lost(_) => {
-                self.waiting.retain(|(of, _), _| of != cluster);
+                self.waiting.retain(|(key, _), _| key != cluster);
                 return Debounced::Now(event);
             }
             _ => return Debounced::Now(event),
         };
         let key = (cluster.clone(), object.clone());
         self.waiting.remove(&key);
-        let ClusterEvent::Applied(_, Fact::Flux(now)) = &event else { return Debounced::Now(event) };
-        let before = index.cluster(cluster).and_then(|c| c.object(&object));
-        if !matches!(before, Some(Fact::Flux(before)) if may_be_early(before, now)) {
+        let ClusterEvent::Applied(_, Fact::Flux(new)) = &event else { return Debounced::Now(event) };
+        let former = index.cluster(cluster).and_then(|c| c.object(&object));
+        if !matches!(former, Some(Fact::Flux(former)) if may_be_early(former, new)) {
             return Debounced::Now(event);
         }
-        self.held += 1;
-        self.waiting.insert(key, (self.held, event));
-        Debounced::Later(object, self.held)
+        self.last_number += 1;
+        self.waiting.insert(key, (self.last_number, event));
+        Debounced::Later(object, self.last_number)
     }
 
-    /// The event that has waited, unless a newer one has replaced it.
+    /// Takes the event of an object that has waited. `None` if a newer event has replaced it.
     pub fn due(&mut self, cluster: &ClusterKey, object: &ObjectKey, number: u64) -> Option<ClusterEvent> {
         let key = (cluster.clone(), object.clone());
         let (waiting, _) = self.waiting.get(&key)?;
@@ -68,9 +69,9 @@ impl Debounce {
     }
 }
 
-/// Whether an event says Ready at a new revision without covering the workloads.
-fn may_be_early(before: &FluxFact, now: &FluxFact) -> bool {
-    let owns_nothing = matches!(&now.owned, Owned::Inventory(entries) if entries.is_empty());
-    let covers_workloads = now.covers || now.elsewhere || owns_nothing;
-    !covers_workloads && now.verdict.health == Health::Ready && before.facets != now.facets
+/// Whether a new fact is Ready at a new revision, and its health does not include its workloads.
+fn may_be_early(former: &FluxFact, new: &FluxFact) -> bool {
+    let owns_nothing = matches!(&new.owned, Owned::Inventory(entries) if entries.is_empty());
+    let includes_workloads = new.covers_owned || new.on_another_cluster || owns_nothing;
+    !includes_workloads && new.status.health == Health::Ready && former.facets != new.facets
 }

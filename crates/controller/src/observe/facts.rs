@@ -1,5 +1,5 @@
-//! What is kept of an observed object: the parts whose change can change a decision or a status.
-//! Equality of facts decides whether anything happened.
+//! The facts that Sluice keeps of an observed object: the parts that can change a decision or a status. An event
+//! with the same facts changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,9 +13,9 @@ use sluice_core::tracks::DefaultFacet;
 /// A cluster whose objects are observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClusterKey {
-    /// The one that holds the Pipelines.
+    /// The hub, which stores the Pipelines.
     Local,
-    /// A GitopsCluster.
+    /// A cluster that a GitopsCluster names.
     Remote {
         /// The GitopsCluster's namespace.
         namespace: String,
@@ -36,26 +36,26 @@ impl fmt::Display for ClusterKey {
 /// The kinds that are watched on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Flux's.
+    /// Flux's Kustomization, not the file of the tool kustomize.
     Kustomization,
-    /// Flux's.
+    /// Flux's HelmRelease.
     HelmRelease,
-    /// A source in git.
+    /// Flux's source in git.
     GitRepository,
-    /// Kubernetes' own; only whether it exists.
+    /// Of a Namespace, Sluice reads only the existence and an annotation.
     Namespace,
-    /// Kubernetes' own.
+    /// In the group `apps`.
     Deployment,
-    /// Kubernetes' own.
+    /// In the group `apps`.
     StatefulSet,
-    /// Kubernetes' own.
+    /// In the group `apps`.
     DaemonSet,
-    /// Kubernetes' own.
+    /// In the group `batch`.
     CronJob,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 8] = [
         Kind::Kustomization,
         Kind::HelmRelease,
@@ -67,10 +67,10 @@ impl Kind {
         Kind::CronJob,
     ];
 
-    /// Those whose pods run images.
+    /// The kinds whose pods run images.
     pub const WITH_IMAGES: [Kind; 4] = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob];
 
-    /// The kind's name in Kubernetes.
+    /// Returns the name of the kind in Kubernetes.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Kustomization => "Kustomization",
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// The API group and plural that a role must grant to read it.
+    /// Returns the API group and the plural name, as a role names them.
     pub fn resource(self) -> (&'static str, &'static str) {
         match self {
             Kind::Kustomization => ("kustomize.toolkit.fluxcd.io", "kustomizations"),
@@ -98,53 +98,53 @@ impl Kind {
         }
     }
 
-    /// The kind that a group has under a name, if its health counts for what made it: workloads,
-    /// and Flux objects that make workloads in their turn.
-    pub fn made(group: &str, name: &str) -> Option<Kind> {
+    /// Returns the kind of this API group and name if its health counts for its owner. These kinds are the
+    /// workloads, and the Flux objects, which may own workloads themselves.
+    pub fn of_group(group: &str, name: &str) -> Option<Kind> {
         use Kind::*;
         let kinds = [Deployment, StatefulSet, DaemonSet, CronJob, HelmRelease, Kustomization];
         kinds.into_iter().find(|k| k.name() == name && k.resource().0 == group)
     }
 }
 
-/// Names an object on a cluster.
+/// The identity of an object on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its namespace; empty for a Namespace.
+    /// The namespace; empty for a Namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// An observed object, trimmed.
+/// The facts of an observed object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A Kustomization or HelmRelease.
     Flux(Box<FluxFact>),
-    /// A Deployment or its kin, made by Flux.
+    /// A Deployment, StatefulSet, DaemonSet or CronJob that Flux made.
     Workload(WorkloadFact),
     /// A source in git.
     Source(Repository),
     /// A namespace.
     Namespace {
-        /// The namespaces whose Pipelines may have targets in it, by its annotation.
-        allowed: Option<Allowed>,
+        /// The namespaces whose Pipelines may have targets here. `None` if the annotation is absent.
+        allowed: Option<AllowedNamespaces>,
     },
 }
 
-/// The namespaces that an annotation names.
+/// The namespaces in the annotation [`ALLOWED_NAMESPACES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowed(String);
+pub struct AllowedNamespaces(String);
 
-impl Allowed {
-    /// Reads it from the annotations of an object; `None` where there is none.
+impl AllowedNamespaces {
+    /// Reads the annotations of an object. `None` if the annotation is absent.
     pub fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
         annotations.get(ALLOWED_NAMESPACES).cloned().map(Self)
     }
 
-    /// Whether it names a namespace, or all with `*`.
+    /// Whether the annotation contains a namespace, or `*` for all.
     pub fn admits(&self, namespace: &str) -> bool {
         self.0.split(',').map(str::trim).any(|name| name == "*" || name == namespace)
     }
@@ -154,58 +154,58 @@ impl Allowed {
     }
 }
 
-/// How an object does, in Flux's words.
+/// The health of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// How it does.
+pub struct HealthStatus {
+    /// The health.
     pub health: Health,
-    /// What it says when it is not Ready.
+    /// Why the object is not Ready; empty if it is.
     pub message: String,
-    /// When its Ready condition last changed.
+    /// When the condition behind the health last changed, in RFC 3339.
     pub since: Option<String>,
 }
 
-/// What is kept of a Kustomization or HelmRelease.
+/// The facts of a Kustomization or HelmRelease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FluxFact {
-    /// The pipelines that it joins by label.
-    pub joins: Vec<String>,
-    /// The Kustomization or HelmRelease that made it.
+    /// The pipelines that its labels name.
+    pub pipelines: Vec<String>,
+    /// The Kustomization or HelmRelease that its labels name as owner.
     pub owner: Option<ObjectKey>,
-    /// What Flux last tried to make of a Kustomization: its generation, and the source's revision.
+    /// Of a Kustomization, the generation and the source's revision that Flux last tried to apply.
     pub attempt: Option<(i64, String)>,
-    /// It only says that Flux is at work.
-    pub at_work: bool,
-    /// How it does, by its own word.
-    pub verdict: Verdict,
-    /// The version to show.
+    /// The status only reports that Flux reconciles the object.
+    pub is_reconciling: bool,
+    /// The health that the object itself reports.
+    pub status: HealthStatus,
+    /// The version to show to users.
     pub version: String,
-    /// Its facets, those of images left out.
+    /// The valid facets, without those of images.
     pub facets: BTreeMap<Facet, String>,
-    /// What stands for it by default.
+    /// The facet that identifies its revision if the pipeline tracks none.
     pub default_facet: DefaultFacet,
-    /// Namespace and name of the GitRepository it comes from.
+    /// The namespace and name of its GitRepository.
     pub git_source: Option<(String, String)>,
     /// The workloads and Flux objects that it owns.
     pub owned: Owned,
-    /// The Helm release that it is an object of, by Helm's annotations.
+    /// The Helm release that contains it, by Helm's annotations.
     pub release: Option<Box<ReleaseName>>,
-    /// Facets whose value cannot be one, each with the reason.
+    /// The facets with an invalid value, each with the reason.
     pub invalid: Vec<(Facet, String)>,
     /// The facets of the state that Flux will not try again; see [`super::gave_up::facets`].
     pub gave_up: BTreeMap<Facet, String>,
-    /// Its own word covers what it made: all of it was healthy when it was applied.
-    pub covers: bool,
-    /// It applies to another cluster, where this one's workloads are not.
-    pub elsewhere: bool,
+    /// Its health includes the owned objects: Flux waited until all of them were healthy.
+    pub covers_owned: bool,
+    /// It applies to another cluster, so its workloads are not on this one.
+    pub on_another_cluster: bool,
 }
 
-/// Names a Helm release on a cluster.
+/// The identity of a Helm release on a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReleaseName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -218,15 +218,15 @@ impl ReleaseName {
 /// The objects that a Kustomization or HelmRelease owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owned {
-    /// Those that the inventory in its status names.
+    /// The objects in the inventory of its status.
     Inventory(BTreeSet<ObjectKey>),
-    /// Those that Helm annotated with this release, in the release's namespace: a HelmRelease of a
+    /// The objects that Helm annotated with this release, in the release's namespace. A HelmRelease of a
     /// helm-controller before 1.5 has no inventory.
     Release(ReleaseName),
 }
 
 impl Owned {
-    /// The objects that the inventory names; none where there is no inventory.
+    /// Returns the objects in the inventory; none if there is no inventory.
     pub fn inventory(&self) -> impl Iterator<Item = &ObjectKey> {
         match self {
             Owned::Inventory(entries) => Some(entries.iter()),
@@ -238,41 +238,41 @@ impl Owned {
 }
 
 impl Fact {
-    /// About how much memory it takes together with its key and its places in the index, in bytes.
+    /// Returns the approximate memory of the fact, its key and its entries in the index, in bytes.
     pub fn size(&self, key: &ObjectKey) -> usize {
         let owner = |owner: Option<&ObjectKey>| owner.map_or(0, |o| 2 * (o.namespace.len() + o.name.len()));
-        let own = match self {
+        let content = match self {
             Fact::Flux(flux) => {
                 let facets = flux.facets.iter().chain(&flux.gave_up);
                 let facets: usize = facets.map(|(f, v)| 100 + f.to_string().len() + v.len()).sum();
                 let inventory: usize =
                     flux.owned.inventory().map(|k| 100 + k.namespace.len() + k.name.len()).sum();
-                let joins: usize = flux.joins.iter().map(|name| 30 + name.len()).sum();
+                let pipelines: usize = flux.pipelines.iter().map(|name| 30 + name.len()).sum();
                 let attempt = flux.attempt.as_ref().map_or(0, |(_, revision)| revision.len());
                 let git = flux
                     .git_source
                     .as_ref()
                     .map_or(0, |(namespace, name)| 300 + namespace.len() + name.len());
-                let strings = flux.verdict.message.len() + flux.version.len() + attempt + git;
+                let strings = flux.status.message.len() + flux.version.len() + attempt + git;
                 let owned = match &flux.owned {
                     Owned::Release(release) => release.size(),
                     Owned::Inventory(_) => 0,
                 };
                 let release = flux.release.as_ref().map_or(0, |release| release.size());
-                400 + facets + inventory + joins + strings + owned + release + owner(flux.owner.as_ref())
+                400 + facets + inventory + pipelines + strings + owned + release + owner(flux.owner.as_ref())
             }
             Fact::Workload(workload) => {
                 let images: usize = workload.images.iter().map(|image| 30 + image.len()).sum();
                 let release = workload.release.as_ref().map_or(0, |release| release.size());
-                workload.verdict.message.len() + images + release + owner(Some(&workload.owner))
+                workload.status.message.len() + images + release + owner(Some(&workload.owner))
             }
             Fact::Source(repository) => repository.url.len() + repository.branch.len(),
-            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, Allowed::size),
+            Fact::Namespace { allowed } => allowed.as_ref().map_or(0, AllowedNamespaces::size),
         };
-        600 + 3 * (key.namespace.len() + key.name.len()) + own
+        600 + 3 * (key.namespace.len() + key.name.len()) + content
     }
 
-    /// The Helm release that it is an object of, by Helm's annotations.
+    /// Returns the Helm release that contains the object, by Helm's annotations.
     fn release(&self) -> Option<&ReleaseName> {
         match self {
             Fact::Flux(flux) => flux.release.as_deref(),
@@ -281,7 +281,7 @@ impl Fact {
         }
     }
 
-    /// What made it, by its own labels. Labels prove nothing: see [`FluxFact::owns`].
+    /// Returns the owner that the object's labels name. Labels alone prove nothing; see [`FluxFact::owns`].
     pub fn owner(&self) -> Option<&ObjectKey> {
         match self {
             Fact::Flux(flux) => flux.owner.as_ref(),
@@ -292,8 +292,8 @@ impl Fact {
 }
 
 impl FluxFact {
-    /// Whether it owns an object whose labels name it. Anybody who may create a Deployment may write
-    /// such labels, so they do not count alone.
+    /// Whether it owns an object whose labels name it as owner. Labels alone do not count, because each user who
+    /// may create a Deployment may write such labels.
     pub fn owns(&self, key: &ObjectKey, object: &Fact) -> bool {
         match &self.owned {
             Owned::Inventory(entries) => entries.contains(key),
@@ -303,57 +303,57 @@ impl FluxFact {
         }
     }
 
-    /// This fact as it stands after the one before it. Flux goes through a Kustomization again and
-    /// again, and each time says for a moment that it is at work. While it only repeats what it did
-    /// before, its former verdict stands: nothing has changed, and one that failed has not recovered.
-    pub fn after(self, before: Option<&Fact>) -> Self {
-        match before {
-            Some(Fact::Flux(before))
-                if self.at_work
+    /// Returns this fact, with the former status if Flux only repeats an attempt. Flux reconciles a Kustomization
+    /// periodically, and each time reports for a moment that it is reconciling. While Flux repeats the same
+    /// attempt, a failed object has not recovered, and a Ready object is still Ready.
+    pub fn with_former_status(self, former: Option<&Fact>) -> Self {
+        match former {
+            Some(Fact::Flux(former))
+                if self.is_reconciling
                     && self.attempt.is_some()
-                    && self.attempt == before.attempt
-                    && self.facets == before.facets
-                    && matches!(before.verdict.health, Health::Ready | Health::Failed) =>
+                    && self.attempt == former.attempt
+                    && self.facets == former.facets
+                    && matches!(former.status.health, Health::Ready | Health::Failed) =>
             {
-                Self { verdict: before.verdict.clone(), at_work: before.at_work, ..self }
+                Self { status: former.status.clone(), is_reconciling: former.is_reconciling, ..self }
             }
             _ => self,
         }
     }
 }
 
-/// What is kept of a Deployment or its kin.
+/// The facts of a Deployment, StatefulSet, DaemonSet or CronJob.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadFact {
-    /// The Kustomization or HelmRelease that its labels name.
+    /// The Kustomization or HelmRelease that its labels name as owner.
     pub owner: ObjectKey,
-    /// The Helm release that it is an object of, by Helm's annotations.
+    /// The Helm release that contains it, by Helm's annotations.
     pub release: Option<Box<ReleaseName>>,
-    /// How it does.
-    pub verdict: Verdict,
-    /// The images it runs.
+    /// The health.
+    pub status: HealthStatus,
+    /// The images of all containers.
     pub images: Vec<String>,
 }
 
-/// What happened on a cluster.
+/// An event of a cluster. The optional text of an event about a kind is a namespace; `None` means all namespaces.
 #[derive(Debug)]
 pub enum ClusterEvent {
-    /// It answers; everything about it follows anew.
+    /// The cluster answers. All earlier state is outdated, and lists of all kinds follow.
     Connected,
-    /// It cannot be used: why, and what to do.
+    /// The cluster cannot be used; the text says why and what to do.
     Lost(String),
-    /// All objects of a kind (in one namespace, or in all) are these.
+    /// All objects of a kind.
     Listed(Kind, Option<String>, Vec<(ObjectKey, Fact)>),
-    /// A kind cannot be read (in one namespace, or in all): why, and what to do.
+    /// A kind cannot be read; the last text says why and what to do.
     Unreadable(Kind, Option<String>, String),
-    /// A kind (in one namespace, or in all) is more than may be kept: why, and what to do.
+    /// A kind exceeds a limit, and Sluice keeps none of its objects; the last text says why and what to do.
     TooLarge(Kind, Option<String>, String),
-    /// A kind may not be read on the whole cluster, and is asked for namespace by namespace.
-    Narrowed(Kind),
-    /// The cluster has no such kind.
+    /// The user may not read a kind on the whole cluster, so Sluice reads it in each namespace with targets.
+    ByNamespace(Kind),
+    /// The cluster does not serve a kind.
     Absent(Kind),
-    /// An object is there, or has changed.
+    /// An object exists, or has changed.
     Applied(ObjectKey, Fact),
-    /// An object is gone.
+    /// An object was deleted.
     Deleted(ObjectKey),
 }

@@ -1,19 +1,19 @@
-//! How an object does, by the rules that Flux and kstatus go by: Ready counts only when it speaks
-//! of the object's present generation, and a failing object that is still being retried has failed.
+//! The health of an object, by the rules of Flux and kstatus. Ready counts only for the current generation. An
+//! object that fails while Flux retries it has failed.
 
 use sluice_api::flux::FluxCondition;
 use sluice_api::workload::{WorkloadSpec, WorkloadState};
 use sluice_core::observed::Health;
 
-use super::facts::Verdict;
+use super::facts::HealthStatus;
 
-/// What Flux's status decision looks at.
+/// The parts of a Flux object that decide its health.
 pub struct FluxView<'a> {
     /// `metadata.generation`.
     pub generation: i64,
-    /// Being deleted.
+    /// Whether the object is being deleted.
     pub terminating: bool,
-    /// Flux leaves it alone: what to do so that it no longer does.
+    /// If Flux does not reconcile the object, what the user must do to resume.
     pub suspended: Option<&'static str>,
     /// `status.observedGeneration`.
     pub observed_generation: Option<i64>,
@@ -29,59 +29,61 @@ fn is_true(conditions: &[FluxCondition], type_: &str) -> bool {
     condition(conditions, type_).is_some_and(|c| c.status == "True")
 }
 
-/// What a condition says, since when it says so.
-fn by(health: Health, said: &FluxCondition) -> Verdict {
-    let since = Some(said.last_transition_time.clone()).filter(|t| !t.is_empty());
-    Verdict { health, message: said.message.clone(), since }
+/// Returns a health with the message and time of a condition.
+fn from_condition(health: Health, condition: &FluxCondition) -> HealthStatus {
+    let since = Some(condition.last_transition_time.clone()).filter(|t| !t.is_empty());
+    HealthStatus { health, message: condition.message.clone(), since }
 }
 
-fn own(health: Health, message: impl Into<String>) -> Verdict {
-    Verdict { health, message: message.into(), since: None }
+fn without_time(health: Health, message: impl Into<String>) -> HealthStatus {
+    HealthStatus { health, message: message.into(), since: None }
 }
 
-/// How a Kustomization or HelmRelease does, by its own word. The first failure of a Kustomization
-/// leaves its `observedGeneration` at -1: it has failed all the same, and is not waiting.
-pub fn flux(view: &FluxView<'_>) -> Verdict {
+/// Returns the health that a Kustomization or HelmRelease reports. If the first reconciliation of a Kustomization
+/// fails, its `observedGeneration` stays -1. Such a Kustomization has failed, and is not pending.
+pub fn flux(view: &FluxView<'_>) -> HealthStatus {
     if view.terminating {
-        return own(Health::Progressing, "it is being deleted");
+        return without_time(Health::Progressing, "it is being deleted");
     }
     let ready = condition(view.conditions, "Ready");
     if let Some(remedy) = view.suspended {
-        let said = ready.map(|r| r.message.as_str()).filter(|m| !m.is_empty());
-        let last = said.map(|m| format!("; its last word was: {m}")).unwrap_or_default();
-        return own(Health::Suspended, format!("Flux does not reconcile it: {remedy}{last}"));
+        let message = ready.map(|r| r.message.as_str()).filter(|m| !m.is_empty());
+        let last = message.map(|m| format!("; its last message: {m}")).unwrap_or_default();
+        return without_time(Health::Suspended, format!("Flux does not reconcile it: {remedy}{last}"));
     }
-    let never_done = view.observed_generation == Some(-1);
-    let Some(ready) = ready.filter(|r| !never_done || r.status != "True") else {
-        return own(Health::Pending, "waiting to be reconciled");
+    let never_completed = view.observed_generation == Some(-1);
+    let Some(ready) = ready.filter(|r| !never_completed || r.status != "True") else {
+        return without_time(Health::Pending, "Flux has not reconciled it yet");
     };
     if let Some(stalled) = condition(view.conditions, "Stalled").filter(|c| c.status == "True") {
         let failed = Some(ready).filter(|ready| ready.status == "False" && !ready.message.is_empty());
         let message = failed.map_or_else(|| stalled.message.clone(), |ready| cause(view.conditions, ready));
-        return Verdict { message, ..by(Health::Failed, stalled) };
+        return HealthStatus { message, ..from_condition(Health::Failed, stalled) };
     }
     let reconciling = condition(view.conditions, "Reconciling").filter(|c| c.status == "True");
-    let fresh = match ready.observed_generation {
+    let is_current = match ready.observed_generation {
         0 => view.observed_generation == Some(view.generation),
         generation => generation == view.generation,
     };
     match ready.status.as_str() {
-        "True" if reconciling.is_none() && fresh => {
-            Verdict { message: String::new(), ..by(Health::Ready, ready) }
+        "True" if reconciling.is_none() && is_current => {
+            HealthStatus { message: String::new(), ..from_condition(Health::Ready, ready) }
         }
         "True" if reconciling.is_none() => {
-            own(Health::Progressing, "its status speaks of an older generation")
+            without_time(Health::Progressing, "Flux has not reconciled the latest change yet")
         }
         "False" if matches!(ready.reason.as_str(), "DependencyNotReady" | "HealthCheckCanceled") => {
-            by(Health::Progressing, ready)
+            from_condition(Health::Progressing, ready)
         }
-        "False" => Verdict { message: cause(view.conditions, ready), ..by(Health::Failed, ready) },
-        _ => by(Health::Progressing, reconciling.unwrap_or(ready)),
+        "False" => {
+            HealthStatus { message: cause(view.conditions, ready), ..from_condition(Health::Failed, ready) }
+        }
+        _ => from_condition(Health::Progressing, reconciling.unwrap_or(ready)),
     }
 }
 
-/// Why a HelmRelease or Kustomization is not Ready. After a remediation Ready says only how the
-/// remediation went: Helm's own cause is in the condition of the release or of its tests. Source:
+/// Returns why a HelmRelease or Kustomization is not Ready. After a remediation the condition Ready has only the
+/// result of the remediation, and Helm's cause is in the condition of the release or of its tests. Source:
 /// helm-controller, `internal/reconcile/release.go`, `summarize`.
 fn cause(conditions: &[FluxCondition], ready: &FluxCondition) -> String {
     let failed = ["Released", "TestSuccess"].into_iter().find_map(|type_| {
@@ -95,32 +97,32 @@ fn cause(conditions: &[FluxCondition], ready: &FluxCondition) -> String {
     }
 }
 
-/// Whether Flux says of this generation that it will not try again.
+/// Whether Flux reports for this generation that it will not try again.
 pub fn has_given_up(generation: i64, conditions: &[FluxCondition]) -> bool {
-    let current = |c: &FluxCondition| c.status == "True" && c.observed_generation == generation;
-    condition(conditions, "Stalled").is_some_and(current)
+    let is_stalled = |c: &FluxCondition| c.status == "True" && c.observed_generation == generation;
+    condition(conditions, "Stalled").is_some_and(is_stalled)
 }
 
-/// Whether a status only tells that Flux is at work: what comes of it is not known yet.
-pub fn is_at_work(conditions: &[FluxCondition]) -> bool {
+/// Whether Flux reconciles the object now, so that the result is not known yet.
+pub fn is_reconciling(conditions: &[FluxCondition]) -> bool {
     condition(conditions, "Ready").is_some_and(|r| r.status == "Unknown" && r.reason == "Progressing")
 }
 
-/// How a Deployment, StatefulSet, DaemonSet or CronJob does, by kstatus. Stricter in one thing: a
-/// workload that no controller has looked at is on its way, also where kstatus would let it pass.
+/// Returns the health of a Deployment, StatefulSet, DaemonSet or CronJob, by the rules of kstatus with one
+/// addition: a workload whose controller has not observed it is always Progressing.
 pub fn workload(
     kind: &str,
     generation: i64,
     terminating: bool,
     spec: &WorkloadSpec,
     state: &WorkloadState,
-) -> Verdict {
+) -> HealthStatus {
     let (health, message) = if terminating {
         (Health::Progressing, "it is being deleted".to_string())
-    } else if kind != "CronJob" && state.observed_generation.is_none_or(|seen| seen != generation) {
-        (Health::Progressing, "its controller has not seen the change yet".into())
-    } else if let Some(said) = by_convention(&state.conditions) {
-        said
+    } else if kind != "CronJob" && state.observed_generation.is_none_or(|observed| observed != generation) {
+        (Health::Progressing, "its controller has not observed the latest change yet".into())
+    } else if let Some(found) = generic_conditions(&state.conditions) {
+        found
     } else {
         match kind {
             "Deployment" => deployment(spec, state),
@@ -129,34 +131,36 @@ pub fn workload(
             _ => (Health::Ready, String::new()),
         }
     };
-    Verdict { health, message, since: None }
+    HealthStatus { health, message, since: None }
 }
 
-/// The conditions that any kind may have.
-fn by_convention(conditions: &[FluxCondition]) -> Option<(Health, String)> {
-    let said = |type_| condition(conditions, type_).filter(|c| c.status == "True").map(|c| c.message.clone());
-    let at_work = said("Reconciling").map(|message| (Health::Progressing, message));
-    at_work.or_else(|| said("Stalled").map(|message| (Health::Failed, message)))
+/// Returns the health by the conditions that kstatus reads of each kind.
+fn generic_conditions(conditions: &[FluxCondition]) -> Option<(Health, String)> {
+    let message =
+        |type_| condition(conditions, type_).filter(|c| c.status == "True").map(|c| c.message.clone());
+    let reconciling = message("Reconciling").map(|message| (Health::Progressing, message));
+    reconciling.or_else(|| message("Stalled").map(|message| (Health::Failed, message)))
 }
 
-fn progress(done: i64, wanted: i64, what: &str) -> Option<(Health, String)> {
-    (done < wanted).then(|| (Health::Progressing, format!("{done} of {wanted} pods are {what}")))
+fn too_few(actual: i64, wanted: i64, state: &str) -> Option<(Health, String)> {
+    (actual < wanted).then(|| (Health::Progressing, format!("{actual} of {wanted} pods are {state}")))
 }
 
-fn surplus(there: i64, wanted: i64) -> Option<(Health, String)> {
-    let ending = there - wanted;
-    (ending > 0).then(|| (Health::Progressing, format!("{ending} old pods are ending")))
+fn too_many(actual: i64, wanted: i64) -> Option<(Health, String)> {
+    let terminating = actual - wanted;
+    (terminating > 0).then(|| (Health::Progressing, format!("{terminating} old pods are terminating")))
 }
 
-fn unless(done: bool, what: &str) -> Option<(Health, String)> {
-    (!done).then(|| (Health::Progressing, what.to_string()))
+fn unless(done: bool, message: &str) -> Option<(Health, String)> {
+    (!done).then(|| (Health::Progressing, message.to_string()))
 }
 
-fn first(steps: impl IntoIterator<Item = Option<(Health, String)>>) -> (Health, String) {
+/// Returns the first open step of a rollout, or Ready if none is open.
+fn first_open(steps: impl IntoIterator<Item = Option<(Health, String)>>) -> (Health, String) {
     steps.into_iter().flatten().next().unwrap_or((Health::Ready, String::new()))
 }
 
-/// The progress deadline that Kubernetes takes for none: its greatest number.
+/// The progress deadline that means no deadline in Kubernetes.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
 fn deployment(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
@@ -167,12 +171,12 @@ fn deployment(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) {
     }
     let rolled_out = spec.progress_deadline_seconds.is_none_or(|s| s == NO_DEADLINE)
         || progressing.is_some_and(|c| c.status == "True" && c.reason == "NewReplicaSetAvailable");
-    first([
-        progress(state.replicas, wanted, "there"),
-        progress(state.updated_replicas, wanted, "updated"),
-        surplus(state.replicas, wanted),
-        progress(state.available_replicas, state.updated_replicas, "available"),
-        progress(state.ready_replicas, wanted, "ready"),
+    first_open([
+        too_few(state.replicas, wanted, "created"),
+        too_few(state.updated_replicas, wanted, "updated"),
+        too_many(state.replicas, wanted),
+        too_few(state.available_replicas, state.updated_replicas, "available"),
+        too_few(state.ready_replicas, wanted, "ready"),
         unless(rolled_out, "it is being rolled out"),
         unless(is_true(&state.conditions, "Available"), "it is not available yet"),
     ])
@@ -185,24 +189,24 @@ fn stateful_set(spec: &WorkloadSpec, state: &WorkloadState) -> (Health, String) 
     }
     let wanted = spec.replicas.unwrap_or(1);
     let rollout = match strategy.rolling_update.and_then(|r| r.partition) {
-        Some(partition) => progress(state.updated_replicas, wanted - partition, "updated"),
-        None => progress(state.current_replicas, wanted, "updated")
+        Some(partition) => too_few(state.updated_replicas, wanted - partition, "updated"),
+        None => too_few(state.current_replicas, wanted, "updated")
             .or_else(|| unless(state.current_revision == state.update_revision, "it is being rolled out")),
     };
-    first([
-        progress(state.replicas, wanted, "there"),
-        progress(state.ready_replicas, wanted, "ready"),
-        surplus(state.replicas, wanted),
+    first_open([
+        too_few(state.replicas, wanted, "created"),
+        too_few(state.ready_replicas, wanted, "ready"),
+        too_many(state.replicas, wanted),
         rollout,
     ])
 }
 
 fn daemon_set(state: &WorkloadState) -> (Health, String) {
     let wanted = state.desired_number_scheduled;
-    first([
-        progress(state.current_number_scheduled, wanted, "there"),
-        progress(state.updated_number_scheduled, wanted, "updated"),
-        progress(state.number_available, wanted, "available"),
-        progress(state.number_ready, wanted, "ready"),
+    first_open([
+        too_few(state.current_number_scheduled, wanted, "created"),
+        too_few(state.updated_number_scheduled, wanted, "updated"),
+        too_few(state.number_available, wanted, "available"),
+        too_few(state.number_ready, wanted, "ready"),
     ])
 }

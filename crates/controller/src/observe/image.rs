@@ -1,6 +1,7 @@
-//! References of container images, as workloads and charts write them.
+//! References of container images in workloads and charts.
 
-/// Repository and tag (else digest) of an image; a registry's port is no tag.
+/// Returns the repository of an image, and its tag, else its digest, else `latest`. The port of a registry is not
+/// a tag.
 pub fn parts(reference: &str) -> (String, String) {
     let (rest, digest) = match reference.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),

@@ -1,345 +1,359 @@
-//! The observed state of all clusters: what watch events have added up to.
+//! The observed state of all clusters, built from watch events.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 use super::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
 
-/// How many Flux objects may be nested in each other: a Kustomization that made a HelmRelease is two.
-pub const NESTING: usize = 8;
+/// The most Flux objects of which each owns the next. A Kustomization that owns a HelmRelease is two.
+pub const MAX_NESTING: usize = 8;
 
-/// All clusters.
+/// The observed state of all clusters.
 #[derive(Debug, Default)]
 pub struct Index {
-    clusters: HashMap<ClusterKey, Cluster>,
+    clusters: HashMap<ClusterKey, ObservedCluster>,
 }
 
-/// Whether a cluster can be used.
+/// The state of the connection to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// Being asked for everything; nothing is known yet.
+pub enum ClusterState {
+    /// The lists of some kinds are still missing.
     Connecting,
-    /// Known, and kept up to date.
+    /// The lists of all kinds were read, and watches keep them up to date.
     Up,
-    /// Why not, and what to do.
+    /// The cluster cannot be used; the text says why and what to do.
     Lost(String),
 }
 
 /// Whether the objects of a kind are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// They are.
+pub enum KindState {
+    /// All objects are known.
     Listed,
-    /// The cluster has no such kind.
+    /// The cluster does not serve the kind.
     Absent,
-    /// Some may be, by namespace.
-    Narrowed,
-    /// Why not, and what to do.
+    /// Each namespace has a state of its own.
+    ByNamespace,
+    /// The objects cannot be read; the text says why and what to do.
     Unreadable(String),
 }
 
 /// The observed state of one cluster.
 #[derive(Debug)]
-pub struct Cluster {
-    link: Link,
-    readings: BTreeMap<(Kind, Option<String>), Reading>,
+pub struct ObservedCluster {
+    state: ClusterState,
+    kind_states: BTreeMap<(Kind, Option<String>), KindState>,
     objects: BTreeMap<ObjectKey, Fact>,
-    made: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
-    /// By namespace and name of a GitRepository: the Flux objects that refer to it.
+    /// By owner, the objects whose labels name that owner.
+    labelled: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// By namespace and name of a GitRepository, the Flux objects that refer to it.
     referring: HashMap<(String, String), BTreeSet<ObjectKey>>,
-    /// The namespaces in which targets are, once that is known. Of others nothing counts that was read by
-    /// namespace.
-    namespaces: Option<BTreeSet<String>>,
+    /// The namespaces with targets; `None` before they are known. If a kind is read by namespace, other namespaces
+    /// are ignored.
+    target_namespaces: Option<BTreeSet<String>>,
 }
 
-/// Which targets an event may have changed.
+/// The targets that an event may have changed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Touched {
-    /// None.
-    Nothing,
-    /// Those in these namespaces of the cluster.
-    Namespaces(BTreeSet<String>),
+pub enum AffectedTargets {
+    /// No target.
+    None,
+    /// The targets in these namespaces of the cluster.
+    InNamespaces(BTreeSet<String>),
     /// Every target on the cluster.
-    Everything,
+    All,
 }
 
 impl Index {
-    /// Takes in what happened on a cluster.
-    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> Touched {
-        self.clusters.entry(cluster.clone()).or_insert_with(Cluster::new).apply(event)
+    /// Applies an event of a cluster.
+    pub fn apply(&mut self, cluster: &ClusterKey, event: ClusterEvent) -> AffectedTargets {
+        self.clusters.entry(cluster.clone()).or_insert_with(ObservedCluster::new).apply(event)
     }
 
-    /// Sets the namespaces of a cluster in which targets are. What was read by namespace of any other is
-    /// forgotten: nobody reads it any more, and it would be out of date if it were wanted again.
-    pub fn narrow(&mut self, cluster: &ClusterKey, namespaces: BTreeSet<String>) {
-        self.clusters.entry(cluster.clone()).or_insert_with(Cluster::new).narrow(namespaces);
+    /// Sets the namespaces of a cluster with targets. If a kind is read by namespace, its objects in all other
+    /// namespaces are removed, because they are not watched any more and would become outdated.
+    pub fn set_target_namespaces(&mut self, cluster: &ClusterKey, namespaces: BTreeSet<String>) {
+        self.clusters
+            .entry(cluster.clone())
+            .or_insert_with(ObservedCluster::new)
+            .set_target_namespaces(namespaces);
     }
 
-    /// Forgets a cluster that nobody refers to any more.
+    /// Removes a cluster.
     pub fn forget(&mut self, cluster: &ClusterKey) {
         self.clusters.remove(cluster);
     }
 
-    /// The state of a cluster, once something is known of it.
-    pub fn cluster(&self, key: &ClusterKey) -> Option<&Cluster> {
+    /// Returns a cluster; `None` before its first event.
+    pub fn cluster(&self, key: &ClusterKey) -> Option<&ObservedCluster> {
         self.clusters.get(key)
     }
 
-    /// How many clusters are up, and how many there are.
+    /// Returns the number of clusters that are up, and the number of all clusters.
     pub fn clusters_up(&self) -> (usize, usize) {
-        (self.clusters.values().filter(|c| c.link == Link::Up).count(), self.clusters.len())
+        (self.clusters.values().filter(|c| c.state == ClusterState::Up).count(), self.clusters.len())
     }
 }
 
-impl Cluster {
+impl ObservedCluster {
     fn new() -> Self {
         Self {
-            link: Link::Connecting,
-            readings: BTreeMap::new(),
+            state: ClusterState::Connecting,
+            kind_states: BTreeMap::new(),
             objects: BTreeMap::new(),
-            made: HashMap::new(),
+            labelled: HashMap::new(),
             referring: HashMap::new(),
-            namespaces: None,
+            target_namespaces: None,
         }
     }
 
-    /// Whether it can be used.
-    pub fn link(&self) -> &Link {
-        &self.link
+    /// Returns the state of the connection.
+    pub fn state(&self) -> &ClusterState {
+        &self.state
     }
 
-    /// Whether the objects of a kind in a namespace are known; `None` before that is clear. Where
-    /// the whole cluster may not be read, what was learned of the namespace counts.
-    pub fn reading(&self, kind: Kind, namespace: &str) -> Option<&Reading> {
-        match self.readings.get(&(kind, None)) {
-            Some(Reading::Narrowed) => self.readings.get(&(kind, Some(namespace.into()))),
-            known => known,
+    /// Returns whether the objects of a kind in a namespace are known; `None` while the first answer is missing.
+    /// If the kind is read by namespace, this is the state of that namespace.
+    pub fn kind_state(&self, kind: Kind, namespace: &str) -> Option<&KindState> {
+        match self.kind_states.get(&(kind, None)) {
+            Some(KindState::ByNamespace) => self.kind_states.get(&(kind, Some(namespace.into()))),
+            state => state,
         }
     }
 
-    /// An object.
+    /// Returns the facts of an object.
     pub fn object(&self, key: &ObjectKey) -> Option<&Fact> {
         self.objects.get(key)
     }
 
-    /// The objects of a kind in a namespace, by name.
+    /// Returns the objects of a kind in a namespace, ordered by name.
     pub fn objects_in(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
         let from = ObjectKey { kind, namespace: namespace.into(), name: String::new() };
         let namespace = namespace.to_string();
         self.objects.range(from..).take_while(move |(k, _)| k.kind == kind && k.namespace == namespace)
     }
 
-    /// The objects that a Kustomization or HelmRelease owns, by kind and name.
+    /// Returns the objects that a Kustomization or HelmRelease owns, ordered by kind, namespace and name.
     pub fn owned_by(&self, owner: &ObjectKey, flux: &FluxFact) -> impl Iterator<Item = (&ObjectKey, &Fact)> {
-        let labelled = self.made.get(owner).into_iter().flatten();
+        let labelled = self.labelled.get(owner).into_iter().flatten();
         labelled.filter_map(|k| self.objects.get_key_value(k)).filter(move |(k, fact)| flux.owns(k, fact))
     }
 
-    fn narrow(&mut self, namespaces: BTreeSet<String>) {
+    fn set_target_namespaces(&mut self, namespaces: BTreeSet<String>) {
         let dropped: Vec<(Kind, String)> = self
-            .readings
+            .kind_states
             .keys()
             .filter_map(|(kind, scope)| Some((*kind, scope.clone().filter(|s| !namespaces.contains(s))?)))
             .collect();
         for (kind, scope) in dropped {
             self.replace(kind, Some(&scope), Vec::new());
-            self.readings.remove(&(kind, Some(scope)));
+            self.kind_states.remove(&(kind, Some(scope)));
         }
-        self.namespaces = Some(namespaces);
+        self.target_namespaces = Some(namespaces);
     }
 
-    /// Whether an event is about a namespace that is read by itself and has no targets any more.
+    /// Whether an event is about a namespace without targets, of a kind that is read by namespace.
     fn is_out_of_scope(&self, event: &ClusterEvent) -> bool {
-        let dropped = |namespace: &String| self.namespaces.as_ref().is_some_and(|n| !n.contains(namespace));
+        let has_no_targets =
+            |namespace: &String| self.target_namespaces.as_ref().is_some_and(|n| !n.contains(namespace));
         match event {
             ClusterEvent::Listed(_, Some(scope), _)
             | ClusterEvent::Unreadable(_, Some(scope), _)
-            | ClusterEvent::TooLarge(_, Some(scope), _) => dropped(scope),
+            | ClusterEvent::TooLarge(_, Some(scope), _) => has_no_targets(scope),
             ClusterEvent::Applied(key, _) => {
-                self.readings.get(&(key.kind, None)) == Some(&Reading::Narrowed) && dropped(&key.namespace)
+                self.kind_states.get(&(key.kind, None)) == Some(&KindState::ByNamespace)
+                    && has_no_targets(&key.namespace)
             }
             _ => false,
         }
     }
 
-    /// Forgets all objects: those of a cluster that is lost say nothing, and take room.
+    /// Removes all objects. The objects of a lost cluster are outdated, and would only take memory.
     fn clear(&mut self) {
         self.objects.clear();
-        self.made.clear();
+        self.labelled.clear();
         self.referring.clear();
     }
 
-    /// While nothing can be told of the cluster yet, nothing has changed for its targets either.
-    fn apply(&mut self, event: ClusterEvent) -> Touched {
+    /// Applies an event. While the cluster is connecting, its targets have no state, so no event changes them.
+    fn apply(&mut self, event: ClusterEvent) -> AffectedTargets {
         if self.is_out_of_scope(&event) {
-            return Touched::Nothing;
+            return AffectedTargets::None;
         }
-        let touched = match event {
+        let affected = match event {
             ClusterEvent::Connected => {
-                self.link = Link::Connecting;
-                self.readings.clear();
+                self.state = ClusterState::Connecting;
+                self.kind_states.clear();
                 self.clear();
-                Touched::Nothing
+                AffectedTargets::None
             }
             ClusterEvent::Lost(why) => {
-                let changed = self.link != Link::Lost(why.clone());
-                self.link = Link::Lost(why);
+                let changed = self.state != ClusterState::Lost(why.clone());
+                self.state = ClusterState::Lost(why);
                 self.clear();
-                return if changed { Touched::Everything } else { Touched::Nothing };
+                return if changed { AffectedTargets::All } else { AffectedTargets::None };
             }
-            ClusterEvent::Listed(kind, scope, facts) => self.listed(kind, scope, facts),
-            ClusterEvent::Unreadable(kind, scope, why) => self.read(kind, scope, Reading::Unreadable(why)),
+            ClusterEvent::Listed(kind, scope, facts) => self.apply_list(kind, scope, facts),
+            ClusterEvent::Unreadable(kind, scope, why) => {
+                self.set_kind_state(kind, scope, KindState::Unreadable(why))
+            }
             ClusterEvent::TooLarge(kind, scope, why) => {
                 self.replace(kind, scope.as_deref(), Vec::new());
-                self.read(kind, scope, Reading::Unreadable(why))
+                self.set_kind_state(kind, scope, KindState::Unreadable(why))
             }
-            ClusterEvent::Narrowed(kind) => self.read(kind, None, Reading::Narrowed),
+            ClusterEvent::ByNamespace(kind) => self.set_kind_state(kind, None, KindState::ByNamespace),
             ClusterEvent::Absent(kind) => {
                 self.replace(kind, None, Vec::new());
-                self.read(kind, None, Reading::Absent)
+                self.set_kind_state(kind, None, KindState::Absent)
             }
-            ClusterEvent::Applied(key, fact) => self.put(key, fact),
-            ClusterEvent::Deleted(key) => self.take(&key),
+            ClusterEvent::Applied(key, fact) => self.insert(key, fact),
+            ClusterEvent::Deleted(key) => self.remove(&key),
         };
-        if self.link == Link::Up { touched } else { Touched::Nothing }
+        if self.state == ClusterState::Up { affected } else { AffectedTargets::None }
     }
 
-    fn read(&mut self, kind: Kind, scope: Option<String>, reading: Reading) -> Touched {
-        let before = self.readings.insert((kind, scope), reading.clone());
-        let was_up = self.link == Link::Up;
-        if self.link == Link::Connecting && Kind::ALL.iter().all(|k| self.readings.contains_key(&(*k, None)))
+    fn set_kind_state(&mut self, kind: Kind, scope: Option<String>, state: KindState) -> AffectedTargets {
+        let former = self.kind_states.insert((kind, scope), state.clone());
+        let was_up = self.state == ClusterState::Up;
+        if self.state == ClusterState::Connecting
+            && Kind::ALL.iter().all(|k| self.kind_states.contains_key(&(*k, None)))
         {
-            self.link = Link::Up;
+            self.state = ClusterState::Up;
         }
-        if was_up && before == Some(reading) { Touched::Nothing } else { Touched::Everything }
+        if was_up && former == Some(state) { AffectedTargets::None } else { AffectedTargets::All }
     }
 
-    fn listed(&mut self, kind: Kind, scope: Option<String>, facts: Vec<(ObjectKey, Fact)>) -> Touched {
-        let touched = self.replace(kind, scope.as_deref(), facts);
-        match self.read(kind, scope, Reading::Listed) {
-            Touched::Everything => Touched::Everything,
-            _ if touched.is_empty() => Touched::Nothing,
-            _ => Touched::Namespaces(touched),
+    fn apply_list(
+        &mut self,
+        kind: Kind,
+        scope: Option<String>,
+        facts: Vec<(ObjectKey, Fact)>,
+    ) -> AffectedTargets {
+        let affected = self.replace(kind, scope.as_deref(), facts);
+        match self.set_kind_state(kind, scope, KindState::Listed) {
+            AffectedTargets::All => AffectedTargets::All,
+            _ if affected.is_empty() => AffectedTargets::None,
+            _ => AffectedTargets::InNamespaces(affected),
         }
     }
 
-    /// Makes these the objects of a kind (in one namespace, or in all), and returns the namespaces of
-    /// the targets that this concerns.
+    /// Replaces the objects of a kind (in one namespace, or in all), and returns the namespaces of the affected
+    /// targets.
     fn replace(
         &mut self,
         kind: Kind,
         scope: Option<&str>,
         facts: Vec<(ObjectKey, Fact)>,
     ) -> BTreeSet<String> {
-        let there: BTreeSet<&ObjectKey> = facts.iter().map(|(key, _)| key).collect();
+        let listed: BTreeSet<&ObjectKey> = facts.iter().map(|(key, _)| key).collect();
         let in_scope = |key: &ObjectKey| key.kind == kind && scope.is_none_or(|s| *s == key.namespace);
-        let gone: Vec<ObjectKey> =
-            self.objects.keys().filter(|k| in_scope(k) && !there.contains(k)).cloned().collect();
-        let mut touched = BTreeSet::new();
-        let mut note = |t: Touched| {
-            if let Touched::Namespaces(namespaces) = t {
-                touched.extend(namespaces);
+        let removed: Vec<ObjectKey> =
+            self.objects.keys().filter(|k| in_scope(k) && !listed.contains(k)).cloned().collect();
+        let mut affected = BTreeSet::new();
+        let mut add = |targets: AffectedTargets| {
+            if let AffectedTargets::InNamespaces(namespaces) = targets {
+                affected.extend(namespaces);
             }
         };
-        for key in gone {
-            note(self.take(&key));
+        for key in removed {
+            add(self.remove(&key));
         }
         for (key, fact) in facts {
-            note(self.put(key, fact));
+            add(self.insert(key, fact));
         }
-        touched
+        affected
     }
 
-    fn put(&mut self, key: ObjectKey, fact: Fact) -> Touched {
-        let before = self.objects.get(&key);
+    fn insert(&mut self, key: ObjectKey, fact: Fact) -> AffectedTargets {
+        let former = self.objects.get(&key);
         let fact = match fact {
-            Fact::Flux(flux) => Fact::Flux(Box::new(flux.after(before))),
+            Fact::Flux(flux) => Fact::Flux(Box::new(flux.with_former_status(former))),
             other => other,
         };
-        if before == Some(&fact) {
-            return Touched::Nothing;
+        if former == Some(&fact) {
+            return AffectedTargets::None;
         }
-        let mut touched = self.concerns(&key);
+        let mut affected = self.affected_namespaces(&key);
         let owner = fact.owner().cloned();
         let source = source_of(&fact).cloned();
         let replaced = self.objects.insert(key.clone(), fact);
         if let Some(former) = replaced.as_ref() {
-            self.disconnect(former, &key);
+            self.remove_references(former, &key);
         }
         if let Some(source) = source {
             self.referring.entry(source).or_default().insert(key.clone());
         }
         if let Some(owner) = owner {
-            self.made.entry(owner).or_default().insert(key.clone());
+            self.labelled.entry(owner).or_default().insert(key.clone());
         }
-        touched.extend(self.concerns(&key));
-        Touched::Namespaces(touched)
+        affected.extend(self.affected_namespaces(&key));
+        AffectedTargets::InNamespaces(affected)
     }
 
-    fn take(&mut self, key: &ObjectKey) -> Touched {
+    fn remove(&mut self, key: &ObjectKey) -> AffectedTargets {
         if !self.objects.contains_key(key) {
-            return Touched::Nothing;
+            return AffectedTargets::None;
         }
-        let touched = self.concerns(key);
-        let gone = self.objects.remove(key);
-        if let Some(gone) = gone.as_ref() {
-            self.disconnect(gone, key);
+        let affected = self.affected_namespaces(key);
+        let removed = self.objects.remove(key);
+        if let Some(removed) = removed.as_ref() {
+            self.remove_references(removed, key);
         }
-        Touched::Namespaces(touched)
+        AffectedTargets::InNamespaces(affected)
     }
 
-    /// Removes an object from what its owner made and from what refers to its source.
-    fn disconnect(&mut self, former: &Fact, key: &ObjectKey) {
+    /// Removes the entries of an object under its owner and its source.
+    fn remove_references(&mut self, former: &Fact, key: &ObjectKey) {
         if let Some(owner) = former.owner() {
-            remove(&mut self.made, owner, key);
+            remove_from_set(&mut self.labelled, owner, key);
         }
         if let Some(source) = source_of(former) {
-            remove(&mut self.referring, source, key);
+            remove_from_set(&mut self.referring, source, key);
         }
     }
 
-    /// The namespaces whose targets an object belongs to, as things stand: its own if it is a Flux
-    /// object, and those of all that it was made by.
-    fn concerns(&self, key: &ObjectKey) -> BTreeSet<String> {
+    /// Returns the namespaces of the targets that an object currently affects: those of all its owners and, for a
+    /// Flux object, its own.
+    fn affected_namespaces(&self, key: &ObjectKey) -> BTreeSet<String> {
         let mut namespaces = BTreeSet::new();
         match key.kind {
             Kind::Namespace => {
                 namespaces.insert(key.name.clone());
             }
             Kind::GitRepository => {
-                // Any Flux object may refer to it, from its own namespace or another.
-                let of = (key.namespace.clone(), key.name.clone());
-                let referring = self.referring.get(&of).into_iter().flatten();
+                // Flux objects of all namespaces may refer to it.
+                let source = (key.namespace.clone(), key.name.clone());
+                let referring = self.referring.get(&source).into_iter().flatten();
                 namespaces.extend(referring.map(|k| k.namespace.clone()));
             }
             Kind::Kustomization | Kind::HelmRelease => {
                 namespaces.insert(key.namespace.clone());
-                self.makers(key, &mut namespaces);
+                self.add_owner_namespaces(key, &mut namespaces);
             }
             Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
-                self.makers(key, &mut namespaces);
+                self.add_owner_namespaces(key, &mut namespaces);
             }
         }
         namespaces
     }
 
-    /// The namespaces of the owners of an object, of their owners, and so on. Owners may form a ring.
-    fn makers(&self, key: &ObjectKey, namespaces: &mut BTreeSet<String>) {
-        let mut at = key;
-        for _ in 0..NESTING {
-            let Some(fact) = self.objects.get(at) else { return };
+    /// Adds the namespaces of the owner of an object, of the owner's owner, and so on. Owners may form a circle.
+    fn add_owner_namespaces(&self, key: &ObjectKey, namespaces: &mut BTreeSet<String>) {
+        let mut owned = key;
+        for _ in 0..MAX_NESTING {
+            let Some(fact) = self.objects.get(owned) else { return };
             let Some(owner) = fact.owner() else { return };
             let Some(Fact::Flux(flux)) = self.objects.get(owner) else { return };
-            if !flux.owns(at, fact) {
+            if !flux.owns(owned, fact) {
                 return;
             }
             namespaces.insert(owner.namespace.clone());
-            at = owner;
+            owned = owner;
         }
     }
 }
 
-/// Namespace and name of the GitRepository that a Flux object refers to.
+/// Returns the namespace and name of the GitRepository that a Flux object refers to.
 fn source_of(fact: &Fact) -> Option<&(String, String)> {
     match fact {
         Fact::Flux(flux) => flux.git_source.as_ref(),
@@ -347,12 +361,16 @@ fn source_of(fact: &Fact) -> Option<&(String, String)> {
     }
 }
 
-/// Removes an object from a set, and the set where nothing is left in it.
-fn remove<K: Eq + Hash>(sets: &mut HashMap<K, BTreeSet<ObjectKey>>, of: &K, key: &ObjectKey) {
-    if let Some(set) = sets.get_mut(of) {
-        set.remove(key);
+/// Removes an object from a set, and then the set if it is empty.
+fn remove_from_set<K: Eq + Hash>(
+    sets: &mut HashMap<K, BTreeSet<ObjectKey>>,
+    set_key: &K,
+    object: &ObjectKey,
+) {
+    if let Some(set) = sets.get_mut(set_key) {
+        set.remove(object);
         if set.is_empty() {
-            sets.remove(of);
+            sets.remove(set_key);
         }
     }
 }

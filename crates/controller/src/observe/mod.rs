@@ -1,5 +1,5 @@
-//! OBSERVE. A synchronous fold: watch events go in, what each target shows comes out. Nothing here
-//! waits or talks to a server.
+//! OBSERVE: turns watch events into the observed state of each target. This code is synchronous and calls no
+//! server.
 
 pub mod debounce;
 pub mod facts;

@@ -1,5 +1,5 @@
-//! What a target shows that cannot be read: what its members have reported by signed events. Pure, as
-//! what is observed is: what follows from it is decided in `core`, by the same rule.
+//! The state of a target on a cluster that Sluice cannot read, from the signed events of its members. This code is
+//! pure, and `core` decides by the same rule as for observed targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,27 @@ use sluice_core::value;
 
 use super::trim;
 
-/// What has been reported, by `<environment>/<target>/<kind>/<name>`.
+/// The last report of each member, by `<environment>/<target>/<kind>/<name>`.
 pub type Reports = BTreeMap<String, Report>;
 
-/// The kinds and names of the members of a target, as the pipeline names them: nobody sees labels there.
+/// Returns the kinds and names of the members that the pipeline names. Sluice cannot read labels on such a
+/// cluster.
 pub fn members<'a>(app: Option<&'a AppRef>, target: &'a TargetSpec) -> BTreeSet<(&'a str, &'a str)> {
     let app = app.map(|a| (a.kind.as_str(), a.name.as_str()));
     app.into_iter().chain(target.workloads.iter().map(|w| (w.kind.as_str(), w.name.as_str()))).collect()
 }
 
-/// The name under which a member's report is kept.
+/// Returns the key of a member's report.
 pub fn key(environment: &str, target: &str, (kind, name): (&str, &str)) -> String {
     format!("{environment}/{target}/{kind}/{name}")
 }
 
-/// How much reports take, in bytes of JSON.
+/// Returns the size of reports as JSON, in bytes.
 pub fn size(all: &Reports) -> usize {
     serde_json::to_vec(all).map_or(0, |text| text.len())
 }
 
-/// What the target shows. A member that has said nothing yet is Unknown, and a member all the same:
-/// the pipeline names it.
+/// Returns the state of a target. A member without a report is Unknown.
 pub fn observe(
     pipeline: &Pipeline,
     environment: &str,
@@ -39,23 +39,23 @@ pub fn observe(
     name: &str,
     all: &Reports,
 ) -> ObservedTarget {
-    let place = place(target);
+    let location = location(target);
     if let Some(unknown) = members(pipeline.spec.app_ref.as_ref(), target)
         .iter()
         .find(|(kind, _)| !matches!(*kind, "HelmRelease" | "Kustomization"))
     {
         return ObservedTarget::unreadable(format!(
-            "spec.appRef is {} {}: events tell of HelmReleases and Kustomizations only",
+            "spec.appRef is {} {}: events report HelmReleases and Kustomizations only",
             unknown.0, unknown.1
         ));
     }
     let tracks = !pipeline.spec.tracks.is_empty();
-    let member = |of: &(&str, &str)| member(of, all.get(&key(environment, name, *of)), tracks, &place);
+    let member = |id: &(&str, &str)| member(id, all.get(&key(environment, name, *id)), tracks, &location);
     let members = members(pipeline.spec.app_ref.as_ref(), target).iter().map(member).collect();
     ObservedTarget { error: None, members }
 }
 
-/// When the members of a target last said something: the oldest of these times, once all have.
+/// Returns the time of the oldest of the members' last reports; `None` while a member has none.
 pub fn time(
     pipeline: &Pipeline,
     environment: &str,
@@ -64,16 +64,17 @@ pub fn time(
     all: &Reports,
 ) -> Option<String> {
     let members = members(pipeline.spec.app_ref.as_ref(), target);
-    let times = members.iter().map(|of| Some(all.get(&key(environment, name, *of))?.time.clone()));
+    let times = members.iter().map(|id| Some(all.get(&key(environment, name, *id))?.time.clone()));
     times.collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
-fn place(target: &TargetSpec) -> String {
+fn location(target: &TargetSpec) -> String {
     let cluster = target.cluster_ref.as_ref().map_or("", |c| c.name.as_str());
     format!("in namespace {} of cluster {cluster}", target.namespace)
 }
 
-fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, place: &str) -> Member {
+/// Returns the state of a member. `tracks` is whether the pipeline has `spec.tracks`.
+fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, location: &str) -> Member {
     let default_facet = match (*kind, report) {
         ("HelmRelease", _) => DefaultFacet::Chart,
         (_, Some(report)) if is_artifact(&report.revision) => DefaultFacet::Artifact,
@@ -81,16 +82,16 @@ fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, pl
     };
     let Some(report) = report else {
         let message = format!(
-            "no signed event has come from it yet, {place}: sluice export alert prints what sends them, and \
-             flux reconcile has it say how it is"
+            "no signed event has arrived from it yet, {location}: apply the output of sluice export alert there, then \
+             send an event with flux reconcile"
         );
-        return unsaid(kind, name, default_facet, message);
+        return unknown_member(kind, name, default_facet, message);
     };
-    // One that has failed and has never run tells nothing of where it comes from.
+    // The report of a member that has failed and never run has no revision.
     if default_facet == DefaultFacet::Images && !tracks && !report.revision.is_empty() {
         let message =
-            "events tell the revision of its source and nothing of its images: write spec.tracks: [source]";
-        return unsaid(kind, name, default_facet, message.into());
+            "events report the revision of its source, but not its images: write spec.tracks: [source]";
+        return unknown_member(kind, name, default_facet, message.into());
     }
     let (version, facets) = facets(default_facet, report);
     Member {
@@ -113,7 +114,7 @@ fn member((kind, name): &(&str, &str), report: Option<&Report>, tracks: bool, pl
     }
 }
 
-fn unsaid(kind: &str, name: &str, default_facet: DefaultFacet, message: String) -> Member {
+fn unknown_member(kind: &str, name: &str, default_facet: DefaultFacet, message: String) -> Member {
     Member {
         kind: kind.into(),
         name: name.into(),
@@ -129,12 +130,12 @@ fn unsaid(kind: &str, name: &str, default_facet: DefaultFacet, message: String) 
     }
 }
 
-/// Whether Flux writes the revision of an OCI artifact so.
+/// Whether a revision has the form that Flux writes for an OCI artifact.
 fn is_artifact(revision: &str) -> bool {
     trim::artifact(revision).1.is_some_and(|digest| digest.starts_with("sha256:"))
 }
 
-/// The version to show, and the facets that an event tells.
+/// Returns the version to show, and the valid facets of a report.
 fn facets(default_facet: DefaultFacet, report: &Report) -> (String, BTreeMap<Facet, String>) {
     let mut facets = BTreeMap::new();
     let mut add = |facet, value: &str| {

@@ -1,5 +1,5 @@
-//! What a target shows, put together from the index: its members by reference, by name and by
-//! label, each with what it made; or why it cannot be told, in a sentence that says what to do.
+//! The observed state of a target, from the index: its members (by reference, by name and by label), each with the
+//! objects that it owns; or an error that says what to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,146 +13,153 @@ use sluice_core::value;
 
 use super::facts::{ClusterKey, Fact, FluxFact, Kind, ObjectKey, WorkloadFact};
 use super::image;
-use super::index::{Cluster, Link, NESTING, Reading};
+use super::index::{ClusterState, KindState, MAX_NESTING, ObservedCluster};
 
-/// The cluster has not answered yet; ask again soon.
+/// The cluster has not answered yet. The caller must try again later.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NotYet;
+pub struct NoAnswerYet;
 
-/// What to look for where.
-pub struct Question<'a> {
-    /// The pipeline's name, the value of the label that joins it.
+/// The target to observe, and its pipeline.
+pub struct TargetQuery<'a> {
+    /// The pipeline's name, which is the value of its label on members.
     pub pipeline: &'a str,
     /// The application, if the pipeline names one.
     pub app: Option<&'a AppRef>,
-    /// The target as its owner wrote it.
+    /// The target.
     pub target: &'a TargetSpec,
-    /// Its cluster.
+    /// The target's cluster.
     pub cluster: &'a ClusterKey,
-    /// The facets that make a revision of the pipeline; empty for the default of each member.
+    /// The facets that identify a revision of the pipeline. Empty for the default facet of each member.
     pub tracks: &'a [Track],
 }
 
-impl Question<'_> {
-    /// Whether the pipeline tracks images: then nothing is shown without the workloads that run them.
+impl TargetQuery<'_> {
+    /// Whether the pipeline tracks images. If so, a revision needs the workloads that run them.
     fn tracks_images(&self) -> bool {
         self.tracks.iter().any(|t| matches!(t, Track::Images | Track::Facet(Facet::Image(_))))
     }
 }
 
-/// What the target shows.
+/// Returns the state of a target.
 ///
 /// # Errors
-/// [`NotYet`] while its cluster is being asked for the first time.
-pub fn observe(question: &Question<'_>, cluster: Option<&Cluster>) -> Result<ObservedTarget, NotYet> {
-    let Some(cluster) = cluster else { return Err(NotYet) };
-    match cluster.link() {
-        Link::Connecting => return Err(NotYet),
-        Link::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
-        Link::Up => {}
+/// [`NoAnswerYet`] before the first answers of the target's cluster.
+pub fn observe(
+    query: &TargetQuery<'_>,
+    cluster: Option<&ObservedCluster>,
+) -> Result<ObservedTarget, NoAnswerYet> {
+    let Some(cluster) = cluster else { return Err(NoAnswerYet) };
+    match cluster.state() {
+        ClusterState::Connecting => return Err(NoAnswerYet),
+        ClusterState::Lost(why) => return Ok(ObservedTarget::unreadable(why.clone())),
+        ClusterState::Up => {}
     }
-    match members(question, cluster) {
+    match members(query, cluster) {
         Ok(members) => Ok(ObservedTarget { error: None, members }),
-        Err(Gap::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
-        Err(Gap::NotYet) => Err(NotYet),
+        Err(MembersError::Unreadable(why)) => Ok(ObservedTarget::unreadable(why)),
+        Err(MembersError::NoAnswerYet) => Err(NoAnswerYet),
     }
 }
 
 /// Why a target's members are not known.
-enum Gap {
-    NotYet,
+enum MembersError {
+    NoAnswerYet,
     Unreadable(String),
 }
 
-impl From<String> for Gap {
+impl From<String> for MembersError {
     fn from(why: String) -> Self {
-        Gap::Unreadable(why)
+        MembersError::Unreadable(why)
     }
 }
 
-fn members(question: &Question<'_>, cluster: &Cluster) -> Result<Vec<Member>, Gap> {
-    let namespace = question.target.namespace.as_str();
-    let named = named(question)?;
-    readable(question, &named, cluster)?;
-    if let Some(error) = missing_namespace(question, cluster) {
+fn members(query: &TargetQuery<'_>, cluster: &ObservedCluster) -> Result<Vec<Member>, MembersError> {
+    let namespace = query.target.namespace.as_str();
+    let named = named_members(query)?;
+    check_kinds(query, &named, cluster)?;
+    if let Some(error) = missing_namespace(query, cluster) {
         return Err(error.into());
     }
     if let Some(key) = named.iter().find(|key| cluster.object(key).is_none()) {
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "there is no {} {} in namespace {namespace} of {}: create it, or correct the name in the Pipeline",
             key.kind.name(),
             key.name,
-            question.cluster
+            query.cluster
         )));
     }
     let labelled = MEMBER_KINDS.into_iter().flat_map(|kind| {
         cluster.objects_in(kind, namespace).filter(
-            |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.joins.iter().any(|p| p == question.pipeline)),
+            |(_, fact)| matches!(fact, Fact::Flux(flux) if flux.pipelines.iter().any(|p| p == query.pipeline)),
         )
     });
     let keys: BTreeSet<ObjectKey> = named.into_iter().chain(labelled.map(|(k, _)| k.clone())).collect();
     if keys.is_empty() {
-        return Err(Gap::Unreadable(format!(
+        return Err(MembersError::Unreadable(format!(
             "no Kustomization or HelmRelease in namespace {namespace} of {} belongs to this pipeline: give it \
              the label {}: {}, or name it in spec.appRef",
-            question.cluster,
+            query.cluster,
             sluice_api::MEMBER_LABELS[0],
-            question.pipeline
+            query.pipeline
         )));
     }
-    if keys.len() > MOST_MEMBERS {
-        return Err(Gap::Unreadable(format!(
-            "namespace {namespace} of {} is too large: more than {MOST_MEMBERS} Kustomizations and HelmReleases belong \
+    if keys.len() > MAX_MEMBERS {
+        return Err(MembersError::Unreadable(format!(
+            "namespace {namespace} of {} is too large: more than {MAX_MEMBERS} Kustomizations and HelmReleases belong \
              to this pipeline; spread them over several namespaces",
-            question.cluster
+            query.cluster
         )));
     }
-    keys.iter().map(|key| member(key, question, cluster)).collect()
+    keys.iter().map(|key| member(key, query, cluster)).collect()
 }
 
 /// The most members that a target may have.
-const MOST_MEMBERS: usize = 256;
+const MAX_MEMBERS: usize = 256;
 /// The most workloads and Flux objects that a member may own.
-const MOST_OWNED: usize = 2000;
-/// The most that the images of a member may take in a revision, in bytes.
-const IMAGES_BYTES: usize = 16 << 10;
+const MAX_OWNED: usize = 2000;
+/// The most bytes of all image facets of a member.
+const MAX_IMAGES_BYTES: usize = 16 << 10;
 
-/// The kinds that a member may have.
+/// The kinds of members.
 const MEMBER_KINDS: [Kind; 2] = [Kind::Kustomization, Kind::HelmRelease];
 
-/// Whether all kinds of which members are sought can be read here: those that are named, or where
-/// none is, at least one of the two.
-fn readable(question: &Question<'_>, named: &[ObjectKey], cluster: &Cluster) -> Result<(), Gap> {
+/// Checks that the kinds of the members are readable in the target's namespace: the kinds of all named members or,
+/// if none is named, at least one of the two kinds.
+fn check_kinds(
+    query: &TargetQuery<'_>,
+    named: &[ObjectKey],
+    cluster: &ObservedCluster,
+) -> Result<(), MembersError> {
     let kinds: BTreeSet<Kind> = match named {
         [] => MEMBER_KINDS.into(),
         named => named.iter().map(|k| k.kind).collect(),
     };
-    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| question.tracks_images()) {
-        if let Some(Reading::Unreadable(why)) = cluster.reading(kind, &question.target.namespace) {
-            return Err(Gap::Unreadable(why.clone()));
+    for kind in Kind::WITH_IMAGES.into_iter().filter(|_| query.tracks_images()) {
+        if let Some(KindState::Unreadable(why)) = cluster.kind_state(kind, &query.target.namespace) {
+            return Err(MembersError::Unreadable(why.clone()));
         }
     }
     let mut absent = None;
-    let mut there = false;
+    let mut any_listed = false;
     for kind in kinds {
-        match cluster.reading(kind, &question.target.namespace) {
-            None | Some(Reading::Narrowed) => return Err(Gap::NotYet),
-            Some(Reading::Unreadable(why)) => return Err(Gap::Unreadable(why.clone())),
-            Some(Reading::Listed) => there = true,
-            Some(Reading::Absent) => absent = Some(kind),
+        match cluster.kind_state(kind, &query.target.namespace) {
+            None | Some(KindState::ByNamespace) => return Err(MembersError::NoAnswerYet),
+            Some(KindState::Unreadable(why)) => return Err(MembersError::Unreadable(why.clone())),
+            Some(KindState::Listed) => any_listed = true,
+            Some(KindState::Absent) => absent = Some(kind),
         }
     }
     match absent {
-        Some(kind) if !named.is_empty() || !there => Err(no_kind(kind, question.cluster).into()),
+        Some(kind) if !named.is_empty() || !any_listed => Err(absent_kind(kind, query.cluster).into()),
         _ => Ok(()),
     }
 }
 
-/// The members that the pipeline names.
-fn named(question: &Question<'_>) -> Result<Vec<ObjectKey>, String> {
-    let namespace = question.target.namespace.clone();
+/// Returns the members that the pipeline names.
+fn named_members(query: &TargetQuery<'_>) -> Result<Vec<ObjectKey>, String> {
+    let namespace = query.target.namespace.clone();
     let mut named = Vec::new();
-    if let Some(app) = question.app {
+    if let Some(app) = query.app {
         let group = app.api_version.split('/').next().unwrap_or_default();
         let kind = match (app.kind.as_str(), group) {
             ("HelmRelease", HELM_GROUP) => Kind::HelmRelease,
@@ -167,63 +174,68 @@ fn named(question: &Question<'_>) -> Result<Vec<ObjectKey>, String> {
         };
         named.push(ObjectKey { kind, namespace: namespace.clone(), name: app.name.clone() });
     }
-    for workload in &question.target.workloads {
+    for workload in &query.target.workloads {
         let kind = if workload.kind == "HelmRelease" { Kind::HelmRelease } else { Kind::Kustomization };
         named.push(ObjectKey { kind, namespace: namespace.clone(), name: workload.name.clone() });
     }
     Ok(named)
 }
 
-fn no_kind(kind: Kind, cluster: &ClusterKey) -> String {
+fn absent_kind(kind: Kind, cluster: &ClusterKey) -> String {
     let (group, _) = kind.resource();
     format!("{cluster} has no kind {} ({group}): install Flux there (flux install)", kind.name())
 }
 
-fn missing_namespace(question: &Question<'_>, cluster: &Cluster) -> Option<String> {
-    let namespace = &question.target.namespace;
+fn missing_namespace(query: &TargetQuery<'_>, cluster: &ObservedCluster) -> Option<String> {
+    let namespace = &query.target.namespace;
     let key = ObjectKey { kind: Kind::Namespace, namespace: String::new(), name: namespace.clone() };
-    let known = cluster.reading(Kind::Namespace, "") == Some(&Reading::Listed);
-    (known && cluster.object(&key).is_none()).then(|| {
+    let is_listed = cluster.kind_state(Kind::Namespace, "") == Some(&KindState::Listed);
+    (is_listed && cluster.object(&key).is_none()).then(|| {
         format!(
             "there is no namespace {namespace} on {}: create it, or correct the target's namespace",
-            question.cluster
+            query.cluster
         )
     })
 }
 
-/// A member with what it made.
-fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result<Member, Gap> {
+/// Returns a member with the objects that it owns.
+fn member(
+    key: &ObjectKey,
+    query: &TargetQuery<'_>,
+    cluster: &ObservedCluster,
+) -> Result<Member, MembersError> {
     let Some(Fact::Flux(flux)) = cluster.object(key) else {
-        return Err(Gap::Unreadable(format!("{} {} is gone", key.kind.name(), key.name)));
+        return Err(MembersError::Unreadable(format!("{} {} is gone", key.kind.name(), key.name)));
     };
-    let mut tree = Tree {
-        question,
+    let mut tree = OwnedTree {
+        query,
         cluster,
-        worst: (flux.verdict.health, flux.verdict.message.clone()),
+        worst: (flux.status.health, flux.status.message.clone()),
         workloads: Vec::new(),
-        whole: true,
+        complete: true,
     };
-    tree.grow(key, flux, &mut BTreeSet::from([key.clone()]), NESTING)?;
-    let has_images = tree.workloads.iter().any(|made| !made.images.is_empty());
+    tree.add_owned(key, flux, &mut BTreeSet::from([key.clone()]), MAX_NESTING)?;
+    let has_images = tree.workloads.iter().any(|workload| !workload.images.is_empty());
     let is_part = |facet: &Facet| {
-        // Without images, the source's revision stands for a Kustomization from git.
-        let by_source =
-            flux.default_facet == DefaultFacet::Images && !has_images && question.tracks.is_empty();
-        value::is_part(facet, flux.default_facet, question.tracks) || (by_source && *facet == Facet::Source)
+        // A Kustomization without images is identified by the revision of its source.
+        let has_source_revision =
+            flux.default_facet == DefaultFacet::Images && !has_images && query.tracks.is_empty();
+        value::is_part(facet, flux.default_facet, query.tracks)
+            || (has_source_revision && *facet == Facet::Source)
     };
     if let Some((facet, why)) = flux.invalid.iter().find(|(facet, _)| is_part(facet)) {
-        return Err(Gap::Unreadable(format!(
-            "the {facet} that {} {} reports on {} cannot be one: {why}",
+        return Err(MembersError::Unreadable(format!(
+            "the {facet} that {} {} reports on {} is not valid: {why}",
             key.kind.name(),
             key.name,
-            question.cluster
+            query.cluster
         )));
     }
     let mut facets = flux.facets.clone();
-    facets.extend(images(&tree.workloads, flux.default_facet, question)?);
+    facets.extend(images(&tree.workloads, flux.default_facet, query)?);
     let (health, message) = tree.worst;
-    if flux.default_facet == DefaultFacet::Images && !tree.whole {
-        // Some of its images would make another revision than all of them.
+    if flux.default_facet == DefaultFacet::Images && !tree.complete {
+        // A part of the images would be another revision than all of them.
         facets.clear();
     }
     let source = flux.git_source.as_ref().and_then(|(namespace, name)| {
@@ -239,8 +251,8 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
         name: key.name.clone(),
         health,
         message,
-        // Flux's time is that of its own word.
-        since: flux.verdict.since.clone().filter(|_| health == flux.verdict.health),
+        // The time in the member's status is valid only for the health in that status.
+        since: flux.status.since.clone().filter(|_| health == flux.status.health),
         version: flux.version.clone(),
         gave_up: flux.gave_up.clone(),
         facets,
@@ -250,76 +262,77 @@ fn member(key: &ObjectKey, question: &Question<'_>, cluster: &Cluster) -> Result
     })
 }
 
-/// All that a member made: its workloads, and those of the Flux objects that it made in their turn.
-struct Tree<'a> {
-    question: &'a Question<'a>,
-    cluster: &'a Cluster,
-    /// The worst of what they all say of themselves. What is said to be made and not to be seen yet
-    /// is on its way.
+/// All objects that a member owns, directly and through other Flux objects.
+struct OwnedTree<'a> {
+    query: &'a TargetQuery<'a>,
+    cluster: &'a ObservedCluster,
+    /// The worst health of the member and of all objects, with its message. An object that is in an inventory but
+    /// was not observed is Progressing.
     worst: (Health, String),
     workloads: Vec<MadeWorkload>,
-    /// Everything that is said to be made has been seen.
-    whole: bool,
+    /// Whether all objects of the inventories were observed.
+    complete: bool,
 }
 
-impl Tree<'_> {
-    /// Adds what a member owns; `depth` says how many more Flux objects may be nested in it.
-    fn grow(
+impl OwnedTree<'_> {
+    /// Adds the objects that a member owns. `depth` is the number of Flux objects that may still be nested in it.
+    fn add_owned(
         &mut self,
         key: &ObjectKey,
         flux: &FluxFact,
-        seen: &mut BTreeSet<ObjectKey>,
+        visited: &mut BTreeSet<ObjectKey>,
         depth: usize,
-    ) -> Result<(), Gap> {
+    ) -> Result<(), MembersError> {
         if depth == 0 {
             let (kind, name) = (key.kind.name(), &key.name);
-            return Err(Gap::Unreadable(format!(
-                "{kind} {name} is nested in more than {NESTING} Flux objects, of which each made the next: name one \
+            return Err(MembersError::Unreadable(format!(
+                "{kind} {name} is nested in more than {MAX_NESTING} Flux objects, each owned by the one before: name one \
                  that is nearer to its workloads in the Pipeline"
             )));
         }
-        if flux.elsewhere {
-            if !flux.covers {
+        if flux.on_another_cluster {
+            if !flux.covers_owned {
                 let remedy = match key.kind {
                     Kind::HelmRelease => "remove disableWait from it",
                     _ => "set spec.wait to true",
                 };
-                self.note(Health::Unknown, || {
+                self.add_health(Health::Unknown, || {
                     format!(
-                        "it applies to another cluster and does not say how it does there: {remedy}, or have the \
-                         pipeline's target name that cluster's own Flux objects"
+                        "it applies to another cluster and does not report its health there: {remedy}, or name Flux \
+                         objects of that cluster in the pipeline's target"
                     )
                 });
             }
             return Ok(());
         }
-        self.missing(key, flux)?;
+        self.check_inventory(key, flux)?;
         let cluster = self.cluster;
-        for (made, fact) in cluster.owned_by(key, flux) {
-            if !seen.insert(made.clone()) {
+        for (owned, fact) in cluster.owned_by(key, flux) {
+            if !visited.insert(owned.clone()) {
                 continue;
             }
-            if seen.len() > MOST_OWNED {
+            if visited.len() > MAX_OWNED {
                 return Err(self.too_many(key));
             }
             match fact {
                 Fact::Workload(workload) => {
-                    // What it ran when it was last seen, beside what others run now, is no revision.
-                    if let (DefaultFacet::Images, Some(Reading::Unreadable(why))) =
-                        (flux.default_facet, cluster.reading(made.kind, &made.namespace))
+                    // An outdated image and current images of other workloads are not a revision.
+                    if let (DefaultFacet::Images, Some(KindState::Unreadable(why))) =
+                        (flux.default_facet, cluster.kind_state(owned.kind, &owned.namespace))
                     {
-                        return Err(Gap::Unreadable(why.clone()));
+                        return Err(MembersError::Unreadable(why.clone()));
                     }
-                    let (kind, name) = (made.kind.name().to_string(), made.name.clone());
-                    let WorkloadFact { verdict, images, .. } = workload;
-                    self.note(verdict.health, || format!("{kind} {name}: {}", verdict.message));
-                    let (health, message) = (verdict.health, verdict.message.clone());
+                    let (kind, name) = (owned.kind.name().to_string(), owned.name.clone());
+                    let WorkloadFact { status, images, .. } = workload;
+                    self.add_health(status.health, || format!("{kind} {name}: {}", status.message));
+                    let (health, message) = (status.health, status.message.clone());
                     self.workloads.push(MadeWorkload { kind, name, health, message, images: images.clone() });
                 }
                 Fact::Flux(nested) => {
-                    let say = || format!("{} {}: {}", made.kind.name(), made.name, nested.verdict.message);
-                    self.note(nested.verdict.health, say);
-                    self.grow(made, nested, seen, depth - 1)?;
+                    let message =
+                        || format!("{} {}: {}", owned.kind.name(), owned.name, nested.status.message);
+                    self.add_health(nested.status.health, message);
+                    self.add_owned(owned, nested, visited, depth - 1)?;
                 }
                 Fact::Source(_) | Fact::Namespace { .. } => {}
             }
@@ -327,79 +340,86 @@ impl Tree<'_> {
         Ok(())
     }
 
-    fn too_many(&self, key: &ObjectKey) -> Gap {
-        Gap::Unreadable(format!(
-            "{} {} on {} is too large: it owns more than {MOST_OWNED} workloads and Flux objects; make several of it",
+    fn too_many(&self, key: &ObjectKey) -> MembersError {
+        MembersError::Unreadable(format!(
+            "{} {} on {} is too large: it owns more than {MAX_OWNED} workloads and Flux objects; split it into several",
             key.kind.name(),
             key.name,
-            self.question.cluster
+            self.query.cluster
         ))
     }
 
-    /// Notes what the inventory names and nobody has seen, or nobody can see.
-    fn missing(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), Gap> {
-        // A word that covers what was made needs no second look, unless images make the revision.
-        let needed = !flux.covers || flux.default_facet == DefaultFacet::Images;
-        for made in flux.owned.inventory() {
-            match self.cluster.reading(made.kind, &made.namespace) {
-                Some(Reading::Unreadable(why)) if !flux.covers => return Err(Gap::Unreadable(why.clone())),
-                None if !flux.covers && made.namespace == self.question.target.namespace => {
-                    return Err(Gap::NotYet);
+    /// Checks that all objects of the inventory were observed.
+    fn check_inventory(&mut self, key: &ObjectKey, flux: &FluxFact) -> Result<(), MembersError> {
+        // If the owner's health includes the objects, they are needed only for their images.
+        let needed = !flux.covers_owned || flux.default_facet == DefaultFacet::Images;
+        for owned in flux.owned.inventory() {
+            match self.cluster.kind_state(owned.kind, &owned.namespace) {
+                Some(KindState::Unreadable(why)) if !flux.covers_owned => {
+                    return Err(MembersError::Unreadable(why.clone()));
                 }
-                None if !flux.covers => return Err(self.out_of_sight(made).into()),
-                Some(Reading::Listed) => {}
+                None if !flux.covers_owned && owned.namespace == self.query.target.namespace => {
+                    return Err(MembersError::NoAnswerYet);
+                }
+                None if !flux.covers_owned => return Err(self.unreadable_namespace(owned).into()),
+                Some(KindState::Listed) => {}
                 _ => continue,
             }
-            if needed && self.cluster.object(made).is_none() {
-                self.whole = false;
-                let (what, maker) = (made.kind.name(), key.kind.name());
-                let (name, by) = (&made.name, &key.name);
-                self.note(Health::Progressing, || {
-                    format!("{what} {name} of {maker} {by} is not there yet, or has lost the labels that say who made it")
+            if needed && self.cluster.object(owned).is_none() {
+                self.complete = false;
+                let (kind, owner_kind) = (owned.kind.name(), key.kind.name());
+                let (name, owner) = (&owned.name, &key.name);
+                self.add_health(Health::Progressing, || {
+                    format!(
+                        "{kind} {name} of {owner_kind} {owner} does not exist yet, or has lost the labels that name its \
+                         owner"
+                    )
                 });
             }
         }
         Ok(())
     }
 
-    fn out_of_sight(&self, made: &ObjectKey) -> String {
-        let (_, plural) = made.kind.resource();
+    fn unreadable_namespace(&self, owned: &ObjectKey) -> String {
+        let (_, plural) = owned.kind.resource();
         format!(
             "{} {} is in namespace {} of {}, where only the targets' own namespaces can be read: grant the verbs \
              get, list and watch on {plural} in the whole cluster, or set spec.wait of the Kustomization to true",
-            made.kind.name(),
-            made.name,
-            made.namespace,
-            self.question.cluster
+            owned.kind.name(),
+            owned.name,
+            owned.namespace,
+            self.query.cluster
         )
     }
 
-    fn note(&mut self, health: Health, say: impl FnOnce() -> String) {
+    /// Keeps the health and its message if it is worse than the worst so far.
+    fn add_health(&mut self, health: Health, message: impl FnOnce() -> String) {
         if health > self.worst.0 {
-            self.worst = (health, say());
+            self.worst = (health, message());
         }
     }
 }
 
-/// The tags of all images by repository; several of one repository make one value together.
+/// Returns the images of workloads as facets, with the tags by repository. Several tags of one repository are
+/// joined.
 ///
 /// # Errors
-/// When an image that is part of the pipeline's revision cannot be one, or there are too many.
+/// When an image that is part of the pipeline's revision is not valid, or the facets exceed [`MAX_IMAGES_BYTES`].
 fn images(
-    made: &[MadeWorkload],
+    workloads: &[MadeWorkload],
     default_facet: DefaultFacet,
-    question: &Question<'_>,
-) -> Result<BTreeMap<Facet, String>, Gap> {
+    query: &TargetQuery<'_>,
+) -> Result<BTreeMap<Facet, String>, MembersError> {
     let mut tags: BTreeMap<Facet, BTreeSet<String>> = BTreeMap::new();
-    for (workload, image) in made.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
+    for (workload, image) in workloads.iter().flat_map(|m| m.images.iter().map(move |image| (m, image))) {
         let (repository, tag) = image::parts(image);
         let facet = Facet::Image(repository);
         match value::check(&facet, &tag) {
             Ok(()) => drop(tags.entry(facet).or_default().insert(tag)),
-            Err(why) if value::is_part(&facet, default_facet, question.tracks) => {
-                return Err(Gap::Unreadable(format!(
-                    "an image of {} {} on {} cannot be one: {why}",
-                    workload.kind, workload.name, question.cluster
+            Err(why) if value::is_part(&facet, default_facet, query.tracks) => {
+                return Err(MembersError::Unreadable(format!(
+                    "an image of {} {} on {} is not valid: {why}",
+                    workload.kind, workload.name, query.cluster
                 )));
             }
             Err(_) => {}
@@ -409,15 +429,15 @@ fn images(
     let mut joined: BTreeMap<_, _> = tags.into_iter().map(|(facet, tags)| (facet, joined(tags))).collect();
     let size =
         |all: &BTreeMap<Facet, String>| all.iter().map(|(f, v)| f.to_string().len() + v.len()).sum::<usize>();
-    if size(&joined) > IMAGES_BYTES {
-        joined.retain(|facet, _| value::is_part(facet, default_facet, question.tracks));
+    if size(&joined) > MAX_IMAGES_BYTES {
+        joined.retain(|facet, _| value::is_part(facet, default_facet, query.tracks));
     }
-    if size(&joined) > IMAGES_BYTES {
-        let cluster = question.cluster;
-        return Err(Gap::Unreadable(format!(
-            "the images of one member on {cluster} are too large for a revision: more than {} KiB together; make \
-             several members of it, or have spec.tracks name what makes its revision",
-            IMAGES_BYTES >> 10
+    if size(&joined) > MAX_IMAGES_BYTES {
+        let cluster = query.cluster;
+        return Err(MembersError::Unreadable(format!(
+            "the images of one member on {cluster} are too large for a revision: more than {} KiB together; split it \
+             into several members, or write to spec.tracks what identifies its revision",
+            MAX_IMAGES_BYTES >> 10
         )));
     }
     Ok(joined)

@@ -21,8 +21,8 @@ use super::promotion::{self, Change};
 use super::queue::{NewsQueue, SENDERS, tries};
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::cause::words;
-use crate::watch::guard::Unreadable;
+use crate::watch::parsed_object::UnreadableObject;
+use crate::watch::read_error::api_error_message;
 
 /// The longest note that an event may have, in bytes.
 pub(crate) const LONGEST: usize = 1000;
@@ -78,7 +78,7 @@ pub enum Announcement {
         lost: Option<String>,
     },
     /// An object of this kind cannot be read: it has no status that could say so.
-    Unreadable(&'static str, Box<Unreadable>),
+    Unreadable(&'static str, Box<UnreadableObject>),
 }
 
 impl Announcement {
@@ -191,13 +191,13 @@ impl Events {
             }
         };
         if !self.queue.send(format!("{}/{}", news.namespace, news.name), attempt) {
-            self.metrics.failed("EventsDropped");
+            self.metrics.count_failure("EventsDropped");
             let (object, reason) = (object_of(&news), &news.reason);
             tracing::warn!(object, reason, "an event is dropped: too many wait for the receiver");
         }
     }
 
-    fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: Unreadable) {
+    fn unreadable<K: Resource<DynamicType = ()>>(&self, bad: UnreadableObject) {
         let note = format!(
             "this object cannot be read ({}), and counts as not there; write it as the definition says that \
              sluice crds prints, and apply that definition too",
@@ -228,11 +228,11 @@ impl Events {
             tries(&writes, &owner, async |_| {
                 match within(API_CALL_TIMEOUT, recorder.publish(&event, &about)).await {
                     Ok(()) => {
-                        metrics.wrote("Event");
+                        metrics.count_write("Event");
                         Ok(())
                     }
                     Err(error) => {
-                        let (kind, reason, error) = (&about.kind, &event.reason, words(&error));
+                        let (kind, reason, error) = (&about.kind, &event.reason, api_error_message(&error));
                         tracing::warn!(kind, object = owner, reason, error, "cannot write an event");
                         Err(Retry::Soon)
                     }

@@ -12,7 +12,7 @@ use crate::hook::hmac_keys::{Known, Purpose};
 use crate::key::PipelineKey;
 use crate::secret::{self, Use};
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::cause::words;
+use crate::watch::read_error::api_error_message;
 
 /// What is needed to let the other side call back.
 pub(super) struct Offer {
@@ -50,7 +50,7 @@ impl Offer {
                     "Secret {} in namespace {} cannot be read: {}",
                     self.secret,
                     key.namespace,
-                    words(&error)
+                    api_error_message(&error)
                 )));
             }
         };

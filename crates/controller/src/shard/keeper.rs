@@ -23,9 +23,9 @@ use super::roster::{Moment, Outcome, Roster, Step};
 use crate::metrics::Metrics;
 use crate::state::Input;
 use crate::timeout::within;
-use crate::watch::cause::words;
-use crate::watch::limit::Limits;
-use crate::watch::stream::{Guarded, Seen, follow};
+use crate::watch::limit::WatchLimits;
+use crate::watch::read_error::api_error_message;
+use crate::watch::stream::{ObjectEvent, ParsedObjectApi, follow};
 
 /// What the keeper is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,8 @@ impl Keeper {
     /// Runs until it was told to leave and has handed back everything.
     pub async fn run(mut self, mut orders: UnboundedReceiver<Order>) {
         let (heard, mut hear) = unbounded_channel();
-        let all: Guarded<Lease> = Api::namespaced(self.api.clone().into_client(), &self.election.namespace);
+        let all: ParsedObjectApi<Lease> =
+            Api::namespaced(self.api.clone().into_client(), &self.election.namespace);
         let installation = self.election.name.clone();
         // Of other Leases in the namespace nothing is kept.
         let ours = move |lease: Lease| {
@@ -98,7 +99,7 @@ impl Keeper {
         };
         let mut watch = JoinSet::new();
         watch.spawn(async move {
-            follow(all, None, Limits::hub("Leases"), ours, |seen| match heard.send(seen) {
+            follow(all, None, WatchLimits::hub("Leases"), ours, |seen| match heard.send(seen) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             })
@@ -213,18 +214,18 @@ impl Keeper {
         }
     }
 
-    fn seen(&mut self, seen: Seen<(Name, Claim)>) {
+    fn seen(&mut self, seen: ObjectEvent<(Name, Claim)>) {
         let now = since_boot();
         match seen {
-            Seen::Listed(all, _) => self.roster.listed(all, now),
-            Seen::Applied((name, claim)) => self.roster.seen(name, claim, now),
-            Seen::Deleted(metadata) => {
+            ObjectEvent::Listed(all, _) => self.roster.listed(all, now),
+            ObjectEvent::Applied((name, claim)) => self.roster.seen(name, claim, now),
+            ObjectEvent::Deleted(metadata) => {
                 if let Some(name) = Name::read(&metadata.name.unwrap_or_default(), &self.election.name) {
                     self.roster.gone(&name, now);
                 }
             }
-            Seen::Unreadable(_) => {}
-            Seen::Failed(failure) => self.failed("watch", failure.error()),
+            ObjectEvent::Unreadable(_) => {}
+            ObjectEvent::Failed(failure) => self.failed("watch", failure.error()),
         }
     }
 
@@ -261,7 +262,7 @@ impl Keeper {
             ),
             error => format!(
                 "cannot {verb} Leases in namespace {namespace}, and acts for nothing without: {}",
-                words(error)
+                api_error_message(error)
             ),
         };
         if self.said.failure.as_ref() != Some(&why) {

@@ -14,20 +14,20 @@ use crate::hook::condition::Problem;
 use crate::key::{PipelineKey, version_of, went_back};
 use crate::predecessor;
 use crate::translate;
-use crate::watch::stream::Seen;
+use crate::watch::stream::ObjectEvent;
 
 impl State {
-    pub(super) fn pipelines_seen(&mut self, seen: Seen<ApiPipeline>) {
+    pub(super) fn pipelines_seen(&mut self, seen: ObjectEvent<ApiPipeline>) {
         match seen {
-            Seen::Listed(objects, version) => self.pipelines_listed(objects, version),
-            Seen::Applied(object) => self.put_pipeline(object),
-            Seen::Deleted(metadata) => self.forget_pipeline(&PipelineKey::named(&metadata)),
+            ObjectEvent::Listed(objects, version) => self.pipelines_listed(objects, version),
+            ObjectEvent::Applied(object) => self.put_pipeline(object),
+            ObjectEvent::Deleted(metadata) => self.forget_pipeline(&PipelineKey::named(&metadata)),
             // Nothing is done by an older version of it that its owner has replaced.
-            Seen::Unreadable(bad) => {
+            ObjectEvent::Unreadable(bad) => {
                 self.forget_pipeline(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<ApiPipeline>(bad);
             }
-            Seen::Failed(error) => {
+            ObjectEvent::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Pipelines: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }

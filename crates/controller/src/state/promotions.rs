@@ -12,20 +12,20 @@ use super::entries::Record;
 use super::status_queue::StatusOwner;
 use crate::key::{PipelineKey, version_of, went_back};
 use crate::record::events::Announcement;
-use crate::watch::stream::Seen;
+use crate::watch::stream::ObjectEvent;
 
 impl State {
-    pub(super) fn promotions_seen(&mut self, seen: Seen<Promotion>) {
+    pub(super) fn promotions_seen(&mut self, seen: ObjectEvent<Promotion>) {
         match seen {
-            Seen::Listed(objects, version) => self.promotions_listed(objects, version),
-            Seen::Applied(object) => self.put_promotion(object),
-            Seen::Deleted(metadata) => self.forget_promotion(&PipelineKey::named(&metadata)),
+            ObjectEvent::Listed(objects, version) => self.promotions_listed(objects, version),
+            ObjectEvent::Applied(object) => self.put_promotion(object),
+            ObjectEvent::Deleted(metadata) => self.forget_promotion(&PipelineKey::named(&metadata)),
             // Its name stays taken, so that its promotion is not begun a second time.
-            Seen::Unreadable(bad) => {
+            ObjectEvent::Unreadable(bad) => {
                 self.forget_promotion(&PipelineKey::named(&bad.metadata));
                 self.note_unreadable::<Promotion>(bad);
             }
-            Seen::Failed(error) => {
+            ObjectEvent::Failed(error) => {
                 tracing::warn!(%error, "cannot watch Promotions: are the CRDs installed (sluice crds | kubectl apply -f -), and may the controller read them?")
             }
         }
@@ -193,13 +193,13 @@ mod tests {
         creating(&mut state);
         state.created(&key(), "podinfo-prod", Ok(Some(Box::new(promotion(7)))));
         assert_eq!(known(&state), Some((true, true)));
-        state.promotions_seen(Seen::Listed(Vec::new(), 6));
+        state.promotions_seen(ObjectEvent::Listed(Vec::new(), 6));
         assert_eq!(known(&state), Some((true, true)));
-        state.promotions_seen(Seen::Listed(Vec::new(), 8));
+        state.promotions_seen(ObjectEvent::Listed(Vec::new(), 8));
         assert_eq!(known(&state), None, "it was removed");
 
-        state.promotions_seen(Seen::Applied(promotion(9)));
-        state.promotions_seen(Seen::Listed(Vec::new(), 5));
+        state.promotions_seen(ObjectEvent::Applied(promotion(9)));
+        state.promotions_seen(ObjectEvent::Listed(Vec::new(), 5));
         assert_eq!(known(&state), None, "the server was restored from before");
     }
 
@@ -216,7 +216,7 @@ mod tests {
         ] {
             let mut state = state();
             creating(&mut state);
-            state.promotions_seen(Seen::Applied(promotion(7)));
+            state.promotions_seen(ObjectEvent::Applied(promotion(7)));
             assert_eq!(known(&state), Some((false, true)), "nothing is done before the answer");
             state.created(&key(), "podinfo-prod", answer());
             assert_eq!(known(&state), seen);

@@ -26,7 +26,7 @@ use crate::hook::secret_names;
 use crate::key::PipelineKey;
 use crate::observe::facts::ClusterKey;
 use crate::observe::reported;
-use crate::observe::target::{self, NotYet, Question};
+use crate::observe::target::{self, NoAnswerYet, TargetQuery};
 use crate::record::promotion::Change;
 use crate::record::{status, tampered};
 use crate::translate;
@@ -165,8 +165,9 @@ impl State {
             targets.again_in = Some(targets.again_in.map_or(pause, |soonest| soonest.min(pause)));
             targets.any_held |= age < HOLD;
         }
-        let shown = shown
-            .unwrap_or_else(|NotYet| ObservedTarget::unreadable(format!("{cluster} has not answered yet")));
+        let shown = shown.unwrap_or_else(|NoAnswerYet| {
+            ObservedTarget::unreadable(format!("{cluster} has not answered yet"))
+        });
         targets.observed.insert(environment, name, shown);
     }
 
@@ -177,16 +178,16 @@ impl State {
         (environment, name): (&String, &String),
         spec: &ApiTarget,
         cluster: &ClusterKey,
-    ) -> Result<ObservedTarget, NotYet> {
+    ) -> Result<ObservedTarget, NoAnswerYet> {
         if let Some(refused) = self.refuses(key, cluster, spec)? {
             return Ok(ObservedTarget::unreadable(refused));
         }
-        let Some(entry) = self.pipelines.get(key) else { return Err(NotYet) };
+        let Some(entry) = self.pipelines.get(key) else { return Err(NoAnswerYet) };
         if spec.observe == Observe::Push {
             let reports = &entry.cached.hook.reports;
             return Ok(reported::observe(entry.object(), environment, spec, name, reports));
         }
-        let question = Question {
+        let question = TargetQuery {
             pipeline: &key.name,
             app: entry.object().spec.app_ref.as_ref(),
             target: spec,

@@ -1,15 +1,16 @@
-//! From a kubeconfig in a Secret to a client. A kubeconfig is somebody else's input, and whoever may
-//! write the Secret must not get more out of the controller than a connection to a cluster of his:
+//! Makes a client from a kubeconfig in a Secret. A kubeconfig is untrusted input: a user who may write the Secret
+//! must get nothing from the controller but a connection to that user's cluster.
 //!
-//! * what would run a program or read a file here is refused; a flag allows the programs;
-//! * only https with a certificate that is checked: nothing that speaks plain http, as the metadata
-//!   services of clouds do, is ever asked anything, and no credentials go out to who merely claims to
-//!   be the cluster;
-//! * no proxy: neither one that the kubeconfig names nor one from the controller's own environment;
-//! * impersonation is left in: what it may do is decided by the other cluster's own rules;
-//! * no word of the text gets into an error, since errors are shown and the text holds secrets.
+//! * A kubeconfig that runs a program or reads a file on the controller's machine is rejected. A flag allows
+//!   programs.
+//! * Only https with a checked certificate is allowed. So the controller calls no plain-http server, such as the
+//!   metadata service of a cloud, and sends no credentials to a server that only claims to be the cluster.
+//! * No proxy is used, neither one of the kubeconfig nor one of the controller's environment.
+//! * Impersonation is allowed: the RBAC of the other cluster decides about it.
+//! * Errors quote nothing of the text, because errors are shown and the text contains secrets.
 //!
-//! Which addresses may be reached is for a NetworkPolicy to say: names can resolve to anything.
+//! A NetworkPolicy must limit the addresses that the controller reaches, because a name can resolve to any
+//! address.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,102 +25,103 @@ use tower::util::MapResponseLayer;
 
 use super::limit::limit_errors;
 
-/// How long a connection may take to be made. A probe gives up sooner, and says so in its own words.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The limit for opening a connection. A probe of the cluster times out earlier, with a message of its own.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no client, and what to do.
+/// Why a kubeconfig makes no client, and what to do. The first text is the Secret, as `namespace/name`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConnectError {
-    /// The Secret has none of the keys.
+    /// The Secret has none of [`KUBECONFIG_KEYS`].
     #[error(
         "Secret {0} has no kubeconfig: put it under the key value (value.yaml and kubeconfig are read too)"
     )]
     NoKey(String),
-    /// The text is no kubeconfig.
+    /// The text is not a kubeconfig.
     #[error(
         "the kubeconfig in Secret {0} cannot be read ({1}): replace it with a whole, self-contained kubeconfig"
     )]
     Unreadable(String, String),
-    /// It would run a program.
+    /// The kubeconfig runs a program.
     #[error(
-        "the kubeconfig in Secret {0} runs a program ({1}), which Sluice does not do: use a token or a client \
+        "the kubeconfig in Secret {0} runs a program ({1}), which Sluice does not allow: use a token or a client \
          certificate, or start the controller with --insecure-kubeconfig-exec"
     )]
     Exec(String, String),
-    /// It would send credentials in the clear.
+    /// The kubeconfig would send credentials unencrypted.
     #[error(
         "the kubeconfig in Secret {0} has a server that is not https: write the https address of its API server"
     )]
     NotHttps(String),
-    /// It would not look whom it talks to.
+    /// The kubeconfig disables the check of the server's certificate.
     #[error(
         "the kubeconfig in Secret {0} does not check the server's certificate (insecure-skip-tls-verify): remove \
-         that, and put the certificate authority under certificate-authority-data"
+         that, and write the certificate authority to certificate-authority-data"
     )]
     Unverified(String),
-    /// It would go a way round.
+    /// The kubeconfig uses a proxy.
     #[error(
-        "the kubeconfig in Secret {0} goes through a proxy (proxy-url), which Sluice does not do: remove that, and \
-         name a server that can be reached from here"
+        "the kubeconfig in Secret {0} uses a proxy (proxy-url), which Sluice does not allow: remove proxy-url, and \
+         name a server that the controller can reach without it"
     )]
     Proxy(String),
-    /// It would read a file here.
+    /// The kubeconfig reads a file on the controller's machine.
     #[error(
-        "the kubeconfig in Secret {0} names a file ({1}), which is not here: embed it (kubectl config view --raw \
-         --flatten)"
+        "the kubeconfig in Secret {0} names a file ({1}), which Sluice does not read: embed it (kubectl config view \
+         --raw --flatten)"
     )]
     File(String, String),
-    /// No header can have it.
+    /// A value with a line break, which no HTTP header can have.
     #[error("the {1} in the kubeconfig in Secret {0} has more than one line: write it in one line")]
-    Lines(String, &'static str),
+    LineBreak(String, &'static str),
 }
 
-/// The kubeconfig of a Secret, under the first key that has one.
+/// Returns the kubeconfig of a Secret, from the first of [`KUBECONFIG_KEYS`] that is not empty.
 ///
 /// # Errors
-/// When no key has one, or it is not text.
+/// When all keys are absent or empty, or the value is not text.
 pub fn kubeconfig(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<String, ConnectError> {
-    let mut found = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
-    let found = found.find(|text| !text.trim_ascii().is_empty());
-    let bytes = found.ok_or_else(|| ConnectError::NoKey(name.into()))?;
+    let mut values = KUBECONFIG_KEYS.iter().filter_map(|key| data.get(*key));
+    let value = values.find(|text| !text.trim_ascii().is_empty());
+    let bytes = value.ok_or_else(|| ConnectError::NoKey(name.into()))?;
     String::from_utf8(bytes.clone())
         .map_err(|_| ConnectError::Unreadable(name.into(), "it is not UTF-8 text".into()))
 }
 
-/// The data of a Secret.
+/// Returns the data of a Secret.
 pub fn data(secret: Secret) -> BTreeMap<String, Vec<u8>> {
     secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect()
 }
 
-/// A client for a kubeconfig.
+/// Makes a client from the text of a kubeconfig.
 ///
 /// # Errors
-/// When it is not self-contained or not readable; each error says what to put there instead.
+/// When the kubeconfig is unreadable or uses what this module rejects. Each error says what to write instead.
 pub async fn client(secret: &str, text: &str, allow_exec: bool) -> Result<Client, ConnectError> {
     let unreadable = |e: &dyn std::fmt::Display| ConnectError::Unreadable(secret.into(), e.to_string());
-    // The parser's own words quote the text.
+    // The parser's error quotes the text, which contains secrets.
     let kubeconfig =
         Kubeconfig::from_yaml(text).map_err(|_| unreadable(&"it is not the YAML of a kubeconfig"))?;
-    refuse_foreign(secret, &kubeconfig, allow_exec)?;
+    check(secret, &kubeconfig, allow_exec)?;
     let options = KubeConfigOptions::default();
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| unreadable(&e))?;
-    config.connect_timeout = Some(CONNECT);
-    // Whoever asks has a pace of its own, and tells what the server said instead of falling silent.
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // The callers retry, and report each error. The client's own retries would report nothing for a long time.
     config.default_retry = false;
-    // kube takes the environment's: that one is for forges, and clusters are reached without.
+    // kube sets the proxy of the environment, which is for forges only.
     config.proxy_url = None;
     let builder = ClientBuilder::try_from(config).map_err(|e| unreadable(&e))?;
     Ok(builder.with_layer(&MapResponseLayer::new(limit_errors)).build())
 }
 
-fn refuse_foreign(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), ConnectError> {
-    let file = |path: &Option<String>| match path {
+/// Rejects a kubeconfig that uses more than a connection to its cluster; see the rules of this module.
+fn check(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Result<(), ConnectError> {
+    let reject_file = |path: &Option<String>| match path {
         Some(path) => Err(ConnectError::File(secret.into(), path.clone())),
         None => Ok(()),
     };
     for cluster in kubeconfig.clusters.iter().filter_map(|c| c.cluster.as_ref()) {
-        file(&cluster.certificate_authority)?;
+        reject_file(&cluster.certificate_authority)?;
         if cluster.server.as_ref().is_some_and(|s| !s.to_ascii_lowercase().starts_with("https://")) {
             return Err(ConnectError::NotHttps(secret.into()));
         }
@@ -131,18 +133,18 @@ fn refuse_foreign(secret: &str, kubeconfig: &Kubeconfig, allow_exec: bool) -> Re
         }
     }
     for user in kubeconfig.auth_infos.iter().filter_map(|u| u.auth_info.as_ref()) {
-        file(&user.client_certificate)?;
-        file(&user.client_key)?;
-        file(&user.token_file)?;
+        reject_file(&user.client_certificate)?;
+        reject_file(&user.client_key)?;
+        reject_file(&user.token_file)?;
         let headers = [
             ("token", user.token.as_ref().map(ExposeSecret::expose_secret)),
             ("password", user.password.as_ref().map(ExposeSecret::expose_secret)),
             ("username", user.username.as_deref()),
             ("as", user.impersonate.as_deref()),
         ];
-        let has_lines = |value: Option<&str>| value.is_some_and(|value| value.contains(['\r', '\n']));
-        if let Some((what, _)) = headers.into_iter().find(|(_, value)| has_lines(*value)) {
-            return Err(ConnectError::Lines(secret.into(), what));
+        let has_line_break = |value: Option<&str>| value.is_some_and(|value| value.contains(['\r', '\n']));
+        if let Some((field, _)) = headers.into_iter().find(|(_, value)| has_line_break(*value)) {
+            return Err(ConnectError::LineBreak(secret.into(), field));
         }
         if let Some(exec) = user.exec.as_ref().filter(|_| !allow_exec) {
             let program = exec.command.clone().unwrap_or_default();

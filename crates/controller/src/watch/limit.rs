@@ -1,6 +1,6 @@
-//! How much a server may send, and how much of it is kept. A cluster is somebody else's: what it sends is
-//! read in pieces and counted, and where it is more than a cluster of real use sends, the kind counts as
-//! too large and the rest is not read. Limits are generous: they bound memory, and shape nothing.
+//! Limits on what a cluster may send, and on what Sluice keeps of it. A cluster is untrusted: Sluice reads and
+//! counts its answers in pieces. If a cluster sends more than clusters in real use do, the kind counts as too
+//! large, and Sluice stops reading it. The limits are generous: they only bound memory.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,256 +16,264 @@ use tokio::sync::Notify;
 use super::relist::ScopeLists;
 use crate::observe::facts::ClusterKey;
 
-/// The most bytes of one object: etcd takes 1.5 MiB, and API servers 3 MiB, by default.
-pub const OBJECT_BYTES: usize = 4 << 20;
-/// The most values in one object: each may take a hundred times its text when it is read.
-pub const OBJECT_VALUES: usize = 50_000;
-/// Objects with more values than this are read one after the other.
+/// The most bytes of one object. By default etcd accepts 1.5 MiB, and API servers accept 3 MiB.
+pub const MAX_OBJECT_BYTES: usize = 4 << 20;
+/// The most values in one object. A parsed value may take a hundred times the memory of its text.
+pub const MAX_OBJECT_VALUES: usize = 50_000;
+/// Objects with more values than this are parsed one at a time.
 const MANY_VALUES: usize = 5_000;
 /// The most objects in one list.
-const LIST_OBJECTS: usize = 250_000;
+const MAX_LIST_OBJECTS: usize = 250_000;
 /// The most bytes of one list, after decompression.
-const LIST_BYTES: usize = 1 << 30;
-/// How long reading one list may take.
-const LIST_TIME: Duration = Duration::from_secs(300);
-/// How many changes may come at once.
-const BURST: f64 = 20_000.0;
-/// How many changes a second may come for long.
-const CHANGES_A_SECOND: f64 = 1_000.0;
-/// So many bytes count as one more change.
-const CHANGE_BYTES: f64 = 16_384.0;
+const MAX_LIST_BYTES: usize = 1 << 30;
+/// The limit for reading one list.
+const MAX_LIST_TIME: Duration = Duration::from_secs(300);
+/// The most changes that may arrive in a burst.
+const MAX_BURST: f64 = 20_000.0;
+/// The most changes per second on average.
+const MAX_CHANGES_PER_SECOND: f64 = 1_000.0;
+/// A change of this many bytes counts as two changes.
+const BYTES_PER_CHANGE: f64 = 16_384.0;
 /// The most bytes of a single answer, after decompression.
-pub const ANSWER_BYTES: usize = 2 << 20;
+pub const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// The most values of a single answer.
-pub const ANSWER_VALUES: usize = 100_000;
+pub const MAX_ANSWER_VALUES: usize = 100_000;
 /// The most bytes of the text of an error.
-const ERROR_BYTES: usize = 64 << 10;
-/// How many events of a cluster may wait for the loop.
-const QUEUE: usize = 128;
-/// By how much the memory charged to a watch grows at a time.
-const STEP: usize = 4 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
+/// The most events of one cluster that wait for the controller's loop.
+const MAX_QUEUED_EVENTS: usize = 128;
+/// The memory that is charged to a watch is a multiple of these bytes.
+const CHARGE_BYTES: usize = 4 << 10;
 
-/// What there is too much of.
+/// The limit that a cluster exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// The text of one object.
-    #[error("it sends an object of more than {} MiB", OBJECT_BYTES >> 20)]
+    #[error("it sends an object of more than {} MiB", MAX_OBJECT_BYTES >> 20)]
     Object,
-    /// The objects in a list.
-    #[error("it lists more than {} objects", LIST_OBJECTS)]
+    /// The number of objects in a list.
+    #[error("it lists more than {} objects", MAX_LIST_OBJECTS)]
     ListObjects,
     /// The text of a list.
-    #[error("its list has more than {} MiB", LIST_BYTES >> 20)]
+    #[error("its list has more than {} MiB", MAX_LIST_BYTES >> 20)]
     ListBytes,
     /// The time that a list takes.
-    #[error("its list takes more than {} seconds", LIST_TIME.as_secs())]
+    #[error("its list takes more than {} seconds", MAX_LIST_TIME.as_secs())]
     ListTime,
-    /// Changes in a short time.
-    #[error("it sends more than {} changes a second", CHANGES_A_SECOND)]
+    /// The rate of changes.
+    #[error("it sends more than {} changes a second", MAX_CHANGES_PER_SECOND)]
     Changes,
-    /// What is kept of one cluster.
-    #[error("what Sluice keeps of its objects takes more than {0} MiB")]
+    /// The memory for the objects of one cluster, in MiB.
+    #[error("its objects take more than {0} MiB of Sluice's memory")]
     Cluster(usize),
-    /// What is kept of all clusters together.
+    /// The memory for the objects of all clusters together, in MiB.
     #[error(
-        "what Sluice keeps of all clusters takes more than {0} MiB, and this one has more than its share \
-         (--observed-memory)"
+        "the objects of all clusters take more than {0} MiB of Sluice's memory, and those of this cluster more than \
+         its share (--observed-memory)"
     )]
     All(usize),
-    /// One answer.
-    #[error("one of its answers has more than {} KiB", ANSWER_BYTES >> 10)]
+    /// The text of one answer.
+    #[error("one of its answers has more than {} KiB", MAX_ANSWER_BYTES >> 10)]
     Answer,
 }
 
 impl From<TooLarge> for kube::Error {
-    fn from(what: TooLarge) -> Self {
-        kube::Error::ReadEvents(std::io::Error::other(what))
+    fn from(limit: TooLarge) -> Self {
+        kube::Error::ReadEvents(std::io::Error::other(limit))
     }
 }
 
-/// The limit that an error of a client is about.
-pub fn of(error: &kube::Error) -> Option<TooLarge> {
-    let kube::Error::ReadEvents(error) = error else { return None };
-    error.get_ref()?.downcast_ref().copied()
+impl TooLarge {
+    /// Returns the limit that an error of the client reports, if it reports one.
+    pub fn from_error(error: &kube::Error) -> Option<TooLarge> {
+        let kube::Error::ReadEvents(error) = error else { return None };
+        error.get_ref()?.downcast_ref().copied()
+    }
 }
 
 /// The limits of one watch.
 #[derive(Clone)]
-pub struct Limits {
-    /// The server and what is read of it, for the log.
+pub struct WatchLimits {
+    /// The server and the kind, for the log.
     pub source: String,
-    /// Absent where the server is trusted, as the hub is for Pipelines: then only the size of one object is
-    /// limited.
-    foreign: Option<Foreign>,
+    /// `None` for a trusted server, as the hub is for Pipelines: then only the size of one object is limited.
+    untrusted: Option<UntrustedLimits>,
 }
 
 #[derive(Clone)]
-struct Foreign {
-    account: Arc<Account>,
-    queue: Arc<Queue>,
+struct UntrustedLimits {
+    memory: Arc<WatchMemory>,
+    queue: Arc<EventQueue>,
     lists: ScopeLists,
 }
 
-impl Limits {
-    /// The limits of a watch on the hub's own objects.
+impl WatchLimits {
+    /// Returns the limits of a watch on the hub's own objects.
     pub fn hub(kind: &str) -> Self {
-        Limits { source: format!("the hub: {kind}"), foreign: None }
+        WatchLimits { source: format!("the hub: {kind}"), untrusted: None }
     }
 
-    /// The limits of a watch on a cluster that may be hostile.
-    pub fn cluster(source: String, account: Arc<Account>, queue: Arc<Queue>, lists: ScopeLists) -> Self {
-        Limits { source, foreign: Some(Foreign { account, queue, lists }) }
+    /// Returns the limits of a watch on a cluster, which may be hostile.
+    pub fn cluster(
+        source: String,
+        memory: Arc<WatchMemory>,
+        queue: Arc<EventQueue>,
+        lists: ScopeLists,
+    ) -> Self {
+        WatchLimits { source, untrusted: Some(UntrustedLimits { memory, queue, lists }) }
     }
 
-    /// How the lists of the watch are paced; `None` where the server is trusted.
+    /// Returns the record that spaces the lists of the watch; `None` for a trusted server.
     pub fn lists(&self) -> Option<&ScopeLists> {
-        self.foreign.as_ref().map(|foreign| &foreign.lists)
+        self.untrusted.as_ref().map(|untrusted| &untrusted.lists)
     }
 
-    /// Waits until the loop has taken in enough of what was sent before.
-    pub async fn room(&self) {
-        if let Some(foreign) = &self.foreign {
-            foreign.queue.room().await;
+    /// Waits until the controller's loop has taken enough of the earlier events.
+    pub async fn wait_for_room(&self) {
+        if let Some(untrusted) = &self.untrusted {
+            untrusted.queue.wait_for_room().await;
         }
     }
 
-    /// Nothing is kept any more.
+    /// Records that Sluice keeps none of the watch's objects any more.
     pub fn clear(&self) {
-        if let Some(foreign) = &self.foreign {
-            foreign.account.clear();
+        if let Some(untrusted) = &self.untrusted {
+            untrusted.memory.clear();
         }
     }
 
-    /// Begins to count a list.
-    pub fn list(&self) -> ListCount<'_> {
-        let account = self.foreign.as_ref().map(|f| f.account.as_ref());
-        if let Some(account) = account {
-            account.begin();
+    /// Starts counting a list.
+    pub fn start_list(&self) -> ListCount<'_> {
+        let memory = self.untrusted.as_ref().map(|untrusted| untrusted.memory.as_ref());
+        if let Some(memory) = memory {
+            memory.start_list();
         }
-        ListCount { account, objects: 0, bytes: 0, began: Instant::now() }
+        ListCount { memory, objects: 0, bytes: 0, started: Instant::now() }
     }
 
-    /// Begins to count changes.
-    pub fn changes(&self) -> ChangeCount {
-        ChangeCount { limited: self.foreign.is_some(), left: BURST, at: Instant::now() }
+    /// Starts counting changes.
+    pub fn start_changes(&self) -> ChangeCount {
+        ChangeCount { limited: self.untrusted.is_some(), left: MAX_BURST, updated: Instant::now() }
     }
 
-    /// Whether so much was added since the last list that what is kept has to be counted anew, by a list.
+    /// Whether the objects added since the last list exceed the memory. Only a new list can tell how much of it
+    /// Sluice still keeps.
     pub fn has_outgrown(&self) -> bool {
-        self.foreign.as_ref().is_some_and(|f| f.account.check().is_err())
+        self.untrusted.as_ref().is_some_and(|untrusted| untrusted.memory.charge().is_err())
     }
 
-    /// Whether an object has too many values to be read.
+    /// Whether an object has too many values to be parsed.
     pub fn has_too_many(&self, values: usize) -> bool {
-        self.foreign.is_some() && values > OBJECT_VALUES
+        self.untrusted.is_some() && values > MAX_OBJECT_VALUES
     }
 }
 
-/// Has objects with many values read one after the other, whichever watch they come from.
-pub fn one_by_one<T>(values: usize, read: impl FnOnce() -> T) -> T {
-    static READING: Mutex<()> = Mutex::new(());
-    let _alone = (values > MANY_VALUES).then(|| READING.lock().unwrap_or_else(PoisonError::into_inner));
-    read()
+/// Runs `parse`. For objects with many values, only one call runs at a time in the whole process.
+pub fn one_at_a_time<T>(values: usize, parse: impl FnOnce() -> T) -> T {
+    static LARGE_OBJECT: Mutex<()> = Mutex::new(());
+    let _lock = (values > MANY_VALUES).then(|| LARGE_OBJECT.lock().unwrap_or_else(PoisonError::into_inner));
+    parse()
 }
 
-/// How many values a JSON text has at most.
-pub fn values(text: &[u8]) -> usize {
+/// Returns an upper bound of the number of values in a JSON text.
+pub fn count_values(text: &[u8]) -> usize {
     text.iter().filter(|b| matches!(b, b',' | b'{' | b'[')).count()
 }
 
-/// Counts what comes of a list.
+/// Counts the objects and bytes of a list while it arrives.
 pub struct ListCount<'a> {
-    account: Option<&'a Account>,
+    memory: Option<&'a WatchMemory>,
     objects: usize,
     bytes: usize,
-    began: Instant,
+    started: Instant,
 }
 
 impl ListCount<'_> {
-    /// How long the list may take from now on.
+    /// Returns the time that is left for the list.
     pub fn time_left(&self) -> Duration {
-        match self.account {
-            Some(_) => LIST_TIME.saturating_sub(self.began.elapsed()),
+        match self.memory {
+            Some(_) => MAX_LIST_TIME.saturating_sub(self.started.elapsed()),
             None => Duration::MAX,
         }
     }
 
-    /// So many more bytes have come.
+    /// Counts bytes that have arrived.
     ///
     /// # Errors
-    /// When that is too much.
-    pub fn bytes(&mut self, more: usize) -> Result<(), TooLarge> {
+    /// When the list has more than [`MAX_LIST_BYTES`].
+    pub fn add_bytes(&mut self, more: usize) -> Result<(), TooLarge> {
         self.bytes += more;
-        if self.account.is_some() && self.bytes > LIST_BYTES {
+        if self.memory.is_some() && self.bytes > MAX_LIST_BYTES {
             return Err(TooLarge::ListBytes);
         }
         Ok(())
     }
 
-    /// One more object has come, and is kept or is not.
+    /// Counts an object that has arrived, whether Sluice keeps it or not.
     ///
     /// # Errors
-    /// When that is too much.
-    pub fn object(&mut self) -> Result<(), TooLarge> {
+    /// When the list has more than [`MAX_LIST_OBJECTS`], or the objects that Sluice keeps exceed the memory.
+    pub fn add_object(&mut self) -> Result<(), TooLarge> {
         self.objects += 1;
-        let Some(account) = self.account else { return Ok(()) };
-        if self.objects > LIST_OBJECTS {
+        let Some(memory) = self.memory else { return Ok(()) };
+        if self.objects > MAX_LIST_OBJECTS {
             return Err(TooLarge::ListObjects);
         }
-        account.check()
+        memory.charge()
     }
 
-    /// The list is whole.
-    pub fn end(self) {
-        if let Some(account) = self.account {
-            account.end();
+    /// Ends the count of a complete list.
+    pub fn finish(self) {
+        if let Some(memory) = self.memory {
+            memory.finish_list();
         }
     }
 }
 
-/// Counts changes: a bucket that fills again with time.
+/// Counts changes with a token bucket, which refills with time.
 pub struct ChangeCount {
     limited: bool,
+    /// How many changes may still arrive.
     left: f64,
-    at: Instant,
+    updated: Instant,
 }
 
 impl ChangeCount {
-    /// One more change has come, of so many bytes.
+    /// Counts a change of this many bytes.
     ///
     /// # Errors
-    /// When too many have come.
-    pub fn change(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    /// When more changes arrive than the limits allow.
+    pub fn add(&mut self, bytes: usize) -> Result<(), TooLarge> {
         let now = Instant::now();
-        let filled = now.duration_since(self.at).as_secs_f64() * CHANGES_A_SECOND;
-        self.at = now;
-        self.left = (self.left + filled).min(BURST) - 1.0 - bytes as f64 / CHANGE_BYTES;
+        let refill = now.duration_since(self.updated).as_secs_f64() * MAX_CHANGES_PER_SECOND;
+        self.updated = now;
+        self.left = (self.left + refill).min(MAX_BURST) - 1.0 - bytes as f64 / BYTES_PER_CHANGE;
         if self.limited && self.left < 0.0 { Err(TooLarge::Changes) } else { Ok(()) }
     }
 }
 
-/// What may be kept of all clusters together, in bytes. No cluster may have more than a third of it. Once all
-/// of it is taken, each namespace of GitopsClusters may have an equal share: whoever makes many clusters takes
-/// nothing from the clusters of others.
+/// The memory for the observed objects of all clusters, in bytes. No cluster may have more than a third of it. If
+/// all of it is in use, each namespace of GitopsClusters may have an equal share. So a user with many clusters
+/// takes no memory from the clusters of other users.
 #[derive(Debug)]
-pub struct Budget {
-    all: usize,
+pub struct ObservedMemory {
+    limit: usize,
     used: Mutex<HashMap<ClusterKey, usize>>,
 }
 
-impl Budget {
-    /// A budget of so many bytes.
-    pub fn new(all: usize) -> Arc<Self> {
-        Arc::new(Self { all, used: Mutex::default() })
+impl ObservedMemory {
+    /// Returns an empty memory with this limit in bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: Mutex::default() })
     }
 
     fn charge(&self, cluster: &ClusterKey, more: usize) -> Result<(), TooLarge> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = used.get(cluster).copied().unwrap_or_default() + more;
-        if own > self.all / 3 {
-            return Err(TooLarge::Cluster((self.all / 3) >> 20));
+        let of_cluster = used.get(cluster).copied().unwrap_or_default() + more;
+        if of_cluster > self.limit / 3 {
+            return Err(TooLarge::Cluster((self.limit / 3) >> 20));
         }
-        if used.values().sum::<usize>() + more > self.all {
+        if used.values().sum::<usize>() + more > self.limit {
             let group = |key: &ClusterKey| match key {
                 ClusterKey::Local => None,
                 ClusterKey::Remote { namespace, .. } => Some(namespace.clone()),
@@ -273,141 +281,144 @@ impl Budget {
             let mut groups: HashSet<_> = used.keys().map(group).collect();
             groups.insert(group(cluster));
             let of_group = used.iter().filter(|(key, _)| group(key) == group(cluster));
-            if of_group.map(|(_, bytes)| bytes).sum::<usize>() + more > self.all / groups.len() {
-                return Err(TooLarge::All(self.all >> 20));
+            if of_group.map(|(_, bytes)| bytes).sum::<usize>() + more > self.limit / groups.len() {
+                return Err(TooLarge::All(self.limit >> 20));
             }
         }
-        used.insert(cluster.clone(), own);
+        used.insert(cluster.clone(), of_cluster);
         Ok(())
     }
 
     fn release(&self, cluster: &ClusterKey, less: usize) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = used.get_mut(cluster) {
-            *own = own.saturating_sub(less);
-            if *own == 0 {
+        if let Some(of_cluster) = used.get_mut(cluster) {
+            *of_cluster = of_cluster.saturating_sub(less);
+            if *of_cluster == 0 {
                 used.remove(cluster);
             }
         }
     }
 
-    /// How much is charged for all clusters, in bytes.
+    /// Returns the bytes that are charged for all clusters.
     pub fn used(&self) -> usize {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 }
 
-/// What one watch keeps, in bytes. Objects that change are not told from new ones: what was added since
-/// the last list is counted, and where it is much the list is read again.
+/// The memory for the objects of one watch, in bytes. It counts a changed object like a new one, so the sum since
+/// the last list may be too high. If it exceeds the limit, Sluice lists the objects again to count them exactly.
 #[derive(Debug)]
-pub struct Account {
+pub struct WatchMemory {
     cluster: ClusterKey,
-    budget: Arc<Budget>,
-    /// What was added since the last list began.
-    kept: AtomicUsize,
+    observed: Arc<ObservedMemory>,
+    /// The bytes that were added since the last list began.
+    added: AtomicUsize,
     charged: AtomicUsize,
 }
 
-impl Account {
-    /// An account of nothing.
-    pub fn new(cluster: ClusterKey, budget: Arc<Budget>) -> Arc<Self> {
-        Arc::new(Self { cluster, budget, kept: AtomicUsize::default(), charged: AtomicUsize::default() })
+impl WatchMemory {
+    /// Returns a memory without objects.
+    pub fn new(cluster: ClusterKey, observed: Arc<ObservedMemory>) -> Arc<Self> {
+        Arc::new(Self { cluster, observed, added: AtomicUsize::default(), charged: AtomicUsize::default() })
     }
 
-    /// So many bytes more are kept.
+    /// Counts the bytes of an object that Sluice keeps.
     pub fn add(&self, bytes: usize) {
-        self.kept.fetch_add(bytes, Ordering::Relaxed);
+        self.added.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn begin(&self) {
-        self.kept.store(0, Ordering::Relaxed);
+    fn start_list(&self) {
+        self.added.store(0, Ordering::Relaxed);
     }
 
-    fn check(&self) -> Result<(), TooLarge> {
-        let kept = self.kept.load(Ordering::Relaxed);
+    /// Charges the bytes that were added and are not charged yet.
+    fn charge(&self) -> Result<(), TooLarge> {
+        let added = self.added.load(Ordering::Relaxed);
         let charged = self.charged.load(Ordering::Relaxed);
-        if kept <= charged {
+        if added <= charged {
             return Ok(());
         }
-        let more = (kept - charged).next_multiple_of(STEP);
-        self.budget.charge(&self.cluster, more)?;
+        let more = (added - charged).next_multiple_of(CHARGE_BYTES);
+        self.observed.charge(&self.cluster, more)?;
         self.charged.fetch_add(more, Ordering::Relaxed);
         Ok(())
     }
 
-    fn end(&self) {
-        let keep = self.kept.load(Ordering::Relaxed).next_multiple_of(STEP);
+    /// Releases the charge for objects that the list does not have any more.
+    fn finish_list(&self) {
+        let needed = self.added.load(Ordering::Relaxed).next_multiple_of(CHARGE_BYTES);
         let charged = self.charged.load(Ordering::Relaxed);
-        if charged > keep {
-            self.charged.store(keep, Ordering::Relaxed);
-            self.budget.release(&self.cluster, charged - keep);
+        if charged > needed {
+            self.charged.store(needed, Ordering::Relaxed);
+            self.observed.release(&self.cluster, charged - needed);
         }
     }
 
-    /// Nothing is kept any more.
+    /// Releases the whole charge: Sluice keeps none of the objects any more.
     pub fn clear(&self) {
-        self.kept.store(0, Ordering::Relaxed);
+        self.added.store(0, Ordering::Relaxed);
         let charged = self.charged.swap(0, Ordering::Relaxed);
-        self.budget.release(&self.cluster, charged);
+        self.observed.release(&self.cluster, charged);
     }
 }
 
-impl Drop for Account {
+impl Drop for WatchMemory {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-/// The events of one cluster that wait for the loop.
+/// The number of events of one cluster that wait for the controller's loop.
 #[derive(Default)]
-pub struct Queue {
+pub struct EventQueue {
     waiting: AtomicUsize,
-    taken: Notify,
+    slot_freed: Notify,
 }
 
-impl Queue {
-    /// A place in the queue, which is free again when it is dropped.
-    pub fn ticket(self: &Arc<Self>) -> Ticket {
+impl EventQueue {
+    /// Returns a slot of the queue. Dropping it frees the slot.
+    pub fn slot(self: &Arc<Self>) -> QueueSlot {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Ticket(self.clone())
+        QueueSlot(self.clone())
     }
 
-    /// Waits until there is room.
-    pub async fn room(&self) {
+    /// Waits until fewer than [`MAX_QUEUED_EVENTS`] wait.
+    pub async fn wait_for_room(&self) {
         loop {
-            let taken = self.taken.notified();
-            if self.waiting.load(Ordering::SeqCst) < QUEUE {
+            let slot_freed = self.slot_freed.notified();
+            if self.waiting.load(Ordering::SeqCst) < MAX_QUEUED_EVENTS {
                 return;
             }
-            // Woken for nothing where several watches wait: whoever finds no room waits again.
-            let _ = tokio::time::timeout(Duration::from_secs(1), taken).await;
+            // Several watches may wait for one slot, and only one of them is notified. The timeout covers the
+            // others.
+            let _ = tokio::time::timeout(Duration::from_secs(1), slot_freed).await;
         }
     }
 }
 
-/// A place in a queue.
-pub struct Ticket(Arc<Queue>);
+/// A slot of an [`EventQueue`].
+pub struct QueueSlot(Arc<EventQueue>);
 
-impl Drop for Ticket {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
-        self.0.taken.notify_one();
+        self.0.slot_freed.notify_one();
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for QueueSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ticket")
+        f.write_str("QueueSlot")
     }
 }
 
-/// Limits the texts of errors, which a client reads whole.
+/// Limits the bodies of error responses, which the client reads whole.
 pub fn limit_errors(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> {
     let is_error = response.status().is_client_error() || response.status().is_server_error();
     if !is_error {
         return response;
     }
-    response.map(|body| Box::new(Limited::new(body, ERROR_BYTES)) as Box<DynBody>)
+    response.map(|body| Box::new(Limited::new(body, MAX_ERROR_BYTES)) as Box<DynBody>)
 }
 
 #[cfg(test)]
@@ -417,16 +428,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_cluster_waits_for_the_loop_when_its_queue_is_full() {
-        let queue = Arc::new(Queue::default());
-        let mut tickets = Vec::new();
-        for _ in 0..QUEUE {
-            assert!(queue.room().now_or_never().is_some());
-            tickets.push(queue.ticket());
+    async fn a_watch_waits_while_the_event_queue_of_its_cluster_is_full() {
+        let queue = Arc::new(EventQueue::default());
+        let mut slots = Vec::new();
+        for _ in 0..MAX_QUEUED_EVENTS {
+            assert!(queue.wait_for_room().now_or_never().is_some());
+            slots.push(queue.slot());
         }
-        let mut room = Box::pin(queue.room());
+        let mut room = Box::pin(queue.wait_for_room());
         assert!((&mut room).now_or_never().is_none());
-        tickets.pop();
+        slots.pop();
         assert!(room.now_or_never().is_some());
     }
 }

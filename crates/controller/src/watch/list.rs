@@ -1,8 +1,8 @@
-//! Lists as they are read: each object is cut out of the text as soon as it is there.
+//! Reads lists object by object: each object is cut out of the text as soon as it is complete.
 //!
-//! A list is asked for in one piece. API servers answer that from memory, where most of them read
-//! each page after the first from etcd and decode every object of it anew: four times the work, on
-//! every start. And for all that it takes no more room here than its longest object.
+//! A list is requested without pages. API servers answer such a request from memory, but most of them read each
+//! page after the first from etcd and decode all of its objects again, which is four times the work at each start.
+//! The list takes no more memory here than its longest object.
 
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -14,95 +14,101 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::limit::{Limits, OBJECT_BYTES, TooLarge};
+use super::limit::{MAX_OBJECT_BYTES, TooLarge, WatchLimits};
 use crate::timeout::timed_out;
 
-/// How long a server may fall silent before a list counts as broken off.
-const SILENCE: Duration = Duration::from_secs(60);
+/// The limit for each next piece of a list.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of a list without its objects.
-const FRAME_BYTES: usize = 1 << 20;
+const MAX_FRAME_BYTES: usize = 1 << 20;
 
-/// Reads all objects at a URL, gives the text of each to `each`, and returns the version from which
-/// to watch on.
+/// Reads all objects at a URL, calls `each` with the text of each object, and returns the resource version of the
+/// list.
 pub async fn read(
     client: &Client,
     url: &str,
     fields: Option<&str>,
-    limits: &Limits,
+    limits: &WatchLimits,
     mut each: impl FnMut(&[u8]) -> kube::Result<()>,
 ) -> kube::Result<String> {
-    limits.room().await;
-    let mut count = limits.list();
+    limits.wait_for_room().await;
+    let mut count = limits.start_list();
     let params = ListParams { field_selector: fields.map(String::from), ..ListParams::default() };
     let request = Request::new(url).list(&params).map_err(kube::Error::BuildRequest)?;
-    let body = timeout(SILENCE, client.request_stream(request)).await.map_err(|_| timed_out(SILENCE))??;
+    let body = timeout(READ_TIMEOUT, client.request_stream(request))
+        .await
+        .map_err(|_| timed_out(READ_TIMEOUT))??;
     futures::pin_mut!(body);
-    let mut cutter = Cutter::default();
+    let mut splitter = ListSplitter::default();
     loop {
-        let patience = SILENCE.min(count.time_left());
-        let chunk = timeout(patience, body.fill_buf()).await;
+        let time_limit = READ_TIMEOUT.min(count.time_left());
+        let chunk = timeout(time_limit, body.fill_buf()).await;
         if count.time_left().is_zero() {
             return Err(TooLarge::ListTime.into());
         }
-        let chunk = chunk.map_err(|_| timed_out(SILENCE))?.map_err(kube::Error::ReadEvents)?;
+        let chunk = chunk.map_err(|_| timed_out(READ_TIMEOUT))?.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
-            let version = cutter.end()?;
-            count.end();
+            let version = splitter.finish()?;
+            count.finish();
             return Ok(version);
         }
-        count.bytes(chunk.len())?;
+        count.add_bytes(chunk.len())?;
         let mut counted = |text: &[u8]| {
             each(text)?;
-            count.object().map_err(kube::Error::from)
+            count.add_object().map_err(kube::Error::from)
         };
-        cutter.feed(chunk, &mut counted)?;
+        splitter.feed(chunk, &mut counted)?;
         let read = chunk.len();
         body.consume_unpin(read);
     }
 }
 
-/// Cuts the objects out of the text of a list, piece by piece as it comes.
+/// Splits the text of a list, which arrives in pieces, into the objects and the frame around them.
 #[derive(Debug, Default)]
-struct Cutter {
+struct ListSplitter {
     /// The list without its objects.
     frame: Vec<u8>,
-    /// The beginning of the object that is being read.
+    /// The beginning of the current object.
     object: Vec<u8>,
+    /// The number of open braces and brackets.
     depth: usize,
-    quoted: bool,
+    /// In a string.
+    in_string: bool,
+    /// After a backslash in a string.
     escaped: bool,
-    /// Within the list's `items`.
-    items: bool,
+    /// In the array `items` of the list.
+    in_items: bool,
 }
 
-/// How deep the list itself is, and its `items`; the objects are deeper.
-const ROOT: usize = 1;
-const ITEMS: usize = 2;
+/// The depth in the list itself.
+const LIST_DEPTH: usize = 1;
+/// The depth in the array `items`. The depth in an object is greater.
+const ITEMS_DEPTH: usize = 2;
 
-impl Cutter {
+impl ListSplitter {
     fn feed(&mut self, text: &[u8], each: &mut impl FnMut(&[u8]) -> kube::Result<()>) -> kube::Result<()> {
-        // What stands before this has been dealt with.
+        // The start of the text that is in neither the frame nor an object yet.
         let mut from = 0;
         for (at, byte) in text.iter().enumerate() {
-            if self.quoted {
+            if self.in_string {
                 match byte {
                     _ if self.escaped => self.escaped = false,
                     b'\\' => self.escaped = true,
-                    b'"' => self.quoted = false,
+                    b'"' => self.in_string = false,
                     _ => {}
                 }
                 continue;
             }
             match byte {
-                b'"' => self.quoted = true,
+                b'"' => self.in_string = true,
                 b'{' | b'[' => {
-                    if self.items && self.depth == ITEMS {
+                    if self.in_items && self.depth == ITEMS_DEPTH {
                         from = at;
-                    } else if *byte == b'[' && self.depth == ROOT {
+                    } else if *byte == b'[' && self.depth == LIST_DEPTH {
                         self.frame.extend_from_slice(&text[from..at]);
                         from = at;
-                        self.items = is_after_items(&self.frame);
-                        if self.items {
+                        self.in_items = is_after_items(&self.frame);
+                        if self.in_items {
                             self.frame.push(b'[');
                         }
                     }
@@ -110,69 +116,76 @@ impl Cutter {
                 }
                 b'}' | b']' => {
                     self.depth = self.depth.saturating_sub(1);
-                    if self.items && self.depth == ITEMS {
-                        self.take(&text[from..=at], each)?;
+                    if self.in_items && self.depth == ITEMS_DEPTH {
+                        self.finish_object(&text[from..=at], each)?;
                         from = at + 1;
-                    } else if self.items && self.depth == ROOT {
-                        self.items = false;
+                    } else if self.in_items && self.depth == LIST_DEPTH {
+                        self.in_items = false;
                         from = at;
                     }
                 }
                 _ => {}
             }
         }
-        match (self.items, self.depth) {
-            (true, ITEMS) => {}
+        match (self.in_items, self.depth) {
+            (true, ITEMS_DEPTH) => {}
             (true, _) => self.object.extend_from_slice(&text[from..]),
             (false, _) => self.frame.extend_from_slice(&text[from..]),
         }
-        if self.object.len() > OBJECT_BYTES {
+        if self.object.len() > MAX_OBJECT_BYTES {
             return Err(TooLarge::Object.into());
         }
-        if self.frame.len() > FRAME_BYTES {
-            return Err(kube::Error::ReadEvents(Error::new(ErrorKind::InvalidData, "the answer is no list")));
+        if self.frame.len() > MAX_FRAME_BYTES {
+            return Err(kube::Error::ReadEvents(Error::new(
+                ErrorKind::InvalidData,
+                "the answer is not a list",
+            )));
         }
         Ok(())
     }
 
-    /// Gives away an object, of which this is the last piece.
-    fn take(&mut self, last: &[u8], each: &mut impl FnMut(&[u8]) -> kube::Result<()>) -> kube::Result<()> {
+    /// Calls `each` with an object, of which `last` is the last piece.
+    fn finish_object(
+        &mut self,
+        last: &[u8],
+        each: &mut impl FnMut(&[u8]) -> kube::Result<()>,
+    ) -> kube::Result<()> {
         if self.object.is_empty() {
             return each(last);
         }
         self.object.extend_from_slice(last);
-        let done = each(&self.object);
+        let result = each(&self.object);
         self.object.clear();
-        done
+        result
     }
 
-    /// The version of the list, of which this was all.
-    fn end(&self) -> kube::Result<String> {
+    /// Returns the resource version of the list, whose text is complete.
+    fn finish(&self) -> kube::Result<String> {
         #[derive(Deserialize)]
-        struct List {
-            metadata: Metadata,
+        struct ListFrame {
+            metadata: ListMetadata,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Metadata {
+        struct ListMetadata {
             #[serde(default)]
             resource_version: String,
             #[serde(default, rename = "continue")]
             more: String,
         }
-        let broken = |why: &str| kube::Error::ReadEvents(Error::new(ErrorKind::InvalidData, why));
-        let list: List = serde_json::from_slice(&self.frame).map_err(kube::Error::SerdeError)?;
+        let invalid = |why: &str| kube::Error::ReadEvents(Error::new(ErrorKind::InvalidData, why));
+        let list: ListFrame = serde_json::from_slice(&self.frame).map_err(kube::Error::SerdeError)?;
         match list.metadata {
-            Metadata { resource_version, .. } if resource_version.is_empty() => {
-                Err(broken("the list has no resourceVersion: nothing can be watched from it"))
+            ListMetadata { resource_version, .. } if resource_version.is_empty() => {
+                Err(invalid("the list has no resourceVersion, so no watch can start from it"))
             }
-            Metadata { more, .. } if !more.is_empty() => Err(broken("the list is not whole")),
-            Metadata { resource_version, .. } => Ok(resource_version),
+            ListMetadata { more, .. } if !more.is_empty() => Err(invalid("the list is incomplete")),
+            ListMetadata { resource_version, .. } => Ok(resource_version),
         }
     }
 }
 
-/// Whether what comes after this text is the value of the key `items`.
+/// Whether a text ends with the key `items`, so that its value follows.
 fn is_after_items(text: &[u8]) -> bool {
     text.trim_ascii_end().strip_suffix(b":").is_some_and(|t| t.trim_ascii_end().ends_with(b"\"items\""))
 }
@@ -181,22 +194,22 @@ fn is_after_items(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What is cut out of a text that comes in pieces of a length.
-    fn cut(text: &str, length: usize) -> (Vec<String>, kube::Result<String>) {
-        let (mut cutter, mut objects) = (Cutter::default(), Vec::new());
+    /// Splits a text that arrives in pieces of this length.
+    fn split(text: &str, length: usize) -> (Vec<String>, kube::Result<String>) {
+        let (mut splitter, mut objects) = (ListSplitter::default(), Vec::new());
         let mut each = |object: &[u8]| {
             objects.push(String::from_utf8_lossy(object).into_owned());
             Ok(())
         };
         for piece in text.as_bytes().chunks(length) {
-            cutter.feed(piece, &mut each).unwrap();
+            splitter.feed(piece, &mut each).unwrap();
         }
-        let end = cutter.end();
-        (objects, end)
+        let version = splitter.finish();
+        (objects, version)
     }
 
     #[test]
-    fn every_object_is_cut_out_wherever_the_text_is_broken() {
+    fn a_list_is_split_into_its_objects_whatever_the_size_of_the_pieces() {
         let odd = [
             r#"{"metadata":{"name":"a"},"spec":{"items":[{"a":[1]},{}],"metadata":{"resourceVersion":"1"}}}"#,
             r#"{"text":"} ] [ { \" \\","items":[]}"#,
@@ -216,7 +229,7 @@ mod tests {
         ];
         for list in lists {
             for length in 1..=list.len() {
-                let (objects, version) = cut(&list, length);
+                let (objects, version) = split(&list, length);
                 assert_eq!(objects, odd, "{list} in pieces of {length}");
                 assert_eq!(version.unwrap(), "7");
             }
@@ -227,21 +240,21 @@ mod tests {
     fn an_empty_list_has_a_version() {
         for items in ["[]", "null", "[ ]"] {
             let list = format!(r#"{{"items":{items},"metadata":{{"resourceVersion":"7"}}}}"#);
-            let (objects, version) = cut(&list, 3);
+            let (objects, version) = split(&list, 3);
             assert_eq!((objects, version.unwrap()), (Vec::new(), "7".to_string()));
         }
     }
 
     #[test]
-    fn what_broke_off_is_no_list() {
+    fn an_incomplete_list_is_an_error() {
         let list = r#"{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"a":2}]}"#;
         for end in 0..list.len() {
-            assert!(cut(&list[..end], 10).1.is_err(), "{}", &list[..end]);
+            assert!(split(&list[..end], 10).1.is_err(), "{}", &list[..end]);
         }
-        assert!(cut("<html>", 10).1.is_err());
+        assert!(split("<html>", 10).1.is_err());
         for metadata in ["{}", r#"{"resourceVersion":""}"#, r#"{"resourceVersion":"7","continue":"abc"}"#] {
             let list = format!(r#"{{"items":[],"metadata":{metadata}}}"#);
-            assert!(cut(&list, 10).1.is_err(), "{list}");
+            assert!(split(&list, 10).1.is_err(), "{list}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Watches: the tasks that hold connections and tell the fold what happened. Each cluster has its
-//! own, so that one which is slow, broken or gone delays nobody else.
+//! Watches: the tasks that hold the connections to clusters and report what changes as events. Each cluster has
+//! tasks of its own, so that a cluster that is slow, broken or gone delays no other cluster.
 
-pub mod cause;
-pub mod change;
+pub mod cluster_sessions;
 pub mod connect;
-pub mod fleet;
-pub mod guard;
 pub mod limit;
+pub mod line;
 pub mod list;
+pub mod parsed_object;
+pub mod read_error;
 pub mod relist;
 pub mod served;
 pub mod session;

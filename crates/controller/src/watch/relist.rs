@@ -1,5 +1,6 @@
-//! How often the objects of a foreign cluster are listed. A list costs both sides far more than a watch: a cluster
-//! whose watches end again and again, so that everything must be listed again, is listed less and less often.
+//! Limits how often Sluice lists the objects of a cluster. A list costs the cluster and Sluice far more than a
+//! watch. If the watches of a cluster end again and again, so that each time a new list is needed, the pauses
+//! between lists grow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,55 +10,56 @@ use prometheus_client::metrics::counter::Counter;
 
 use crate::observe::facts::Kind;
 
-/// The least time between the end of the first list and the next one. It doubles with each list.
-const SHORTEST_GAP: Duration = Duration::from_secs(1);
-/// The longest such time.
-const LONGEST_GAP: Duration = Duration::from_secs(60);
-/// When the last list is this long ago, the next one counts as the first again.
-const STABLE: Duration = Duration::from_secs(600);
-/// A pause up to this length is not worth telling: a cluster that comes back is seen within 15 seconds.
-const UNTOLD: Duration = Duration::from_secs(10);
+/// The pause between the end of the first list and the next list. The pause doubles with each list.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// After this time without a list, the next list counts as the first again.
+const STABLE_AFTER: Duration = Duration::from_secs(600);
+/// A longer pause is reported to the user. A shorter one is not, because Sluice sees a cluster that comes back
+/// within 15 seconds.
+const REPORTED_PAUSE: Duration = Duration::from_secs(10);
 
-/// What is listed: a kind in one namespace, or in all.
-type Scope = (Kind, Option<String>);
+/// A kind in one namespace, or in all.
+type ListScope = (Kind, Option<String>);
 
 /// The lists of one cluster, over all connections to it.
 #[derive(Debug, Default)]
 pub struct Lists {
-    last: Mutex<HashMap<Scope, Last>>,
-    again: Counter,
+    last: Mutex<HashMap<ListScope, LastList>>,
+    relists: Counter,
 }
 
-/// The last list of a scope.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastList {
     ended: Instant,
-    /// The least time until the next one.
-    gap: Duration,
+    /// The least time from the end of this list to the next list.
+    pause: Duration,
 }
 
 impl Lists {
-    /// Returns a record of no lists. `again` counts those that are made again.
-    pub fn new(again: Counter) -> Arc<Self> {
-        Arc::new(Self { again, ..Self::default() })
+    /// Returns a record of no lists. `relists` counts the repeated lists.
+    pub fn new(relists: Counter) -> Arc<Self> {
+        Arc::new(Self { relists, ..Self::default() })
     }
 
-    /// Returns how long the next list of a scope must wait.
-    fn pause(&self, scope: &Scope, now: Instant) -> Duration {
+    /// Returns how long to wait before the next list of a scope.
+    fn pause(&self, scope: &ListScope, now: Instant) -> Duration {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.get(scope).map_or(Duration::ZERO, |last| (last.ended + last.gap).saturating_duration_since(now))
+        last.get(scope)
+            .map_or(Duration::ZERO, |last| (last.ended + last.pause).saturating_duration_since(now))
     }
 
-    /// Notes that a list of a scope has ended, whole or broken off.
-    fn ended(&self, scope: &Scope, now: Instant) {
+    /// Records that a list of a scope has ended, complete or not.
+    fn record_end(&self, scope: &ListScope, now: Instant) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = last.get(scope).copied();
-        if before.is_some() {
-            self.again.inc();
+        let previous = last.get(scope).copied();
+        if previous.is_some() {
+            self.relists.inc();
         }
-        let recent = before.filter(|before| now.duration_since(before.ended) < STABLE);
-        let gap = recent.map_or(SHORTEST_GAP, |before| (before.gap * 2).min(LONGEST_GAP));
-        last.insert(scope.clone(), Last { ended: now, gap });
+        let recent = previous.filter(|previous| now.duration_since(previous.ended) < STABLE_AFTER);
+        let pause = recent.map_or(MIN_PAUSE, |previous| (previous.pause * 2).min(MAX_PAUSE));
+        last.insert(scope.clone(), LastList { ended: now, pause });
     }
 }
 
@@ -65,7 +67,7 @@ impl Lists {
 #[derive(Clone)]
 pub struct ScopeLists {
     lists: Arc<Lists>,
-    scope: Scope,
+    scope: ListScope,
 }
 
 impl ScopeLists {
@@ -74,21 +76,21 @@ impl ScopeLists {
         Self { lists, scope: (kind, namespace) }
     }
 
-    /// Returns how long the next list must wait, and whether people should know.
+    /// Returns how long to wait before the next list, and an error to report if that is long.
     pub fn pause(&self) -> (Duration, Option<HeldBack>) {
         let pause = self.lists.pause(&self.scope, Instant::now());
-        (pause, (pause > UNTOLD).then_some(HeldBack))
+        (pause, (pause > REPORTED_PAUSE).then_some(HeldBack))
     }
 
-    /// Notes that a list has ended, whole or broken off.
-    pub fn ended(&self) {
-        self.lists.ended(&self.scope, Instant::now());
+    /// Records that a list has ended, complete or not.
+    pub fn record_end(&self) {
+        self.lists.record_end(&self.scope, Instant::now());
     }
 }
 
-/// A list is held back.
+/// The error while a list waits for its pause. The message continues the name of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("has ended its watches too often, and is listed once in {} seconds at most", LONGEST_GAP.as_secs())]
+#[error("has ended its watches too often, and is listed once in {} seconds at most", MAX_PAUSE.as_secs())]
 pub struct HeldBack;
 
 impl From<HeldBack> for kube::Error {
@@ -97,7 +99,7 @@ impl From<HeldBack> for kube::Error {
     }
 }
 
-/// Returns whether an error of a client says that a list is held back.
+/// Whether an error is [`HeldBack`].
 pub fn is_held_back(error: &kube::Error) -> bool {
     let kube::Error::ReadEvents(error) = error else { return false };
     error.get_ref().is_some_and(|inner| inner.is::<HeldBack>())
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_listed_again_at_once_but_not_all_the_time() {
+    fn pauses_between_lists_double_and_are_reset_after_a_stable_time() {
         let (lists, start) = (Lists::new(Counter::default()), Instant::now());
         let (scope, other) = ((Kind::Deployment, None), (Kind::Deployment, Some("apps".into())));
         let mut now = start;
@@ -117,21 +119,20 @@ mod tests {
             let pause = lists.pause(&scope, now);
             pauses.push(pause.as_secs());
             now += pause;
-            lists.ended(&scope, now);
+            lists.record_end(&scope, now);
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(lists.again.get(), 8);
+        assert_eq!(lists.relists.get(), 8);
         assert_eq!(lists.pause(&other, now), Duration::ZERO, "every scope has a pause of its own");
-        // After a watch that lasted, lists are free again.
-        now += STABLE;
+        now += STABLE_AFTER;
         assert_eq!(lists.pause(&scope, now), Duration::ZERO);
-        lists.ended(&scope, now);
-        assert_eq!(lists.pause(&scope, now), SHORTEST_GAP);
+        lists.record_end(&scope, now);
+        assert_eq!(lists.pause(&scope, now), MIN_PAUSE);
     }
 
     #[test]
-    fn a_list_that_is_held_back_is_told_as_such() {
+    fn only_the_held_back_error_is_recognized_as_held_back() {
         assert!(is_held_back(&HeldBack.into()));
-        assert!(!is_held_back(&crate::timeout::timed_out(SHORTEST_GAP)));
+        assert!(!is_held_back(&crate::timeout::timed_out(MIN_PAUSE)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a cluster serves: single answers, each read with a limit on its size and on the time it takes.
+//! Discovery: the API groups and versions that a cluster serves. Each answer is limited in size and in time.
 
 use futures::{AsyncReadExt, pin_mut};
 use http::Request;
@@ -11,21 +11,23 @@ use super::limit::{self, TooLarge};
 use crate::observe::facts::Kind;
 use crate::timeout::{API_CALL_TIMEOUT, within};
 
-/// The most versions of a group that are looked at.
-const MOST_VERSIONS: usize = 10;
+/// The most versions of a group that Sluice reads.
+const MAX_VERSIONS: usize = 10;
 
 /// Reads the answer to a GET request as JSON.
 ///
 /// # Errors
-/// When there is none within [`API_CALL_TIMEOUT`], or it is too large or no such JSON.
+/// When no answer arrives within [`API_CALL_TIMEOUT`], or it is too large, or is not the expected JSON.
 pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Result<T> {
     within(API_CALL_TIMEOUT, async {
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let body = client.request_stream(request).await?;
         pin_mut!(body);
-        let (mut text, longest) = (Vec::new(), limit::ANSWER_BYTES);
-        let read = body.take(longest as u64 + 1).read_to_end(&mut text).await;
-        if read.map_err(kube::Error::ReadEvents)? > longest || limit::values(&text) > limit::ANSWER_VALUES {
+        let (mut text, max_bytes) = (Vec::new(), limit::MAX_ANSWER_BYTES);
+        let read = body.take(max_bytes as u64 + 1).read_to_end(&mut text).await;
+        if read.map_err(kube::Error::ReadEvents)? > max_bytes
+            || limit::count_values(&text) > limit::MAX_ANSWER_VALUES
+        {
             return Err(TooLarge::Answer.into());
         }
         serde_json::from_slice(&text).map_err(kube::Error::SerdeError)
@@ -34,42 +36,43 @@ pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Res
 }
 
 #[derive(Deserialize)]
-struct Groups {
+struct ApiGroups {
     #[serde(default)]
-    groups: Vec<Group>,
+    groups: Vec<ApiGroup>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-struct Group {
+struct ApiGroup {
     name: String,
-    preferred_version: Option<Version>,
-    versions: Vec<Version>,
+    preferred_version: Option<ApiVersion>,
+    versions: Vec<ApiVersion>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Version {
+struct ApiVersion {
     version: String,
 }
 
 #[derive(Deserialize)]
-struct Resources {
+struct ServedResources {
     #[serde(default)]
-    resources: Vec<Resource>,
+    resources: Vec<ServedResource>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Resource {
+struct ServedResource {
     name: String,
 }
 
-/// The kind in the version that the cluster prefers among those that have it; `None` when no version has.
+/// Returns the API resource of a kind, in the version that the cluster prefers, else in the first version that
+/// serves the kind. `None` if no version serves it.
 ///
 /// # Errors
-/// When the cluster does not say.
+/// When the cluster does not return its API groups or resources.
 pub async fn find(client: &Client, kind: Kind) -> kube::Result<Option<ApiResource>> {
     let (group, plural) = kind.resource();
     let resource = |group: &str, version: &str| ApiResource {
@@ -82,14 +85,15 @@ pub async fn find(client: &Client, kind: Kind) -> kube::Result<Option<ApiResourc
     if !group.contains('.') {
         return Ok(Some(resource(group, "v1")));
     }
-    let all: Groups = read(client, "/apis").await?;
+    let all: ApiGroups = read(client, "/apis").await?;
     let Some(found) = all.groups.into_iter().find(|g| g.name == group) else { return Ok(None) };
     let preferred = found.preferred_version.into_iter();
-    // A version is a part of a path.
-    let is_word = |v: &Version| !v.version.is_empty() && v.version.bytes().all(|b| b.is_ascii_alphanumeric());
-    for version in preferred.chain(found.versions).filter(is_word).take(MOST_VERSIONS) {
+    // The version becomes a part of a path, and the cluster may send any text.
+    let is_valid =
+        |v: &ApiVersion| !v.version.is_empty() && v.version.bytes().all(|b| b.is_ascii_alphanumeric());
+    for version in preferred.chain(found.versions).filter(is_valid).take(MAX_VERSIONS) {
         let path = format!("/apis/{group}/{}", version.version);
-        let served: Resources = read(client, &path).await?;
+        let served: ServedResources = read(client, &path).await?;
         if served.resources.iter().any(|r| r.name == plural) {
             return Ok(Some(resource(group, &version.version)));
         }

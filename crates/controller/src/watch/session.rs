@@ -1,6 +1,5 @@
-//! The session with one cluster: waits for its kubeconfig, connects, watches every kind, asks now
-//! and then whether the cluster still answers, and begins anew when it does not or when the
-//! kubeconfig has changed. Everything it learns it tells as events.
+//! The session with one cluster. It waits for the kubeconfig, connects, watches every kind and probes the cluster.
+//! It connects again if the cluster stops answering or the kubeconfig changes. It reports everything as events.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -17,217 +16,230 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::cause::{self, Cause};
 use super::connect;
-use super::guard::Unreadable;
-use super::limit::{Account, Budget, Limits, Queue};
+use super::limit::{EventQueue, ObservedMemory, WatchLimits, WatchMemory};
+use super::parsed_object::UnreadableObject;
+use super::read_error::{self, ReadError};
 use super::relist::{Lists, ScopeLists};
 use super::served;
-use super::stream::{Failure, Guarded, Seen, follow};
+use super::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
 use crate::observe::facts::{ClusterEvent, ClusterKey, Fact, Kind, ObjectKey};
 use crate::observe::trim;
 
-/// How often a cluster is asked whether it answers.
-const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// How long it may take to answer.
+/// The pause between two probes of a cluster.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// The limit for the answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait before trying a cluster again that did not answer.
+/// The pause between a failed probe and the second one, which decides whether the cluster is lost.
+const SECOND_PROBE_AFTER: Duration = Duration::from_secs(1);
+/// The pause before the next try after an error.
 const RETRY_AFTER: Duration = Duration::from_secs(3);
-/// How often to look again for a kind that the cluster does not have.
-const ABSENT_AGAIN: Duration = Duration::from_secs(10);
+/// The pause before the next try for a kind that the cluster does not have or that the user may not read.
+const ABSENT_RETRY_AFTER: Duration = Duration::from_secs(10);
+/// The time after which a session that reads by namespace tries the whole cluster again.
+const WHOLE_CLUSTER_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Takes an event; false when nobody listens any more.
-pub trait Tell: Fn(ClusterEvent) -> bool + Clone + Send + Sync + 'static {}
-impl<F: Fn(ClusterEvent) -> bool + Clone + Send + Sync + 'static> Tell for F {}
+/// Sends an event to the controller's loop. Returns false if the loop has ended.
+pub trait SendEvent: Fn(ClusterEvent) -> bool + Clone + Send + Sync + 'static {}
+impl<F: Fn(ClusterEvent) -> bool + Clone + Send + Sync + 'static> SendEvent for F {}
 
-/// Where a cluster's kubeconfig is.
+/// Where the kubeconfig of a cluster is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Ours already.
+pub enum KubeconfigSource {
+    /// The cluster is the hub, for which the controller has a client already.
     Local,
     /// In a Secret on the hub.
     Secret {
-        /// Its namespace.
+        /// The Secret's namespace.
         namespace: String,
-        /// Its name.
+        /// The Secret's name.
         name: String,
     },
 }
 
-/// All that a session needs to know.
+/// A session and what it needs.
 #[derive(Clone)]
 pub struct Session {
     /// The cluster.
     pub key: ClusterKey,
-    /// The hub, for the Secret.
+    /// The client of the hub, which reads the Secret.
     pub hub: Client,
     /// Where the kubeconfig is.
-    pub access: Access,
-    /// Programs in kubeconfigs may be run.
+    pub kubeconfig: KubeconfigSource,
+    /// Whether a kubeconfig may run programs.
     pub allow_exec: bool,
-    /// The namespaces in which targets are: what is watched where the whole cluster may not be.
+    /// The namespaces with targets. If the user may not read the whole cluster, the session watches these.
     pub namespaces: watch::Receiver<BTreeSet<String>>,
-    /// What may be kept of all clusters together.
-    pub budget: Arc<Budget>,
-    /// The events of this cluster that wait for the loop.
-    pub queue: Arc<Queue>,
-    /// How often the objects of this cluster are listed.
+    /// The memory for the observed objects of all clusters.
+    pub memory: Arc<ObservedMemory>,
+    /// The queue of this cluster's events.
+    pub queue: Arc<EventQueue>,
+    /// The record that spaces the lists of this cluster.
     pub lists: Arc<Lists>,
 }
 
 impl Session {
-    /// Runs until nobody listens.
-    pub async fn run(self, tell: impl Tell) {
-        match self.access.clone() {
-            Access::Local => loop {
-                if !self.connected(self.hub.clone(), tell.clone()).await {
+    /// Runs until `send` returns false.
+    pub async fn run(self, send: impl SendEvent) {
+        match self.kubeconfig.clone() {
+            KubeconfigSource::Local => loop {
+                if !self.watch_until_lost(self.hub.clone(), send.clone()).await {
                     return;
                 }
             },
-            Access::Secret { namespace, name } => self.by_secret(&namespace, &name, tell).await,
+            KubeconfigSource::Secret { namespace, name } => {
+                self.run_with_secret(&namespace, &name, send).await
+            }
         }
     }
 
-    /// Follows the Secret, and connects anew each time its kubeconfig changes.
-    async fn by_secret(&self, namespace: &str, name: &str, tell: impl Tell) {
+    /// Follows the Secret, and connects again each time its kubeconfig changes.
+    async fn run_with_secret(&self, namespace: &str, name: &str, send: impl SendEvent) {
         let (sender, mut kubeconfig) = watch::channel::<Option<Result<String, String>>>(None);
-        let api: Guarded<Secret> = Api::namespaced(self.hub.clone(), namespace);
+        let api: ParsedObjectApi<Secret> = Api::namespaced(self.hub.clone(), namespace);
         let fields = Some(format!("metadata.name={name}"));
-        let (key, full) = (self.key.clone(), format!("{namespace}/{name}"));
-        let open = |sender: &watch::Sender<_>| match sender.is_closed() {
+        let (key, full_name) = (self.key.clone(), format!("{namespace}/{name}"));
+        let until_closed = |sender: &watch::Sender<_>| match sender.is_closed() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let limits = Limits::hub("Secrets");
-        let followed = follow(api, fields, limits, Some, move |seen| {
-            let found = match seen {
-                Seen::Listed(secrets, _) => secrets.into_iter().next(),
-                Seen::Applied(secret) => Some(secret),
-                Seen::Deleted(_) | Seen::Unreadable(_) => None,
-                Seen::Failed(error) => {
-                    // What was read before stays good; only a first reading is missed.
-                    let why =
-                        format!("Secret {full} cannot be read: {}", cause_of_secret(&key, error.error()));
-                    sender.send_if_modified(|known| match known {
+        let limits = WatchLimits::hub("Secrets");
+        let follow_secret = follow(api, fields, limits, Some, move |event| {
+            let secret = match event {
+                ObjectEvent::Listed(secrets, _) => secrets.into_iter().next(),
+                ObjectEvent::Applied(secret) => Some(secret),
+                ObjectEvent::Deleted(_) | ObjectEvent::Unreadable(_) => None,
+                ObjectEvent::Failed(failure) => {
+                    // A kubeconfig that was read before stays valid.
+                    let why = format!(
+                        "Secret {full_name} cannot be read: {}",
+                        secret_message(&key, failure.error())
+                    );
+                    sender.send_if_modified(|current| match current {
                         Some(Ok(_)) => false,
                         other => other.replace(Err(why.clone())) != *other,
                     });
-                    return open(&sender);
+                    return until_closed(&sender);
                 }
             };
-            let read = match found {
-                Some(secret) => connect::kubeconfig(&full, &connect::data(secret)).map_err(|e| e.to_string()),
+            let read = match secret {
+                Some(secret) => {
+                    connect::kubeconfig(&full_name, &connect::data(secret)).map_err(|e| e.to_string())
+                }
                 None => {
-                    Err(format!("there is no Secret {full}, which holds the kubeconfig of {key}: create it"))
+                    Err(format!("there is no Secret {full_name} with the kubeconfig of {key}: create it"))
                 }
             };
-            sender.send_if_modified(|known| {
-                let changed = known.as_ref() != Some(&read);
-                *known = Some(read.clone());
+            sender.send_if_modified(|current| {
+                let changed = current.as_ref() != Some(&read);
+                *current = Some(read.clone());
                 changed
             });
-            open(&sender)
+            until_closed(&sender)
         });
-        let full = format!("{namespace}/{name}");
-        let used = async {
+        let full_name = format!("{namespace}/{name}");
+        let watch_cluster = async {
             loop {
-                let now = kubeconfig.borrow_and_update().clone();
-                let go_on = tokio::select! {
-                    go_on = self.with_kubeconfig(&full, now, tell.clone()) => go_on,
+                let current = kubeconfig.borrow_and_update().clone();
+                let proceed = tokio::select! {
+                    proceed = self.run_with_kubeconfig(&full_name, current, send.clone()) => proceed,
                     changed = kubeconfig.changed() => changed.is_ok(),
                 };
-                if !go_on {
+                if !proceed {
                     return;
                 }
             }
         };
-        tokio::select! { _ = followed => {}, () = used => {} }
+        tokio::select! { _ = follow_secret => {}, () = watch_cluster => {} }
     }
 
-    async fn with_kubeconfig(
+    /// Watches the cluster until it is lost, or reports why there is no client and waits for a change of the
+    /// kubeconfig. Returns false if the controller's loop has ended.
+    async fn run_with_kubeconfig(
         &self,
         secret: &str,
         kubeconfig: Option<Result<String, String>>,
-        tell: impl Tell,
+        send: impl SendEvent,
     ) -> bool {
-        let told = match kubeconfig {
+        let sent = match kubeconfig {
             None => true,
-            Some(Err(why)) => tell(ClusterEvent::Lost(why)),
+            Some(Err(why)) => send(ClusterEvent::Lost(why)),
             Some(Ok(text)) => match connect::client(secret, &text, self.allow_exec).await {
-                Ok(client) => return self.connected(client, tell).await,
-                Err(error) => tell(ClusterEvent::Lost(error.to_string())),
+                Ok(client) => return self.watch_until_lost(client, send).await,
+                Err(error) => send(ClusterEvent::Lost(error.to_string())),
             },
         };
-        if told {
+        if sent {
             std::future::pending::<()>().await;
         }
-        told
+        sent
     }
 
-    /// Watches until the cluster stops answering; then says so, waits, and lets the caller begin
-    /// anew. False when nobody listens.
-    async fn connected(&self, client: Client, tell: impl Tell) -> bool {
-        if let Err(cause) = probe(&client).await {
-            let told = tell(ClusterEvent::Lost(cause::cluster(&self.key, &cause)));
+    /// Watches all kinds until the cluster stops answering, and reports that. The caller connects again. Returns
+    /// false if the controller's loop has ended.
+    async fn watch_until_lost(&self, client: Client, send: impl SendEvent) -> bool {
+        if let Err(error) = probe(&client).await {
+            let sent = send(ClusterEvent::Lost(read_error::cluster_message(&self.key, &error)));
             tokio::time::sleep(RETRY_AFTER).await;
-            return told;
+            return sent;
         }
-        if !tell(ClusterEvent::Connected) {
+        if !send(ClusterEvent::Connected) {
             return false;
         }
         let mut watches = JoinSet::new();
         for kind in Kind::ALL {
-            let (session, client, tell) = (self.clone(), client.clone(), tell.clone());
-            watches.spawn(async move { session.watch_kind(kind, client, tell).await });
+            let (session, client, send) = (self.clone(), client.clone(), send.clone());
+            watches.spawn(async move { session.watch_kind(kind, client, send).await });
         }
         let lost = async {
             loop {
-                tokio::time::sleep(PROBE_EVERY).await;
+                tokio::time::sleep(PROBE_INTERVAL).await;
                 if probe(&client).await.is_ok() {
                     continue;
                 }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                if let Err(cause) = probe(&client).await {
-                    return cause;
+                tokio::time::sleep(SECOND_PROBE_AFTER).await;
+                if let Err(error) = probe(&client).await {
+                    return error;
                 }
             }
         };
         tokio::select! {
-            cause = lost => {
+            error = lost => {
                 watches.shutdown().await;
-                tell(ClusterEvent::Lost(cause::cluster(&self.key, &cause)))
+                send(ClusterEvent::Lost(read_error::cluster_message(&self.key, &error)))
             }
             ended = watches.join_next() => match ended {
-                // It has panicked, which no other watch is to suffer from for long.
+                // A watch has panicked. The caller starts all watches of the cluster again.
                 Some(Err(error)) => {
                     tracing::error!(cluster = %self.key, %error, "a watch has failed");
                     tokio::time::sleep(RETRY_AFTER).await;
                     true
                 }
-                // A watch ends only when nobody listens.
+                // A watch ends only when the controller's loop has ended.
                 _ => false,
             },
         }
     }
 
-    /// Watches one kind, in whatever version the cluster serves it, once it does.
-    async fn watch_kind(&self, kind: Kind, client: Client, tell: impl Tell) {
+    /// Watches a kind in the version that the cluster serves, and waits while it serves none. Returns when the
+    /// controller's loop has ended.
+    async fn watch_kind(&self, kind: Kind, client: Client, send: impl SendEvent) {
         loop {
             match served::find(&client, kind).await {
                 Ok(Some(resource)) => {
-                    if !self.watch_served(kind, &client, &resource, &tell).await {
+                    if !self.watch_served(kind, &client, &resource, &send).await {
                         return;
                     }
                 }
                 Ok(None) => {
-                    if !tell(ClusterEvent::Absent(kind)) {
+                    if !send(ClusterEvent::Absent(kind)) {
                         return;
                     }
-                    tokio::time::sleep(ABSENT_AGAIN).await;
+                    tokio::time::sleep(ABSENT_RETRY_AFTER).await;
                 }
                 Err(error) => {
-                    let why = cause::kind(&self.key, kind, None, &cause::of(&error));
-                    if !tell(ClusterEvent::Unreadable(kind, None, why)) {
+                    let why = read_error::kind_message(&self.key, kind, None, &ReadError::from(&error));
+                    if !send(ClusterEvent::Unreadable(kind, None, why)) {
                         return;
                     }
                     tokio::time::sleep(RETRY_AFTER).await;
@@ -236,88 +248,103 @@ impl Session {
         }
     }
 
-    /// Watches a kind on the whole cluster, or where that is forbidden in the targets' namespaces.
-    /// Returns true when the version that is served has to be looked for again.
+    /// Watches a kind on the whole cluster or, if that is forbidden, in the targets' namespaces. Returns true when
+    /// the caller must look for the served version again, and false if the controller's loop has ended.
     async fn watch_served(
         &self,
         kind: Kind,
         client: &Client,
         resource: &ApiResource,
-        tell: &impl Tell,
+        send: &impl SendEvent,
     ) -> bool {
-        match self.watch_scope(kind, client, resource, None, tell.clone()).await {
-            Ended::NobodyListens => false,
-            Ended::Gone => self.gone(kind, tell).await,
-            Ended::Forbidden if kind == Kind::Namespace => {
-                tokio::time::sleep(ABSENT_AGAIN).await;
+        match self.watch_scope(kind, client, resource, None, send.clone()).await {
+            ScopeEnd::LoopEnded => false,
+            ScopeEnd::NotServed => self.report_absent(kind, send).await,
+            ScopeEnd::Forbidden if kind == Kind::Namespace => {
+                tokio::time::sleep(ABSENT_RETRY_AFTER).await;
                 true
             }
-            Ended::Forbidden => {
-                let mut wanted = self.namespaces.clone();
-                let mut watches = JoinSet::new();
-                for namespace in wanted.borrow_and_update().clone() {
-                    let (session, client, resource, tell) =
-                        (self.clone(), client.clone(), resource.clone(), tell.clone());
-                    watches.spawn(async move {
-                        loop {
-                            let scope = Some(namespace.as_str());
-                            match session.watch_scope(kind, &client, &resource, scope, tell.clone()).await {
-                                Ended::Forbidden => tokio::time::sleep(ABSENT_AGAIN).await,
-                                ended => return ended,
-                            }
-                        }
-                    });
-                }
-                tokio::select! {
-                    changed = wanted.changed() => changed.is_ok(),
-                    // Rights may have been widened: try the whole cluster now and then.
-                    () = tokio::time::sleep(Duration::from_secs(300)) => true,
-                    ended = watches.join_next(), if !watches.is_empty() => match ended {
-                        Some(Ok(Ended::NobodyListens)) => false,
-                        _ => self.gone(kind, tell).await,
+            ScopeEnd::Forbidden => self.watch_by_namespace(kind, client, resource, send).await,
+        }
+    }
+
+    /// Watches a kind in each of the targets' namespaces, until these change. Returns as [`Session::watch_served`]
+    /// does.
+    async fn watch_by_namespace(
+        &self,
+        kind: Kind,
+        client: &Client,
+        resource: &ApiResource,
+        send: &impl SendEvent,
+    ) -> bool {
+        let mut namespaces = self.namespaces.clone();
+        let mut watches = JoinSet::new();
+        for namespace in namespaces.borrow_and_update().clone() {
+            let (session, client, resource, send) =
+                (self.clone(), client.clone(), resource.clone(), send.clone());
+            watches.spawn(async move {
+                loop {
+                    let scope = Some(namespace.as_str());
+                    match session.watch_scope(kind, &client, &resource, scope, send.clone()).await {
+                        ScopeEnd::Forbidden => tokio::time::sleep(ABSENT_RETRY_AFTER).await,
+                        end => return end,
                     }
                 }
+            });
+        }
+        tokio::select! {
+            changed = namespaces.changed() => changed.is_ok(),
+            // The user may have got more permissions.
+            () = tokio::time::sleep(WHOLE_CLUSTER_RETRY_AFTER) => true,
+            ended = watches.join_next(), if !watches.is_empty() => match ended {
+                Some(Ok(ScopeEnd::LoopEnded)) => false,
+                _ => self.report_absent(kind, send).await,
             }
         }
     }
 
-    /// The kind is not served any more: that is so until it is found again.
-    async fn gone(&self, kind: Kind, tell: &impl Tell) -> bool {
-        let told = tell(ClusterEvent::Absent(kind));
+    /// Reports that the cluster does not serve a kind any more, and pauses.
+    async fn report_absent(&self, kind: Kind, send: &impl SendEvent) -> bool {
+        let sent = send(ClusterEvent::Absent(kind));
         tokio::time::sleep(RETRY_AFTER).await;
-        told
+        sent
     }
 
+    /// Watches a kind in one namespace, or in all.
     async fn watch_scope(
         &self,
         kind: Kind,
         client: &Client,
         resource: &ApiResource,
         namespace: Option<&str>,
-        tell: impl Tell,
-    ) -> Ended {
-        let scope = Scope { session: self, kind, client, resource, namespace };
+        send: impl SendEvent,
+    ) -> ScopeEnd {
+        let scope = WatchScope { session: self, kind, client, resource, namespace };
         match kind {
             Kind::Namespace => {
-                scope.watch(|o: &Object<Nothing, Nothing>| Some(trim::namespace(o)), tell).await
+                scope.watch(|o: &Object<NoFields, NoFields>| Some(trim::namespace(o)), send).await
             }
-            Kind::Kustomization => scope.watch(|o| Some(trim::kustomization(o)), tell).await,
-            Kind::HelmRelease => scope.watch(|o| Some(trim::helm_release(o)), tell).await,
-            Kind::GitRepository => scope.watch(|o| Some(trim::git_repository(o)), tell).await,
-            _ => scope.watch(|o| trim::workload(kind, o), tell).await,
+            Kind::Kustomization => scope.watch(|o| Some(trim::kustomization(o)), send).await,
+            Kind::HelmRelease => scope.watch(|o| Some(trim::helm_release(o)), send).await,
+            Kind::GitRepository => scope.watch(|o| Some(trim::git_repository(o)), send).await,
+            _ => scope.watch(|o| trim::workload(kind, o), send).await,
         }
     }
 }
 
-/// Why a watch ended.
+/// Why the watch of a scope ended.
 #[derive(PartialEq)]
-enum Ended {
-    NobodyListens,
-    Gone,
+enum ScopeEnd {
+    /// The controller's loop has ended.
+    LoopEnded,
+    /// The cluster does not serve the kind in this version any more.
+    NotServed,
+    /// The user may not read the kind in this scope.
     Forbidden,
 }
 
-struct Scope<'a> {
+/// A kind in one namespace, or in all.
+struct WatchScope<'a> {
     session: &'a Session,
     kind: Kind,
     client: &'a Client,
@@ -325,20 +352,20 @@ struct Scope<'a> {
     namespace: Option<&'a str>,
 }
 
-/// Of a namespace, only that it exists is read.
+/// The spec and status of a Namespace, of which Sluice reads nothing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Nothing {}
+struct NoFields {}
 
-impl Scope<'_> {
-    /// The limits of the watch, which charges what it keeps to this account.
-    fn limits(&self, account: Arc<Account>) -> Limits {
+impl WatchScope<'_> {
+    /// Returns the limits of the watch, whose objects are charged to `memory`.
+    fn limits(&self, memory: Arc<WatchMemory>) -> WatchLimits {
         let Session { key, queue, lists, .. } = self.session;
         let source = format!("{key}: {}", self.kind.resource().1);
         let lists = ScopeLists::new(lists.clone(), self.kind, self.namespace.map(String::from));
-        Limits::cluster(source, account, queue.clone(), lists)
+        WatchLimits::cluster(source, memory, queue.clone(), lists)
     }
 
-    async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, tell: impl Tell) -> Ended
+    async fn watch<K>(&self, trim: impl Fn(&K) -> Option<Fact>, send: impl SendEvent) -> ScopeEnd
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
             + Clone
@@ -348,91 +375,101 @@ impl Scope<'_> {
             + 'static,
     {
         let (kind, namespace) = (self.kind, self.namespace.map(String::from));
-        let api: Guarded<K> = match self.namespace {
+        let api: ParsedObjectApi<K> = match self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, self.resource),
             None => Api::all_with(self.client.clone(), self.resource),
         };
-        let listening = |told: bool| match told {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(Ended::NobodyListens),
-        };
         let session = self.session;
-        let account = Account::new(session.key.clone(), session.budget.clone());
-        let limits = self.limits(account.clone());
+        let memory = WatchMemory::new(session.key.clone(), session.memory.clone());
+        let limits = self.limits(memory.clone());
         let keep = |object: K| {
             let key = trim::key(kind, &object);
-            let fact = trim(&object).filter(|_| trim::is_name(&key))?;
-            account.add(fact.size(&key));
+            let fact = trim(&object).filter(|_| trim::is_valid_name(&key))?;
+            memory.add(fact.size(&key));
             Some((key, fact))
         };
-        follow(api, None, limits, keep, |seen| {
-            let failure = match seen {
-                Seen::Listed(all, _) => {
-                    return listening(tell(ClusterEvent::Listed(kind, namespace.clone(), all)));
+        follow(api, None, limits, keep, |event| {
+            let sent = match event {
+                ObjectEvent::Listed(all, _) => send(ClusterEvent::Listed(kind, namespace.clone(), all)),
+                ObjectEvent::Applied((key, fact)) => send(ClusterEvent::Applied(key, fact)),
+                ObjectEvent::Deleted(metadata)
+                | ObjectEvent::Unreadable(UnreadableObject { metadata, .. }) => {
+                    deleted_key(kind, metadata).is_none_or(|key| send(ClusterEvent::Deleted(key)))
                 }
-                Seen::Applied((key, fact)) => return listening(tell(ClusterEvent::Applied(key, fact))),
-                Seen::Deleted(metadata) | Seen::Unreadable(Unreadable { metadata, .. }) => {
-                    return listening(
-                        gone(kind, metadata).is_none_or(|key| tell(ClusterEvent::Deleted(key))),
-                    );
-                }
-                Seen::Failed(failure) => failure,
+                ObjectEvent::Failed(failure) => return self.report_failure(&failure, &send),
             };
-            let cause = cause::of(failure.error());
-            let over = match cause {
-                Cause::Forbidden(_) => Some(Ended::Forbidden),
-                Cause::NotFound => return ControlFlow::Break(Ended::Gone),
-                // A broken stream begins anew by itself; the probe tells when the cluster is lost.
-                Cause::TooLarge(_) => None,
-                _ if matches!(failure, Failure::Watch(_)) => return ControlFlow::Continue(()),
-                _ => None,
-            };
-            let why = cause::kind(&session.key, kind, namespace.as_deref(), &cause);
-            if matches!(cause, Cause::TooLarge(_)) {
-                tracing::warn!(cluster = %session.key, error = %why, "a kind is too large to watch");
-                return listening(tell(ClusterEvent::TooLarge(kind, namespace.clone(), why)));
-            }
-            let narrowed = over == Some(Ended::Forbidden) && namespace.is_none() && kind != Kind::Namespace;
-            if cause == Cause::HeldBack {
-                tracing::warn!(cluster = %session.key, error = %why, "a cluster is listed less often");
-            }
-            let event = match narrowed {
-                true => ClusterEvent::Narrowed(kind),
-                false => ClusterEvent::Unreadable(kind, namespace.clone(), why),
-            };
-            match (tell(event), over) {
-                (true, Some(over)) => ControlFlow::Break(over),
-                (told, _) => listening(told),
-            }
+            continue_if_sent(sent)
         })
         .await
     }
-}
 
-/// The object that is gone; `None` where its name is none that an object may have. Nothing of such a name was ever
-/// told, and it can be as long as a line.
-fn gone(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
-    let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
-    Some(ObjectKey { kind, namespace, name }).filter(trim::is_name)
-}
-
-async fn probe(client: &Client) -> Result<(), Cause> {
-    match tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, "/version")).await {
-        Ok(Ok(_)) => Ok(()),
-        // Who may not ask for the version may still read what we need.
-        Ok(Err(error)) => match cause::of(&error) {
-            Cause::Forbidden(_) => Ok(()),
-            cause => Err(cause),
-        },
-        Err(_) => Err(Cause::Unreachable(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs()))),
+    /// Reports a failure, unless the watch will soon recover from it. Breaks if the watch must end.
+    fn report_failure(&self, failure: &WatchFailure, send: &impl SendEvent) -> ControlFlow<ScopeEnd> {
+        let (kind, namespace, cluster) = (self.kind, self.namespace.map(String::from), &self.session.key);
+        let error = ReadError::from(failure.error());
+        let why = read_error::kind_message(cluster, kind, self.namespace, &error);
+        match error {
+            ReadError::NotFound => ControlFlow::Break(ScopeEnd::NotServed),
+            ReadError::TooLarge(_) => {
+                tracing::warn!(%cluster, error = %why, "a kind is too large to watch");
+                continue_if_sent(send(ClusterEvent::TooLarge(kind, namespace, why)))
+            }
+            ReadError::Forbidden(_) => {
+                let by_namespace = namespace.is_none() && kind != Kind::Namespace;
+                let sent = send(match by_namespace {
+                    true => ClusterEvent::ByNamespace(kind),
+                    false => ClusterEvent::Unreadable(kind, namespace, why),
+                });
+                ControlFlow::Break(if sent { ScopeEnd::Forbidden } else { ScopeEnd::LoopEnded })
+            }
+            // The watch starts again, and the probe finds out whether the cluster is lost.
+            _ if matches!(failure, WatchFailure::Watch(_)) => ControlFlow::Continue(()),
+            _ => {
+                if error == ReadError::HeldBack {
+                    tracing::warn!(%cluster, error = %why, "a cluster is listed less often");
+                }
+                continue_if_sent(send(ClusterEvent::Unreadable(kind, namespace, why)))
+            }
+        }
     }
 }
 
-fn cause_of_secret(key: &ClusterKey, error: &kube::Error) -> String {
-    match cause::of(error) {
-        Cause::Forbidden(said) => format!(
-            "{said}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
+/// Continues if an event was sent, and breaks if the controller's loop has ended.
+fn continue_if_sent(sent: bool) -> ControlFlow<ScopeEnd> {
+    match sent {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(ScopeEnd::LoopEnded),
+    }
+}
+
+/// Returns the key of a deleted object; `None` if its name is not valid. No object with such a name was reported,
+/// and a cluster may send a name of any length.
+fn deleted_key(kind: Kind, metadata: ObjectMeta) -> Option<ObjectKey> {
+    let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+    Some(ObjectKey { kind, namespace, name }).filter(trim::is_valid_name)
+}
+
+/// Checks that a cluster answers.
+async fn probe(client: &Client) -> Result<(), ReadError> {
+    match tokio::time::timeout(PROBE_TIMEOUT, served::read::<IgnoredAny>(client, "/version")).await {
+        Ok(Ok(_)) => Ok(()),
+        // A user who may not read the version may still read the objects.
+        Ok(Err(error)) => match ReadError::from(&error) {
+            ReadError::Forbidden(_) => Ok(()),
+            error => Err(error),
+        },
+        Err(_) => {
+            Err(ReadError::Unreachable(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())))
+        }
+    }
+}
+
+/// Returns why the Secret with the kubeconfig of a cluster cannot be read, and what to do.
+fn secret_message(key: &ClusterKey, error: &kube::Error) -> String {
+    match ReadError::from(error) {
+        ReadError::Forbidden(message) => format!(
+            "{message}; grant the controller get, list and watch on that Secret, which holds the kubeconfig of {key}"
         ),
-        other => cause::cluster(&ClusterKey::Local, &other),
+        other => read_error::cluster_message(&ClusterKey::Local, &other),
     }
 }

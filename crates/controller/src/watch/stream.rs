@@ -1,5 +1,5 @@
-//! One watch of one kind, kept alive: lists, then follows, lists again where it has lost the thread.
-//! What the caller does not want of an object is dropped before the next one is read.
+//! A watch of one kind that continues after errors: it lists the objects, follows their changes, and lists again
+//! if the changes cannot be followed from where they stopped. Each object is trimmed before the next one is read.
 
 use std::fmt::{self, Debug};
 use std::ops::ControlFlow;
@@ -14,131 +14,132 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{timeout, timeout_at};
 
-use super::cause;
-use super::change::{self, Change};
-use super::guard::{Guard, Unreadable};
-use super::limit::{self, ChangeCount, Limits};
+use super::limit::{ChangeCount, TooLarge, WatchLimits};
+use super::line::{self, WatchLine};
 use super::list;
+use super::parsed_object::{ParsedObject, UnreadableObject};
+use super::read_error::api_error_message;
 use super::relist::ScopeLists;
 use crate::timeout::timed_out;
 
-/// An API whose unreadable objects do not break the stream.
-pub type Guarded<K> = Api<Guard<K>>;
+/// An API that returns unreadable objects as such, so that one of them does not break a list or a watch.
+pub type ParsedObjectApi<K> = Api<ParsedObject<K>>;
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug)]
-pub enum Seen<T> {
-    /// These are all that there were at a version: see `version_of`.
+pub enum ObjectEvent<T> {
+    /// All objects that exist at a resource version, which is 0 if it is not a number.
     Listed(Vec<T>, u64),
-    /// This one is there, or has changed.
+    /// An object exists, or has changed.
     Applied(T),
-    /// This one is gone.
+    /// An object was deleted.
     Deleted(ObjectMeta),
-    /// This one is there and cannot be read: why. What was known of it is not true any more.
-    Unreadable(Unreadable),
-    /// It does not work now; it goes on trying.
-    Failed(Failure),
+    /// An object exists and cannot be read. An earlier state of it is outdated.
+    Unreadable(UnreadableObject),
+    /// A list or watch has failed. It will be retried.
+    Failed(WatchFailure),
 }
 
-/// What does not work.
+/// The call that failed.
 #[derive(Debug)]
-pub enum Failure {
-    /// Reading what there is.
+pub enum WatchFailure {
+    /// Listing the objects.
     List(kube::Error),
-    /// Hearing what changes.
+    /// Watching their changes.
     Watch(kube::Error),
 }
 
-impl Failure {
-    /// Why.
+impl WatchFailure {
+    /// Returns the error of the call.
     pub fn error(&self) -> &kube::Error {
         match self {
-            Failure::List(error) | Failure::Watch(error) => error,
+            WatchFailure::List(error) | WatchFailure::Watch(error) => error,
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for WatchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&cause::words(self.error()))
+        f.write_str(&api_error_message(self.error()))
     }
 }
 
-/// How long a server is to keep a watch open, in seconds.
-const OPEN: u32 = 290;
-/// How long after that a silent watch counts as lost.
-const MARGIN: Duration = Duration::from_secs(15);
-/// How long a server may take to begin a watch.
-const BEGIN: Duration = Duration::from_secs(60);
-/// A watch that ends sooner has not begun well.
-const LASTING: Duration = Duration::from_secs(1);
-/// The pause after the first failure.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
+/// How long Sluice asks the server to keep a watch open, in seconds.
+const WATCH_SECONDS: u32 = 290;
+/// How long after that an open watch counts as broken.
+const WATCH_MARGIN: Duration = Duration::from_secs(15);
+/// The limit for the response headers of a watch.
+const WATCH_START_TIMEOUT: Duration = Duration::from_secs(60);
+/// A watch that ends earlier counts as failed, and the next one starts after a pause.
+const MIN_WATCH_TIME: Duration = Duration::from_secs(1);
+/// The pause after the first failure. The pause doubles with each further failure.
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause between two tries, so that Sluice sees a cluster that comes back within 15 seconds.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a server has sent too much.
 const TOO_LARGE_PAUSE: Duration = Duration::from_secs(60);
-/// The most unreadable objects that are told of one list.
-const MOST_UNREADABLE: usize = 100;
-/// So many unreadable objects are named in the log in each [`SPELL`]: a cluster can send new ones without end.
-const MOST_NAMED: usize = 20;
-/// How long it takes until others are named.
-const SPELL: Duration = Duration::from_secs(600);
-/// The longest pause between two tries. A cluster that comes back is to be seen within 15 seconds.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The most unreadable objects that are reported of one list.
+const MAX_UNREADABLE: usize = 100;
+/// The most unreadable objects that the log names in each [`LOG_PERIOD`]: a cluster can send new ones without end.
+const MAX_LOGGED: usize = 20;
+/// The period after which the log names unreadable objects again.
+const LOG_PERIOD: Duration = Duration::from_secs(600);
 
-/// Follows the objects of `api` (all, or those with these `fields`) until `tell` breaks off, and
-/// returns what it broke off with. `trim` keeps what is wanted of an object.
+/// Follows the objects of `api`, or those that match the field selector `fields`. Calls `on_event` for each event
+/// until it breaks, and returns the value of the break. `trim` returns what to keep of an object, or `None` to
+/// ignore it.
 pub async fn follow<K, T, E>(
-    api: Guarded<K>,
+    api: ParsedObjectApi<K>,
     fields: Option<String>,
-    limits: Limits,
+    limits: WatchLimits,
     trim: impl Fn(K) -> Option<T>,
-    tell: impl FnMut(Seen<T>) -> ControlFlow<E>,
+    on_event: impl FnMut(ObjectEvent<T>) -> ControlFlow<E>,
 ) -> E
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let (client, changes) = (api.clone().into_client(), limits.changes());
-    let mut thread = Follower {
+    let (client, changes) = (api.clone().into_client(), limits.start_changes());
+    let mut follower = Follower {
         api,
         client,
         fields,
         limits,
         trim,
-        tell,
-        pause: SHORTEST_PAUSE,
+        on_event,
+        pause: MIN_PAUSE,
         changes,
-        named: Named::default(),
+        log_limit: LogLimit::default(),
     };
     loop {
-        if let ControlFlow::Break(end) = thread.once().await {
+        if let ControlFlow::Break(end) = follower.list_and_watch().await {
             return end;
         }
     }
 }
 
 struct Follower<K, F, G> {
-    api: Guarded<K>,
+    api: ParsedObjectApi<K>,
     client: Client,
     fields: Option<String>,
-    limits: Limits,
+    limits: WatchLimits,
     trim: F,
-    tell: G,
+    on_event: G,
+    /// The next pause after a failure.
     pause: Duration,
-    /// The changes that have come lately, by whatever watch.
+    /// The changes of all watches, one after the other.
     changes: ChangeCount,
-    /// What the log has named lately.
-    named: Named,
+    log_limit: LogLimit,
 }
 
-/// How many unreadable objects were named in the log since a spell began.
+/// Limits how many unreadable objects the log names: the start of the current period, and the objects since then.
 #[derive(Debug, Default)]
-struct Named(Option<(Instant, usize)>);
+struct LogLimit(Option<(Instant, usize)>);
 
-impl Named {
-    /// Counts one more, and returns how many they are in this spell.
-    fn one_more(&mut self, now: Instant) -> usize {
+impl LogLimit {
+    /// Counts one more object, and returns the number in this period.
+    fn count(&mut self, now: Instant) -> usize {
         let (_, count) = match &mut self.0 {
-            Some(spell) if now.duration_since(spell.0) < SPELL => spell,
+            Some(period) if now.duration_since(period.0) < LOG_PERIOD => period,
             ended => ended.insert((now, 0)),
         };
         *count += 1;
@@ -146,17 +147,19 @@ impl Named {
     }
 }
 
-/// What was listed, until it is told; and the version from which to watch on.
-struct List<T> {
-    all: Option<(Vec<T>, Vec<Unreadable>)>,
+/// A list that was read.
+struct PendingList<T> {
+    /// The objects, until they are reported.
+    objects: Option<(Vec<T>, Vec<UnreadableObject>)>,
+    /// The resource version from which to watch.
     version: String,
 }
 
 /// How a watch ended.
-enum Ended {
-    /// It can be taken up where it was.
-    Open,
-    /// What has changed since is not known any more.
+enum WatchEnd {
+    /// The next watch can continue from the last version.
+    Resumable,
+    /// The changes since the last version are unknown, so a new list is needed.
     Lost,
 }
 
@@ -164,229 +167,240 @@ impl<K, F, G> Follower<K, F, G>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Lists, and watches for as long as the thread is not lost. What ends at once, however it ends,
-    /// is begun again after a pause that grows.
-    async fn once<T, E>(&mut self) -> ControlFlow<E>
+    /// Lists the objects, and watches them until a new list is needed. After a failure, or a watch that ends
+    /// immediately, it pauses; the pauses grow.
+    async fn list_and_watch<T, E>(&mut self) -> ControlFlow<E>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         self.wait_to_list().await?;
-        let Some(mut listed) = self.list().await? else {
-            self.rest().await;
+        let Some(mut list) = self.list().await? else {
+            self.pause().await;
             return ControlFlow::Continue(());
         };
         loop {
-            let begun = Instant::now();
-            let ended = self.watch(&mut listed).await?;
-            if begun.elapsed() < LASTING {
-                self.rest().await;
+            let started = Instant::now();
+            let end = self.watch(&mut list).await?;
+            if started.elapsed() < MIN_WATCH_TIME {
+                self.pause().await;
             } else {
-                self.pause = SHORTEST_PAUSE;
+                self.pause = MIN_PAUSE;
             }
-            if let Ended::Lost = ended {
+            if let WatchEnd::Lost = end {
                 return ControlFlow::Continue(());
             }
         }
     }
 
-    async fn rest(&mut self) {
+    async fn pause(&mut self) {
         tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
     }
 
-    /// Waits until the objects may be listed, and says so if that takes long.
+    /// Waits until the objects may be listed, and reports a long wait.
     async fn wait_to_list<T, E>(&mut self) -> ControlFlow<E>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let Some((pause, held_back)) = self.limits.lists().map(ScopeLists::pause) else {
             return ControlFlow::Continue(());
         };
         if let Some(held_back) = held_back {
-            (self.tell)(Seen::Failed(Failure::List(held_back.into())))?;
+            (self.on_event)(ObjectEvent::Failed(WatchFailure::List(held_back.into())))?;
         }
         tokio::time::sleep(pause).await;
         ControlFlow::Continue(())
     }
 
-    /// Reads all that there is; `None` where it failed.
-    async fn list<T, E>(&mut self) -> ControlFlow<E, Option<List<T>>>
+    /// Reads all objects. Reports a failure, and returns `None` then.
+    async fn list<T, E>(&mut self) -> ControlFlow<E, Option<PendingList<T>>>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
-        let (mut listed, mut unreadable, mut is_begun) = (Vec::new(), Vec::new(), false);
+        let (mut objects, mut unreadable, mut has_objects) = (Vec::new(), Vec::new(), false);
         let each = |text: &[u8]| {
-            is_begun = true;
-            match Guard::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
-                Ok(object) => listed.extend((self.trim)(object)),
-                // Counts as not there, as it does when it is not listed.
-                Err(bad) if unreadable.len() < MOST_UNREADABLE => unreadable.push(bad),
+            has_objects = true;
+            match ParsedObject::<K>::within(text, &self.limits).map_err(kube::Error::SerdeError)?.0 {
+                Ok(object) => objects.extend((self.trim)(object)),
+                Err(object) if unreadable.len() < MAX_UNREADABLE => unreadable.push(object),
+                // An object that is neither listed nor reported counts as absent, which an unreadable one does
+                // too.
                 Err(_) => {}
             }
             Ok(())
         };
         let url = self.api.resource_url();
         let read = list::read(&self.client, url, self.fields.as_deref(), &self.limits, each).await;
-        // A server that refuses to list costs little.
-        if let Some(lists) = self.limits.lists().filter(|_| is_begun || read.is_ok()) {
-            lists.ended();
+        // A list that the server rejects costs little, and does not count.
+        if let Some(lists) = self.limits.lists().filter(|_| has_objects || read.is_ok()) {
+            lists.record_end();
         }
         match read {
-            Ok(version) => ControlFlow::Continue(Some(List { all: Some((listed, unreadable)), version })),
+            Ok(version) => {
+                ControlFlow::Continue(Some(PendingList { objects: Some((objects, unreadable)), version }))
+            }
             Err(error) => {
-                drop(listed);
-                let too_large = limit::of(&error).is_some();
-                (self.tell)(Seen::Failed(Failure::List(error)))?;
+                drop(objects);
+                let too_large = TooLarge::from_error(&error).is_some();
+                (self.on_event)(ObjectEvent::Failed(WatchFailure::List(error)))?;
                 if too_large {
-                    self.stop_reading().await;
+                    self.clear_and_pause().await;
                 }
                 ControlFlow::Continue(None)
             }
         }
     }
 
-    /// Keeps nothing, and pauses: a server that has sent too much would do so again at once.
-    async fn stop_reading(&mut self) {
+    /// Releases the memory, and pauses: a server that has sent too much would immediately do so again.
+    async fn clear_and_pause(&mut self) {
         self.limits.clear();
         tokio::time::sleep(TOO_LARGE_PAUSE).await;
     }
 
-    /// Tells what was listed, once.
-    fn tell_listed<T, E>(&mut self, list: &mut List<T>) -> ControlFlow<E>
+    /// Reports the objects of a list, once.
+    fn report_list<T, E>(&mut self, list: &mut PendingList<T>) -> ControlFlow<E>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
-        let Some((all, unreadable)) = list.all.take() else { return ControlFlow::Continue(()) };
-        (self.tell)(Seen::Listed(all, list.version.parse().unwrap_or(0)))?;
-        unreadable.into_iter().try_for_each(|bad| self.unreadable(bad))
+        let Some((objects, unreadable)) = list.objects.take() else { return ControlFlow::Continue(()) };
+        (self.on_event)(ObjectEvent::Listed(objects, list.version.parse().unwrap_or(0)))?;
+        unreadable.into_iter().try_for_each(|object| self.report_unreadable(object))
     }
 
-    /// Tells what was listed and what changes from then on, and keeps track of the version. What may
-    /// not be watched is not known, though it may be listed.
-    async fn watch<T, E>(&mut self, list: &mut List<T>) -> ControlFlow<E, Ended>
+    /// Reports the list and the changes after it, and updates the version. If the server forbids the watch, the
+    /// list is not reported, because it would become outdated.
+    async fn watch<T, E>(&mut self, list: &mut PendingList<T>) -> ControlFlow<E, WatchEnd>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         let client = self.client.clone();
-        let begun = begin(&client, self.api.resource_url(), self.fields.clone(), &list.version);
-        let body = match timeout(BEGIN, begun).await {
+        let started = start_watch(&client, self.api.resource_url(), self.fields.clone(), &list.version);
+        let body = match timeout(WATCH_START_TIMEOUT, started).await {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => {
                 if !matches!(&error, kube::Error::Api(status) if status.code == 403) {
-                    self.tell_listed(list)?;
+                    self.report_list(list)?;
                 }
-                return self.broken(error).await;
+                return self.watch_failed(error).await;
             }
-            Err(_) => return self.broken(timed_out(BEGIN)).await,
+            Err(_) => return self.watch_failed(timed_out(WATCH_START_TIMEOUT)).await,
         };
-        self.tell_listed(list)?;
+        self.report_list(list)?;
         pin_mut!(body);
         let version = &mut list.version;
-        let mut line = Vec::new();
-        let over = tokio::time::Instant::now() + Duration::from_secs(OPEN.into()) + MARGIN;
+        let mut text = Vec::new();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
         loop {
-            self.limits.room().await;
-            let change = match timeout_at(over, change::line(&mut body, &mut line)).await {
-                // A server that keeps it open for longer than it was asked to, or has fallen silent.
-                Err(_) | Ok(Ok(false)) => return ControlFlow::Continue(Ended::Open),
+            self.limits.wait_for_room().await;
+            let parsed = match timeout_at(deadline, line::next(&mut body, &mut text)).await {
+                // The server closed the watch, sends nothing, or keeps the watch open for too long.
+                Err(_) | Ok(Ok(false)) => return ControlFlow::Continue(WatchEnd::Resumable),
                 Ok(Ok(true)) => {
-                    let counted = self.changes.change(line.len()).map_err(kube::Error::from);
-                    counted.and_then(|()| change::read::<K>(&line, &self.limits))
+                    let counted = self.changes.add(text.len()).map_err(kube::Error::from);
+                    counted.and_then(|()| line::parse::<K>(&text, &self.limits))
                 }
                 Ok(Err(error)) => Err(error),
             };
-            match change {
-                Ok(change) => self.take(change, version)?,
-                Err(error) => return self.broken(error).await,
+            match parsed {
+                Ok(parsed) => self.report_change(parsed, version)?,
+                Err(error) => return self.watch_failed(error).await,
             }
             if version.is_empty() || self.limits.has_outgrown() {
-                return ControlFlow::Continue(Ended::Lost);
+                return ControlFlow::Continue(WatchEnd::Lost);
             }
         }
     }
 
-    /// Tells of a change, and keeps track of the version.
-    fn take<T, E>(&mut self, change: Change<K>, version: &mut String) -> ControlFlow<E>
+    /// Reports a change, and updates the version.
+    fn report_change<T, E>(&mut self, change: WatchLine<K>, version: &mut String) -> ControlFlow<E>
     where
         F: Fn(K) -> Option<T>,
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
         match change {
-            Change::Nothing => ControlFlow::Continue(()),
-            Change::Bookmark(at) => {
+            WatchLine::Empty => ControlFlow::Continue(()),
+            WatchLine::Bookmark(at) => {
                 *version = at;
                 ControlFlow::Continue(())
             }
-            Change::Deleted(metadata, at) => {
+            WatchLine::Deleted(metadata, at) => {
                 *version = at;
-                (self.tell)(Seen::Deleted(*metadata))
+                (self.on_event)(ObjectEvent::Deleted(*metadata))
             }
-            Change::Applied(object, at) => {
+            WatchLine::Applied(object, at) => {
                 *version = at;
                 let object = match object.0 {
                     Ok(object) => object,
-                    Err(bad) => return self.unreadable(bad),
+                    Err(object) => return self.report_unreadable(object),
                 };
                 let (name, namespace) = (object.meta().name.clone(), object.meta().namespace.clone());
                 match (self.trim)(object) {
-                    Some(kept) => (self.tell)(Seen::Applied(kept)),
-                    // It may have been wanted until now.
-                    None => {
-                        (self.tell)(Seen::Deleted(ObjectMeta { name, namespace, ..ObjectMeta::default() }))
-                    }
+                    Some(kept) => (self.on_event)(ObjectEvent::Applied(kept)),
+                    // An earlier state of the object may have been kept.
+                    None => (self.on_event)(ObjectEvent::Deleted(ObjectMeta {
+                        name,
+                        namespace,
+                        ..ObjectMeta::default()
+                    })),
                 }
             }
         }
     }
 
-    /// A watch broke. Where the server says nothing that its start would not mend, it is taken up
-    /// where it was; after an event that could not be read it is not.
-    async fn broken<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, Ended>
+    /// Reports that a watch has failed, and returns whether the next watch can continue from the last version. It
+    /// cannot after an event that could not be parsed.
+    async fn watch_failed<T, E>(&mut self, error: kube::Error) -> ControlFlow<E, WatchEnd>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
-        if limit::of(&error).is_some() {
-            (self.tell)(Seen::Failed(Failure::Watch(error)))?;
-            self.stop_reading().await;
-            return ControlFlow::Continue(Ended::Lost);
+        if TooLarge::from_error(&error).is_some() {
+            (self.on_event)(ObjectEvent::Failed(WatchFailure::Watch(error)))?;
+            self.clear_and_pause().await;
+            return ControlFlow::Continue(WatchEnd::Lost);
         }
-        let ended = match &error {
-            kube::Error::Api(status) if status.code == 410 => return ControlFlow::Continue(Ended::Lost),
-            // A busy server, or one that does not let us, knows the version as well as before. Any
-            // other refusal may be about the version: of a server that was restored, for one.
-            kube::Error::Api(status) if !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503) => {
-                Ended::Lost
+        let end = match &error {
+            kube::Error::Api(status) if status.code == 410 => {
+                return ControlFlow::Continue(WatchEnd::Lost);
             }
-            kube::Error::SerdeError(_) => Ended::Lost,
-            _ => Ended::Open,
+            // With these codes the server is busy or denies access, and the version stays valid. Any other code
+            // may be about the version, such as after a restore of the server.
+            kube::Error::Api(status) if !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503) => {
+                WatchEnd::Lost
+            }
+            kube::Error::SerdeError(_) => WatchEnd::Lost,
+            _ => WatchEnd::Resumable,
         };
-        (self.tell)(Seen::Failed(Failure::Watch(error)))?;
-        ControlFlow::Continue(ended)
+        (self.on_event)(ObjectEvent::Failed(WatchFailure::Watch(error)))?;
+        ControlFlow::Continue(end)
     }
 
-    fn unreadable<T, E>(&mut self, bad: Unreadable) -> ControlFlow<E>
+    fn report_unreadable<T, E>(&mut self, object: UnreadableObject) -> ControlFlow<E>
     where
-        G: FnMut(Seen<T>) -> ControlFlow<E>,
+        G: FnMut(ObjectEvent<T>) -> ControlFlow<E>,
     {
-        let (name, namespace, source) = (&bad.metadata.name, &bad.metadata.namespace, &self.limits.source);
-        match self.named.one_more(Instant::now()) {
-            1..=MOST_NAMED => {
-                tracing::warn!(source, name, namespace, error = %bad.error, "an object cannot be read, and counts as not there");
+        let (name, namespace) = (&object.metadata.name, &object.metadata.namespace);
+        let source = &self.limits.source;
+        match self.log_limit.count(Instant::now()) {
+            1..=MAX_LOGGED => {
+                tracing::warn!(source, name, namespace, error = %object.error, "cannot read an object; it counts as absent");
             }
-            count if count == MOST_NAMED + 1 => {
-                tracing::warn!(source, "more objects cannot be read: they are not named for ten minutes");
+            count if count == MAX_LOGGED + 1 => {
+                tracing::warn!(
+                    source,
+                    "cannot read further objects; the log names none of them for ten minutes"
+                );
             }
             _ => {}
         }
-        (self.tell)(Seen::Unreadable(bad))
+        (self.on_event)(ObjectEvent::Unreadable(object))
     }
 }
 
-/// Asks for what changes from a version on.
-async fn begin(
+/// Starts a watch of the changes after a version, and returns its body.
+async fn start_watch(
     client: &Client,
     url: &str,
     fields: Option<String>,
@@ -394,12 +408,12 @@ async fn begin(
 ) -> kube::Result<impl AsyncBufRead + use<>> {
     let params = WatchParams {
         field_selector: fields,
-        timeout: Some(OPEN),
+        timeout: Some(WATCH_SECONDS),
         bookmarks: true,
         ..WatchParams::default()
     };
     let mut request = Request::new(url).watch(&params, version).map_err(kube::Error::BuildRequest)?;
-    // Servers since 1.37 compress each event on its own, of which clients decompress only the first.
+    // Servers since 1.37 compress each event on its own, and the client decompresses only the first of them.
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     client.request_stream(request).await
 }
@@ -409,10 +423,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_named_again_when_the_spell_is_over() {
-        let (mut named, start) = (Named::default(), Instant::now());
-        let counts: Vec<usize> = (0..30).map(|n| named.one_more(start + n * SPELL / 60)).collect();
+    fn unreadable_objects_are_logged_again_when_the_period_is_over() {
+        let (mut log_limit, start) = (LogLimit::default(), Instant::now());
+        let counts: Vec<usize> = (0..30).map(|n| log_limit.count(start + n * LOG_PERIOD / 60)).collect();
         assert_eq!(counts, (1..=30).collect::<Vec<_>>());
-        assert_eq!(named.one_more(start + SPELL), 1);
+        assert_eq!(log_limit.count(start + LOG_PERIOD), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Kubeconfigs as they come in Secrets, among them those that somebody means ill with.
+//! Kubeconfigs from Secrets, also malicious ones.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use sluice_controller::watch::connect::{ConnectError, client, data, kubeconfig};
 
 use crate::support::with;
 
-/// A kubeconfig that has all that it needs.
-fn whole() -> Value {
+/// A kubeconfig that needs no files or programs.
+fn self_contained() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "dev",
         "clusters": [{"name": "dev", "cluster": {"server": "https://dev.example:6443"}}],
@@ -17,23 +17,23 @@ fn whole() -> Value {
     })
 }
 
-async fn refused(kubeconfig: &Value, allow_exec: bool) -> Option<ConnectError> {
+async fn rejection(kubeconfig: &Value, allow_exec: bool) -> Option<ConnectError> {
     client("fleet/dev", &kubeconfig.to_string(), allow_exec).await.err()
 }
 
 #[tokio::test]
-async fn a_whole_kubeconfig_makes_a_client() {
-    assert_eq!(refused(&whole(), false).await, None);
-    // What a user may impersonate is for the other cluster to say.
-    assert_eq!(refused(&with(whole(), "users/0/user/as", "sluice".into()), false).await, None);
+async fn a_self_contained_kubeconfig_makes_a_client() {
+    assert_eq!(rejection(&self_contained(), false).await, None);
+    // The other cluster decides whom a user may impersonate.
+    assert_eq!(rejection(&with(self_contained(), "users/0/user/as", "sluice".into()), false).await, None);
     assert_eq!(
-        refused(&with(whole(), "clusters/0/cluster/tls-server-name", "api".into()), false).await,
+        rejection(&with(self_contained(), "clusters/0/cluster/tls-server-name", "api".into()), false).await,
         None
     );
 }
 
 #[tokio::test]
-async fn what_reaches_into_this_machine_or_past_its_checks_is_refused_with_what_to_do() {
+async fn a_kubeconfig_that_uses_programs_files_proxies_or_unchecked_servers_is_rejected() {
     let secret = || "fleet/dev".to_string();
     let exec =
         json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", "id"]});
@@ -52,49 +52,52 @@ async fn what_reaches_into_this_machine_or_past_its_checks_is_refused_with_what_
         ("clusters/0/cluster/server", "dev.example:6443".into(), ConnectError::NotHttps(secret())),
         ("clusters/0/cluster/insecure-skip-tls-verify", true.into(), ConnectError::Unverified(secret())),
         ("clusters/0/cluster/proxy-url", "http://proxy:3128".into(), ConnectError::Proxy(secret())),
-        ("users/0/user/token", "a\r\nx-other: b".into(), ConnectError::Lines(secret(), "token")),
-        ("users/0/user/username", "a\nb".into(), ConnectError::Lines(secret(), "username")),
-        ("users/0/user/password", "a\n".into(), ConnectError::Lines(secret(), "password")),
-        ("users/0/user/as", "a\rb".into(), ConnectError::Lines(secret(), "as")),
+        ("users/0/user/token", "a\r\nx-other: b".into(), ConnectError::LineBreak(secret(), "token")),
+        ("users/0/user/username", "a\nb".into(), ConnectError::LineBreak(secret(), "username")),
+        ("users/0/user/password", "a\n".into(), ConnectError::LineBreak(secret(), "password")),
+        ("users/0/user/as", "a\rb".into(), ConnectError::LineBreak(secret(), "as")),
     ];
     for (path, value, error) in table {
-        assert_eq!(refused(&with(whole(), path, value), false).await, Some(error), "{path}");
+        assert_eq!(rejection(&with(self_contained(), path, value), false).await, Some(error), "{path}");
     }
 }
 
 #[tokio::test]
-async fn the_flag_lets_programs_run_and_nothing_else() {
+async fn the_flag_allows_programs_and_nothing_else() {
     let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/program"});
-    let with_exec = with(whole(), "users/0/user/exec", exec);
-    let error = refused(&with_exec, true).await;
+    let with_exec = with(self_contained(), "users/0/user/exec", exec);
+    let error = rejection(&with_exec, true).await;
     assert!(!matches!(error, Some(ConnectError::Exec(..))), "{error:?}");
     let with_file = with(with_exec, "users/0/user/tokenFile", "/run/token".into());
     assert_eq!(
-        refused(&with_file, true).await,
+        rejection(&with_file, true).await,
         Some(ConnectError::File("fleet/dev".into(), "/run/token".into()))
     );
 }
 
 #[tokio::test]
-async fn each_refusal_says_what_to_put_there() {
+async fn an_error_says_what_to_write_instead() {
     let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"});
-    let said = refused(&with(whole(), "users/0/user/exec", exec), false).await.unwrap().to_string();
+    let message =
+        rejection(&with(self_contained(), "users/0/user/exec", exec), false).await.unwrap().to_string();
     assert_eq!(
-        said,
-        "the kubeconfig in Secret fleet/dev runs a program (aws), which Sluice does not do: use a token or a client \
+        message,
+        "the kubeconfig in Secret fleet/dev runs a program (aws), which Sluice does not allow: use a token or a client \
          certificate, or start the controller with --insecure-kubeconfig-exec"
     );
-    let said =
-        refused(&with(whole(), "users/0/user/tokenFile", "/run/t".into()), false).await.unwrap().to_string();
+    let message = rejection(&with(self_contained(), "users/0/user/tokenFile", "/run/t".into()), false)
+        .await
+        .unwrap()
+        .to_string();
     assert_eq!(
-        said,
-        "the kubeconfig in Secret fleet/dev names a file (/run/t), which is not here: embed it (kubectl config view \
-         --raw --flatten)"
+        message,
+        "the kubeconfig in Secret fleet/dev names a file (/run/t), which Sluice does not read: embed it (kubectl \
+         config view --raw --flatten)"
     );
 }
 
 #[tokio::test]
-async fn what_is_no_kubeconfig_says_so_and_gives_no_secret_away() {
+async fn the_error_of_an_invalid_kubeconfig_contains_no_secret() {
     let table = [
         "users: [{name: dev, user: {token: hunter2",
         "hunter2",
@@ -105,18 +108,19 @@ async fn what_is_no_kubeconfig_says_so_and_gives_no_secret_away() {
         "current-context: dev",
     ];
     for text in table {
-        let said = client("fleet/dev", text, false).await.err().expect(text).to_string();
-        assert!(said.starts_with("the kubeconfig in Secret fleet/dev cannot be read ("), "{said}");
-        assert!(said.ends_with("): replace it with a whole, self-contained kubeconfig"), "{said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        let message = client("fleet/dev", text, false).await.err().expect(text).to_string();
+        assert!(message.starts_with("the kubeconfig in Secret fleet/dev cannot be read ("), "{message}");
+        assert!(message.ends_with("): replace it with a whole, self-contained kubeconfig"), "{message}");
+        assert!(!message.contains("hunter2"), "{message}");
     }
-    let wrong_base64 = with(whole(), "clusters/0/cluster/certificate-authority-data", "hunter2".into());
-    let said = refused(&wrong_base64, false).await.unwrap().to_string();
-    assert!(!said.contains("hunter2"), "{said}");
+    let wrong_base64 =
+        with(self_contained(), "clusters/0/cluster/certificate-authority-data", "hunter2".into());
+    let message = rejection(&wrong_base64, false).await.unwrap().to_string();
+    assert!(!message.contains("hunter2"), "{message}");
 }
 
 #[test]
-fn the_first_key_that_has_a_kubeconfig_counts() {
+fn the_first_key_with_a_kubeconfig_is_used() {
     let secret = |pairs: &[(&str, &str)]| -> BTreeMap<String, Vec<u8>> {
         pairs.iter().map(|(k, v)| (k.to_string(), v.as_bytes().to_vec())).collect()
     };

@@ -1,4 +1,4 @@
-//! An event that overtakes earlier ones proves nothing.
+//! An event that may have arrived before earlier ones is delayed, so that it does not prove a revision too early.
 
 use serde_json::json;
 use sluice_controller::observe::debounce::{Debounce, Debounced};
@@ -12,7 +12,7 @@ fn event(object: &serde_json::Value) -> ClusterEvent {
     ClusterEvent::Applied(key, fact)
 }
 
-/// Ready at a revision of an OCI artifact, without waiting for its Deployment.
+/// Returns a Kustomization that is Ready at a revision of an OCI artifact, and does not wait for its Deployment.
 fn at(tag: &str) -> serde_json::Value {
     let object = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
     let object = with(object, "spec/sourceRef", json!({"kind": "OCIRepository", "name": "podinfo"}));
@@ -27,18 +27,18 @@ fn web(tag: &str) -> serde_json::Value {
 fn a_new_revision_counts_only_after_the_events_of_its_workloads_had_time_to_arrive() {
     let mut index = local(&[namespace("apps"), at("1.0.0"), web("1.0.0")]);
     let mut debounce = Debounce::default();
-    let shown = |index: &_| by_app("Kustomization", "apps").see(index);
-    assert_eq!(shown(&index).health(), Health::Ready);
+    let observe = |index: &_| by_app("Kustomization", "apps").observe(index);
+    assert_eq!(observe(&index).health(), Health::Ready);
     let Debounced::Later(object, number) = debounce.observe(&index, &ClusterKey::Local, event(&at("1.1.0")))
     else {
         panic!("it counts immediately");
     };
-    // Meanwhile the change of the Deployment arrives: it has not rolled out.
+    // Meanwhile the change of the Deployment arrives, which is not rolled out yet.
     applied(&mut index, &with(web("1.1.0"), "metadata/generation", 7.into()));
     let due = debounce.due(&ClusterKey::Local, &object, number).unwrap();
     index.apply(&ClusterKey::Local, due);
-    assert_eq!(shown(&index).health(), Health::Progressing);
-    assert_eq!(shown(&index).proves(&[]), None);
+    assert_eq!(observe(&index).health(), Health::Progressing);
+    assert_eq!(observe(&index).proves(&[]), None);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_event_that_cannot_be_early_counts_immediately() {
     let Debounced::Later(object, number) = observe(&mut debounce, &at("1.1.0")) else {
         panic!("counts immediately")
     };
-    // A newer event arrives before the time is over: only that one counts.
+    // A newer event replaces the waiting one.
     let failed = with(at("1.1.0"), "spec/suspend", true.into());
     assert!(matches!(observe(&mut debounce, &failed), Debounced::Now(_)));
     assert!(debounce.due(&ClusterKey::Local, &object, number).is_none());

@@ -1,4 +1,5 @@
-//! Flux's status decision, rule by rule, on statuses that the story does not have.
+//! The rules for the health and the facets of Flux objects, with statuses that the captured scenario does not
+//! have.
 
 use std::collections::BTreeMap;
 
@@ -22,33 +23,37 @@ fn chart(object: &Value) -> Option<String> {
 }
 
 #[test]
-fn health_follows_the_conditions_in_flux_order() {
+fn health_follows_from_the_conditions_in_the_order_of_flux() {
     let reconciling = |reason| condition("Reconciling", "True", reason, "at work", 2);
     let stalled = |reason| condition("Stalled", "True", reason, "will not try again", 2);
-    let yes = || ready("True", "UpgradeSucceeded", "done");
-    let no = |reason| ready("False", reason, "went wrong");
-    let at_work = || ready("Unknown", "Progressing", "in progress");
+    let ready_true = || ready("True", "UpgradeSucceeded", "done");
+    let ready_false = |reason| ready("False", reason, "went wrong");
+    let ready_unknown = || ready("Unknown", "Progressing", "in progress");
     let table: Vec<(Vec<Value>, Health, &str)> = vec![
-        (vec![], Pending, "waiting to be reconciled"),
+        (vec![], Pending, "Flux has not reconciled it yet"),
         (
             vec![condition("Released", "True", "InstallSucceeded", "done", 2)],
             Pending,
-            "waiting to be reconciled",
+            "Flux has not reconciled it yet",
         ),
-        (vec![yes()], Ready, ""),
-        (vec![no("RetriesExceeded"), stalled("RetriesExceeded")], Failed, "went wrong"),
-        (vec![yes(), stalled("AccessDenied")], Failed, "will not try again"),
-        (vec![yes(), condition("Stalled", "False", "x", "x", 2)], Ready, ""),
-        (vec![no("UpgradeFailed")], Failed, "went wrong"),
-        (vec![no("BuildFailed"), reconciling("ProgressingWithRetry")], Failed, "went wrong"),
-        (vec![no("DependencyNotReady"), reconciling("ProgressingWithRetry")], Progressing, "went wrong"),
-        (vec![no("HealthCheckCanceled")], Progressing, "went wrong"),
-        (vec![at_work(), reconciling("Progressing")], Progressing, "at work"),
-        (vec![at_work()], Progressing, "in progress"),
-        (vec![yes(), reconciling("Progressing")], Progressing, "at work"),
+        (vec![ready_true()], Ready, ""),
+        (vec![ready_false("RetriesExceeded"), stalled("RetriesExceeded")], Failed, "went wrong"),
+        (vec![ready_true(), stalled("AccessDenied")], Failed, "will not try again"),
+        (vec![ready_true(), condition("Stalled", "False", "x", "x", 2)], Ready, ""),
+        (vec![ready_false("UpgradeFailed")], Failed, "went wrong"),
+        (vec![ready_false("BuildFailed"), reconciling("ProgressingWithRetry")], Failed, "went wrong"),
+        (
+            vec![ready_false("DependencyNotReady"), reconciling("ProgressingWithRetry")],
+            Progressing,
+            "went wrong",
+        ),
+        (vec![ready_false("HealthCheckCanceled")], Progressing, "went wrong"),
+        (vec![ready_unknown(), reconciling("Progressing")], Progressing, "at work"),
+        (vec![ready_unknown()], Progressing, "in progress"),
+        (vec![ready_true(), reconciling("Progressing")], Progressing, "at work"),
         (
             vec![
-                no("RollbackSucceeded"),
+                ready_false("RollbackSucceeded"),
                 condition("Remediated", "True", "RollbackSucceeded", "rolled back", 2),
             ],
             Failed,
@@ -57,13 +62,13 @@ fn health_follows_the_conditions_in_flux_order() {
     ];
     for (conditions, health, message) in table {
         let status = json!({"observedGeneration": 2, "conditions": conditions});
-        let verdict = flux_fact(&release(status)).verdict;
+        let verdict = flux_fact(&release(status)).status;
         assert_eq!((verdict.health, verdict.message.as_str()), (health, message), "{conditions:?}");
     }
 }
 
 #[test]
-fn ready_counts_only_of_the_present_generation() {
+fn ready_counts_only_for_the_current_generation() {
     // The object is at generation 2.
     let table: [(Option<i64>, i64, Health); 8] = [
         (Some(2), 2, Ready),
@@ -80,16 +85,16 @@ fn ready_counts_only_of_the_present_generation() {
         if let Some(observed) = observed {
             status["observedGeneration"] = observed.into();
         }
-        assert_eq!(flux_fact(&release(status.clone())).verdict.health, health, "{status}");
+        assert_eq!(flux_fact(&release(status.clone())).status.health, health, "{status}");
     }
 }
 
 #[test]
-fn what_flux_has_not_looked_at_is_pending() {
+fn an_object_that_flux_has_not_reconciled_is_pending() {
     for status in [Value::Null, json!({}), json!({"observedGeneration": -1}), json!({"conditions": []})] {
         for object in [helm_release("apps", "podinfo", "1.0.0"), kustomization("apps", "podinfo", &[])] {
             let found = flux_fact(&with(object, "status", status.clone()));
-            assert_eq!(found.verdict.health, Pending, "{status}");
+            assert_eq!(found.status.health, Pending, "{status}");
             assert!(found.facets.is_empty(), "{status}");
             assert_eq!(found.version, "", "{status}");
         }
@@ -97,21 +102,21 @@ fn what_flux_has_not_looked_at_is_pending() {
 }
 
 #[test]
-fn a_first_failure_is_a_failure_though_no_generation_was_brought_to_an_end() {
+fn a_first_reconciliation_that_fails_counts_as_failed_without_an_observed_generation() {
     let status =
         json!({"observedGeneration": -1, "conditions": [ready("False", "BuildFailed", "no such path")]});
-    let verdict = flux_fact(&with(kustomization("apps", "podinfo", &[]), "status", status)).verdict;
+    let verdict = flux_fact(&with(kustomization("apps", "podinfo", &[]), "status", status)).status;
     assert_eq!((verdict.health, verdict.message.as_str()), (Failed, "no such path"));
 }
 
 #[test]
-fn what_flux_leaves_alone_says_how_to_go_on_and_its_last_word() {
+fn a_suspended_object_says_how_to_resume_it_and_its_last_message() {
     let object = || helm_release("apps", "podinfo", "6.1.8");
     let annotation = "kustomize.toolkit.fluxcd.io/reconcile";
-    let suspended = "Flux does not reconcile it: flux resume, once it may go on; its last word was: \
+    let suspended = "Flux does not reconcile it: resume it with flux resume; its last message: \
                      Helm upgrade succeeded";
     let disabled = "Flux does not reconcile it: remove kustomize.toolkit.fluxcd.io/reconcile: disabled from it; \
-                    its last word was: Helm upgrade succeeded";
+                    its last message: Helm upgrade succeeded";
     let table = [
         (with(object(), "spec/suspend", true.into()), Suspended, suspended),
         (with(object(), "metadata/annotations", json!({annotation: "disabled"})), Suspended, disabled),
@@ -121,31 +126,31 @@ fn what_flux_leaves_alone_says_how_to_go_on_and_its_last_word() {
     ];
     for (object, health, message) in table {
         let found = flux_fact(&object);
-        assert_eq!((found.verdict.health, found.verdict.message.as_str()), (health, message));
+        assert_eq!((found.status.health, found.status.message.as_str()), (health, message));
         assert_eq!(found.version, "6.1.8");
     }
 }
 
 #[test]
-fn being_deleted_comes_before_everything() {
+fn an_object_that_is_being_deleted_is_progressing_even_if_it_is_suspended() {
     let object = with(helm_release("apps", "podinfo", "1.0.0"), "spec/suspend", true.into());
     let object = with(object, "metadata/deletionTimestamp", "2026-11-21T09:00:00Z".into());
-    let verdict = flux_fact(&object).verdict;
+    let verdict = flux_fact(&object).status;
     assert_eq!((verdict.health, verdict.message.as_str()), (Progressing, "it is being deleted"));
 }
 
 #[test]
-fn the_chart_is_the_one_that_helm_has_deployed() {
+fn the_chart_facet_is_the_deployed_chart() {
     let snapshot = |version: i64, status: &str, chart: &str| json!({"version": version, "status": status, "chartVersion": chart});
     let table: Vec<(Value, Option<&str>)> = vec![
         // v2beta1
         (json!({"lastAppliedRevision": "6.1.5", "lastAttemptedRevision": "6.1.6"}), Some("6.1.5")),
-        // v2beta2 has both; the history is nearer to Helm
+        // v2beta2 has both; the history is what Helm has deployed
         (
             json!({"lastAppliedRevision": "6.1.5", "history": [snapshot(2, "deployed", "6.1.6")]}),
             Some("6.1.6"),
         ),
-        // v2: what was tried is not what runs
+        // v2: the attempted chart is not deployed
         (
             json!({"lastAttemptedRevision": "6.1.7",
                 "history": [snapshot(3, "failed", "6.1.7"), snapshot(2, "deployed", "6.1.6")]}),
@@ -159,12 +164,12 @@ fn the_chart_is_the_one_that_helm_has_deployed() {
                 snapshot(4, "deployed", "6.1.6"), snapshot(3, "failed", "6.1.7"), snapshot(2, "superseded", "6.1.6")]}),
             Some("6.1.6"),
         ),
-        // in whatever order, the newest number
+        // the newest number counts, in any order
         (
             json!({"history": [snapshot(9, "deployed", "1.0.9"), snapshot(10, "deployed", "1.0.10")]}),
             Some("1.0.10"),
         ),
-        // from an OCI artifact, and of a chart with values files
+        // a chart from an OCI artifact, and one with values files
         (json!({"history": [snapshot(1, "deployed", "6.6.1+0cc9a8446c95")]}), Some("6.6.1")),
         (json!({"lastAppliedRevision": "6.0.3+1"}), Some("6.0.3")),
         (json!({"history": [snapshot(1, "deployed", "1.0.0-1234567")]}), Some("1.0.0-1234567")),
@@ -175,7 +180,7 @@ fn the_chart_is_the_one_that_helm_has_deployed() {
 }
 
 #[test]
-fn a_rollback_shows_the_old_chart_and_is_not_healthy() {
+fn a_rolled_back_release_has_the_old_chart_and_has_failed() {
     let status = json!({
         "observedGeneration": 2,
         "conditions": [
@@ -190,11 +195,11 @@ fn a_rollback_shows_the_old_chart_and_is_not_healthy() {
         "lastAttemptedRevision": "6.1.7",
     });
     let found = flux_fact(&release(status));
-    assert_eq!((found.verdict.health, found.version.as_str()), (Failed, "6.1.6"));
+    assert_eq!((found.status.health, found.version.as_str()), (Failed, "6.1.6"));
 }
 
 #[test]
-fn a_chart_from_an_oci_artifact_has_its_digest_beside_its_version() {
+fn a_chart_from_an_oci_artifact_has_a_version_and_a_digest() {
     let status = json!({"history": [{"version": 1, "status": "deployed", "chartVersion": "6.6.1+0cc9a8446c95",
         "ociDigest": "sha256:0cc9a8446c95", "appVersion": "6.6.0"}]});
     let facets = flux_fact(&release(status)).facets;
@@ -207,7 +212,7 @@ fn a_chart_from_an_oci_artifact_has_its_digest_beside_its_version() {
 }
 
 #[test]
-fn an_oci_revision_is_a_tag_and_a_digest_in_every_form_that_flux_has_written() {
+fn the_tag_and_digest_of_an_oci_revision_are_read_in_all_forms_of_flux() {
     let sum = "3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
     let digest = format!("sha256:{sum}");
     let table = [
@@ -229,7 +234,7 @@ fn an_oci_revision_is_a_tag_and_a_digest_in_every_form_that_flux_has_written() {
 }
 
 #[test]
-fn a_git_revision_is_shown_short_in_every_form_that_flux_has_written() {
+fn a_git_revision_is_shortened_in_all_forms_of_flux() {
     let table = [
         (format!("main@sha1:{SHA}"), "main@sha1:6a19e380"),
         (format!("feature/x@sha1:{SHA}"), "feature/x@sha1:6a19e380"),
@@ -250,31 +255,31 @@ fn a_git_revision_is_shown_short_in_every_form_that_flux_has_written() {
         for object in [object, v1beta2] {
             let found = flux_fact(&object);
             assert_eq!(found.version, version);
-            // What is compared is whole.
+            // The facet, which is compared, is not shortened.
             assert_eq!(found.facets, [(Facet::Source, revision.clone())].into());
-            assert_eq!(found.verdict.health, Ready);
+            assert_eq!(found.status.health, Ready);
         }
     }
 }
 
 #[test]
-fn health_checks_that_name_all_workloads_are_as_good_as_waiting() {
+fn health_checks_of_all_workloads_cover_them_as_waiting_does() {
     let checks = |names: &[&str]| {
         let one = |name: &&str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "apps", "name": name});
         Value::from(names.iter().map(one).collect::<Vec<_>>())
     };
     let made = ["apps_web_apps_Deployment", "apps_db_apps_Deployment", "apps_conf__ConfigMap"];
     let object = || kustomization("apps", "podinfo", &made);
-    assert!(!flux_fact(&object()).covers);
-    assert!(flux_fact(&with(object(), "spec/wait", true.into())).covers);
-    assert!(!flux_fact(&with(object(), "spec/healthChecks", checks(&["web"]))).covers);
-    assert!(flux_fact(&with(object(), "spec/healthChecks", checks(&["web", "db"]))).covers);
+    assert!(!flux_fact(&object()).covers_owned);
+    assert!(flux_fact(&with(object(), "spec/wait", true.into())).covers_owned);
+    assert!(!flux_fact(&with(object(), "spec/healthChecks", checks(&["web"]))).covers_owned);
+    assert!(flux_fact(&with(object(), "spec/healthChecks", checks(&["web", "db"]))).covers_owned);
 }
 
-/// Stalled says only that Flux gave up. Why is in the words of the condition that Helm failed with: the
-/// statuses are those that helm-controller writes after its last retry.
+/// The condition Stalled only says that Flux gave up. Helm's cause is in another condition. The statuses are those
+/// that helm-controller writes after its last retry.
 #[test]
-fn a_release_that_helm_gave_up_on_shows_the_cause_of_helm() {
+fn a_release_that_flux_gave_up_on_shows_the_cause_of_helm() {
     let cause = "Helm upgrade failed for release apps/podinfo with chart podinfo@6.1.7: timed out";
     let stalled = condition("Stalled", "True", "RetriesExceeded", "Failed to upgrade after 2 attempt(s)", 2);
     let released = condition("Released", "False", "UpgradeFailed", cause, 2);
@@ -290,13 +295,13 @@ fn a_release_that_helm_gave_up_on_shows_the_cause_of_helm() {
         let status = json!({"observedGeneration": 2, "conditions": conditions,
             "lastAttemptedRevision": "6.1.7+0cc9a8446c95"});
         let fact = flux_fact(&release(status));
-        assert_eq!((fact.verdict.health, fact.verdict.message.as_str()), (Failed, message.as_str()));
+        assert_eq!((fact.status.health, fact.status.message.as_str()), (Failed, message.as_str()));
         assert_eq!(fact.gave_up, BTreeMap::from([(Facet::Chart, "6.1.7".to_string())]));
     }
 }
 
 #[test]
-fn flux_has_given_up_only_on_what_its_condition_speaks_of() {
+fn flux_has_given_up_only_on_the_generation_of_the_condition() {
     let status = |generation: i64, stalled: &str| {
         json!({"conditions": [ready("False", "UpgradeFailed", "no"),
             condition("Stalled", stalled, "RetriesExceeded", "gave up", generation)],
@@ -311,16 +316,16 @@ fn flux_has_given_up_only_on_what_its_condition_speaks_of() {
     }
 }
 
-/// The values are those of the generation that Flux gave up on; the app is that of the chart that was tried, and not
-/// of the one that Helm went back to.
+/// The values are those of the generation that Flux gave up on. The app version is that of the attempted chart,
+/// and not of the chart after the rollback.
 #[test]
-fn the_state_that_helm_gave_up_on_is_read_with_its_images() {
+fn the_state_that_flux_gave_up_on_includes_the_images_of_the_values() {
     let old = json!({"name": "podinfo", "namespace": "apps", "version": 3, "status": "deployed",
         "chartVersion": "6.1.6", "appVersion": "6.1.6-app"});
-    let tried = json!({"name": "podinfo", "namespace": "apps", "version": 2, "status": "failed",
+    let attempted = json!({"name": "podinfo", "namespace": "apps", "version": 2, "status": "failed",
         "chartVersion": "6.1.7+0cc9a8446c95", "appVersion": "6.1.7-app"});
     let status = json!({"lastAttemptedRevision": "6.1.7+0cc9a8446c95", "lastAttemptedRevisionDigest": "sha256:aa",
-        "history": [old, tried], "conditions": [ready("False", "UpgradeFailed", "no"),
+        "history": [old, attempted], "conditions": [ready("False", "UpgradeFailed", "no"),
             condition("Stalled", "True", "RetriesExceeded", "gave up", 2)]});
     let image = json!({"image": {"repository": "ghcr.io/stefanprodan/podinfo", "tag": "6.1.8"}});
     let fact = flux_fact(&with(release(status), "spec/values", image));
@@ -333,25 +338,26 @@ fn the_state_that_helm_gave_up_on_is_read_with_its_images() {
     assert_eq!(fact.gave_up, expected.map(|(facet, value)| (facet, value.to_string())).into());
 }
 
-/// Helm limits names to 53 characters. What a hostile cluster sends in their place is not kept.
+/// Helm limits names to 53 characters, but a hostile cluster may send longer ones.
 #[test]
-fn names_of_releases_are_not_kept_at_any_length() {
+fn a_release_name_that_is_too_long_is_not_kept() {
     let long = "x".repeat(1 << 20);
     let history = |name: &str| json!({"history": [{"name": name, "namespace": "apps", "version": 1}]});
-    let named = |object: Value| {
+    let release_name = |object: Value| {
         let fact = flux_fact(&object);
         let Owned::Release(ReleaseName { name, namespace }) = fact.owned else { panic!("{:?}", fact.owned) };
         (name, namespace, fact.release.is_some())
     };
-    let is = |name: &str, of_release| (name.to_string(), "apps".to_string(), of_release);
-    assert_eq!(named(release(history("web"))), is("web", false));
-    assert_eq!(named(release(history(&long))), is("podinfo", false));
-    let (name, namespace, _) = named(with(release(json!({})), "spec/releaseName", long.clone().into()));
+    let expected = |name: &str, in_release| (name.to_string(), "apps".to_string(), in_release);
+    assert_eq!(release_name(release(history("web"))), expected("web", false));
+    assert_eq!(release_name(release(history(&long))), expected("podinfo", false));
+    let (name, namespace, _) =
+        release_name(with(release(json!({})), "spec/releaseName", long.clone().into()));
     assert_eq!((name, namespace), Default::default());
     for (annotation, kept) in [("web", true), (long.as_str(), false)] {
         let annotations =
             json!({"meta.helm.sh/release-name": annotation, "meta.helm.sh/release-namespace": "apps"});
         let object = with(release(json!({})), "metadata/annotations", annotations);
-        assert_eq!(named(object).2, kept);
+        assert_eq!(release_name(object).2, kept);
     }
 }

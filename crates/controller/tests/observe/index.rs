@@ -1,8 +1,8 @@
-//! The fold over watch events: what each concerns, and what it leaves behind.
+//! The index: the targets that an event affects, and the state after it.
 
 use serde_json::{Value, json};
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Kind};
-use sluice_controller::observe::index::{Index, Touched};
+use sluice_controller::observe::index::{AffectedTargets, Index};
 use sluice_core::observed::Health::{Failed, Progressing, Ready};
 
 use crate::support::{
@@ -10,18 +10,18 @@ use crate::support::{
     listed, local, namespace, remote, with,
 };
 
-fn only(namespaces: &[&str]) -> Touched {
-    Touched::Namespaces(namespaces.iter().map(ToString::to_string).collect())
+fn in_namespaces(namespaces: &[&str]) -> AffectedTargets {
+    AffectedTargets::InNamespaces(namespaces.iter().map(ToString::to_string).collect())
 }
 
-fn deleted(index: &mut Index, object: &Value) -> Touched {
+fn deleted(index: &mut Index, object: &Value) -> AffectedTargets {
     index.apply(&ClusterKey::Local, ClusterEvent::Deleted(fact(object).0))
 }
 
-/// The inventory's entry of the Deployment that [`web`] makes.
+/// The inventory entry of the Deployment [`web`].
 const WEB: &str = "runs-here_web_apps_Deployment";
 
-fn releasing_web(release: Value) -> Value {
+fn with_web_inventory(release: Value) -> Value {
     with(release, "status/inventory", json!({"entries": [{"id": WEB, "v": "v1"}]}))
 }
 
@@ -30,33 +30,33 @@ fn web(image: &str) -> Value {
 }
 
 #[test]
-fn an_event_concerns_the_targets_of_what_made_the_object() {
+fn an_event_affects_the_targets_of_the_objects_owner() {
     let source = json!({"kind": "GitRepository", "metadata": {"namespace": "flux", "name": "fleet"},
         "spec": {"url": "https://example.com/fleet.git"}});
     let member = kustomization("apps", "podinfo", &[WEB]);
     let member = with(member, "spec/sourceRef/namespace", "flux".into());
     let mut index = local(&[namespace("apps"), member]);
     assert_eq!(
-        applied(&mut index, &releasing_web(helm_release("other", "podinfo", "1.0.0"))),
-        only(&["other"])
+        applied(&mut index, &with_web_inventory(helm_release("other", "podinfo", "1.0.0"))),
+        in_namespaces(&["other"])
     );
-    assert_eq!(applied(&mut index, &web("web:1")), only(&["apps"]));
-    assert_eq!(applied(&mut index, &web("web:1")), Touched::Nothing);
-    assert_eq!(applied(&mut index, &source), only(&["apps"]));
-    assert_eq!(applied(&mut index, &namespace("new")), only(&["new"]));
-    // A new owner concerns both.
+    assert_eq!(applied(&mut index, &web("web:1")), in_namespaces(&["apps"]));
+    assert_eq!(applied(&mut index, &web("web:1")), AffectedTargets::None);
+    assert_eq!(applied(&mut index, &source), in_namespaces(&["apps"]));
+    assert_eq!(applied(&mut index, &namespace("new")), in_namespaces(&["new"]));
+    // A change of the owner affects the targets of both owners.
     assert_eq!(
         applied(&mut index, &deployment("runs-here", "web", ("helm", "other", "podinfo"), "web:1")),
-        only(&["apps", "other"])
+        in_namespaces(&["apps", "other"])
     );
-    assert_eq!(deleted(&mut index, &web("web:1")), only(&["other"]));
-    assert_eq!(deleted(&mut index, &web("web:1")), Touched::Nothing);
+    assert_eq!(deleted(&mut index, &web("web:1")), in_namespaces(&["other"]));
+    assert_eq!(deleted(&mut index, &web("web:1")), AffectedTargets::None);
 }
 
 #[test]
-fn an_event_concerns_everything_above_the_object_and_circles_end() {
+fn an_event_affects_the_targets_of_all_owners_and_circles_of_owners_end() {
     let release = labelled(
-        releasing_web(helm_release("inner", "podinfo", "1.0.0")),
+        with_web_inventory(helm_release("inner", "podinfo", "1.0.0")),
         "kustomize.toolkit.fluxcd.io/name",
         "apps",
     );
@@ -69,8 +69,8 @@ fn an_event_concerns_everything_above_the_object_and_circles_end() {
     let apps = labelled(apps, "kustomize.toolkit.fluxcd.io/namespace", "flux-system");
     let mut index = local(&[release.clone(), apps]);
     let pod = deployment("runs-here", "web", ("helm", "inner", "podinfo"), "web:1");
-    assert_eq!(applied(&mut index, &pod), only(&["flux-system", "inner"]));
-    // Two that claim to have made each other.
+    assert_eq!(applied(&mut index, &pod), in_namespaces(&["flux-system", "inner"]));
+    // Two objects name each other as owner.
     let one = labelled(
         kustomization("a", "one", &["b_two_kustomize.toolkit.fluxcd.io_Kustomization"]),
         "kustomize.toolkit.fluxcd.io/name",
@@ -83,36 +83,36 @@ fn an_event_concerns_everything_above_the_object_and_circles_end() {
         "one",
     );
     let two = labelled(two, "kustomize.toolkit.fluxcd.io/namespace", "a");
-    assert_eq!(applied(&mut index, &one), only(&["a"]));
-    assert_eq!(applied(&mut index, &two), only(&["a", "b"]));
+    assert_eq!(applied(&mut index, &one), in_namespaces(&["a"]));
+    assert_eq!(applied(&mut index, &two), in_namespaces(&["a", "b"]));
     let one = labelled(one, "pipelines.weave.works/pipeline", "podinfo");
-    assert_eq!(applied(&mut index, &one), only(&["a", "b"]));
+    assert_eq!(applied(&mut index, &one), in_namespaces(&["a", "b"]));
     applied(&mut index, &namespace("a"));
-    assert_eq!(by_label("a").see(&index).health(), Ready);
+    assert_eq!(by_label("a").observe(&index).health(), Ready);
 }
 
 #[test]
-fn listing_again_removes_what_is_gone_and_tells_what_that_concerns() {
+fn a_new_list_removes_deleted_objects_and_returns_the_affected_targets() {
     let release = |ns: &str| {
         labelled(helm_release(ns, "podinfo", "1.0.0"), "pipelines.weave.works/pipeline", "podinfo")
     };
     let mut index = local(&[namespace("a"), namespace("b"), release("a"), release("b")]);
     assert_eq!(by_label("b").members(&index), ["HelmRelease/podinfo"]);
     let again = |objects: &[Value]| listed(Kind::HelmRelease, objects);
-    assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a"), release("b")])), Touched::Nothing);
-    assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a")])), only(&["b"]));
+    assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a"), release("b")])), AffectedTargets::None);
+    assert_eq!(index.apply(&ClusterKey::Local, again(&[release("a")])), in_namespaces(&["b"]));
     assert_eq!(by_label("a").members(&index), ["HelmRelease/podinfo"]);
     assert!(by_label("b").error(&index).contains("no Kustomization or HelmRelease"));
-    // Of one namespace only what is there goes.
+    // A list of one namespace removes objects of that namespace only.
     let empty = ClusterEvent::Listed(Kind::HelmRelease, Some("b".into()), Vec::new());
     index.apply(&ClusterKey::Local, empty);
     assert_eq!(by_label("a").members(&index), ["HelmRelease/podinfo"]);
 }
 
 #[test]
-fn what_made_a_workload_forgets_it_when_it_goes_by_whatever_way() {
+fn a_deleted_unlisted_or_absent_workload_is_removed_from_its_owner() {
     let member = kustomization("apps", "podinfo", &[WEB]);
-    let images = |index: &Index| by_app("Kustomization", "apps").see(index).members[0].workloads.len();
+    let images = |index: &Index| by_app("Kustomization", "apps").observe(index).members[0].workloads.len();
     let mut index = local(&[namespace("apps"), member.clone(), web("web:1")]);
     assert_eq!(images(&index), 1);
     deleted(&mut index, &web("web:1"));
@@ -127,41 +127,41 @@ fn what_made_a_workload_forgets_it_when_it_goes_by_whatever_way() {
 }
 
 #[test]
-fn a_kind_that_stays_away_is_news_once() {
+fn a_repeated_absent_unreadable_or_lost_event_affects_no_target() {
     let mut index = local(&[]);
     let absent = || ClusterEvent::Absent(Kind::HelmRelease);
-    assert_eq!(index.apply(&ClusterKey::Local, absent()), Touched::Everything);
-    assert_eq!(index.apply(&ClusterKey::Local, absent()), Touched::Nothing);
+    assert_eq!(index.apply(&ClusterKey::Local, absent()), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, absent()), AffectedTargets::None);
     let unreadable = || ClusterEvent::Unreadable(Kind::HelmRelease, None, "why".into());
-    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), Touched::Everything);
-    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), Touched::Nothing);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), Touched::Everything);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), Touched::Nothing);
-    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("burnt".into())), Touched::Everything);
+    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, unreadable()), AffectedTargets::None);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), AffectedTargets::All);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("gone".into())), AffectedTargets::None);
+    assert_eq!(index.apply(&ClusterKey::Local, ClusterEvent::Lost("refused".into())), AffectedTargets::All);
 }
 
 #[test]
-fn nothing_is_told_of_a_cluster_before_every_kind_is_known() {
+fn a_cluster_is_not_observed_before_every_kind_is_listed() {
     let mut index = Index::default();
     let dev = remote("dev");
-    assert!(by_label("apps").on(dev.clone()).ask(&index).is_err());
-    assert_eq!(index.apply(&dev, ClusterEvent::Connected), Touched::Nothing);
+    assert!(by_label("apps").on(dev.clone()).try_observe(&index).is_err());
+    assert_eq!(index.apply(&dev, ClusterEvent::Connected), AffectedTargets::None);
     for kind in Kind::ALL {
-        assert!(by_label("apps").on(dev.clone()).ask(&index).is_err(), "before {kind:?}");
+        assert!(by_label("apps").on(dev.clone()).try_observe(&index).is_err(), "before {kind:?}");
         assert_eq!(index.clusters_up(), (0, 1));
-        let touched =
+        let affected =
             index.apply(&dev, listed(kind, &[namespace("apps"), helm_release("apps", "podinfo", "1.0.0")]));
         let last = kind == Kind::ALL[Kind::ALL.len() - 1];
-        assert_eq!(touched, if last { Touched::Everything } else { Touched::Nothing }, "{kind:?}");
+        assert_eq!(affected, if last { AffectedTargets::All } else { AffectedTargets::None }, "{kind:?}");
     }
     assert_eq!(index.clusters_up(), (1, 1));
-    assert_eq!(by_app("HelmRelease", "apps").on(dev.clone()).see(&index).health(), Ready);
+    assert_eq!(by_app("HelmRelease", "apps").on(dev.clone()).observe(&index).health(), Ready);
     index.forget(&dev);
     assert_eq!(index.clusters_up(), (0, 0));
 }
 
 #[test]
-fn a_lost_cluster_blanks_its_own_targets_and_comes_back_with_what_is_there_then() {
+fn a_lost_cluster_makes_its_targets_unreadable_and_is_read_again_when_it_is_back() {
     let objects = |chart: &str| [namespace("apps"), helm_release("apps", "podinfo", chart)];
     let (dev, prod) = (remote("dev"), remote("prod"));
     let mut index = Index::default();
@@ -170,19 +170,19 @@ fn a_lost_cluster_blanks_its_own_targets_and_comes_back_with_what_is_there_then(
     index.apply(&dev, ClusterEvent::Lost("cluster fleet/dev refuses the connection: start it".into()));
     let at = |cluster: &ClusterKey| by_app("HelmRelease", "apps").on(cluster.clone());
     assert_eq!(at(&dev).error(&index), "cluster fleet/dev refuses the connection: start it");
-    assert_eq!(at(&dev).see(&index).revision(&[]), None);
-    assert_eq!(at(&prod).see(&index).health(), Ready);
+    assert_eq!(at(&dev).observe(&index).revision(&[]), None);
+    assert_eq!(at(&prod).observe(&index).health(), Ready);
     index.apply(&dev, ClusterEvent::Connected);
-    assert!(at(&dev).ask(&index).is_err(), "what was known before may be old");
+    assert!(at(&dev).try_observe(&index).is_err(), "the earlier state may be outdated");
     connect(&mut index, &dev, &objects("1.1.0"));
-    assert_eq!(at(&dev).see(&index).revision(&[]).unwrap().to_string(), "1.1.0");
+    assert_eq!(at(&dev).observe(&index).revision(&[]).unwrap().to_string(), "1.1.0");
 }
 
-/// Flux goes through a Kustomization every few minutes, and each time says for a moment that it is at
-/// work. Nothing is written while it only repeats itself.
+/// Flux reconciles a Kustomization every few minutes, and each time reports for a moment that it is reconciling.
+/// While Flux only repeats an attempt, nothing must be written.
 #[test]
-fn going_through_a_kustomization_again_is_no_news() {
-    let at_work = |object: Value| {
+fn a_periodic_reconciliation_of_a_kustomization_changes_nothing() {
+    let reconciling = |object: Value| {
         let conditions = json!([
             condition(
                 "Reconciling",
@@ -195,61 +195,61 @@ fn going_through_a_kustomization_again_is_no_news() {
         ]);
         with(object, "status/conditions", conditions)
     };
-    let health = |index: &Index| by_app("Kustomization", "apps").see(index).health();
-    let calm = kustomization("apps", "podinfo", &[]);
-    let mut index = local(&[namespace("apps"), calm.clone()]);
-    assert_eq!(applied(&mut index, &at_work(calm.clone())), Touched::Nothing);
+    let health = |index: &Index| by_app("Kustomization", "apps").observe(index).health();
+    let ready = kustomization("apps", "podinfo", &[]);
+    let mut index = local(&[namespace("apps"), ready.clone()]);
+    assert_eq!(applied(&mut index, &reconciling(ready.clone())), AffectedTargets::None);
     assert_eq!(health(&index), Ready);
-    // Now it builds what it has fetched, and that is something new.
-    let newer = with(at_work(calm.clone()), "status/lastAttemptedRevision", "main@sha1:77".into());
-    assert_eq!(applied(&mut index, &newer), only(&["apps"]));
+    // Flux tries a new revision.
+    let newer = with(reconciling(ready.clone()), "status/lastAttemptedRevision", "main@sha1:77".into());
+    assert_eq!(applied(&mut index, &newer), in_namespaces(&["apps"]));
     assert_eq!(health(&index), Progressing);
-    // It fails, and goes on failing while it tries again.
+    // The attempt fails, and stays failed while Flux repeats it.
     let failed = with(
         newer.clone(),
         "status/conditions",
         json!([condition("Ready", "False", "BuildFailed", "no", 2)]),
     );
-    assert_eq!(applied(&mut index, &failed), only(&["apps"]));
-    assert_eq!(applied(&mut index, &newer), Touched::Nothing);
+    assert_eq!(applied(&mut index, &failed), in_namespaces(&["apps"]));
+    assert_eq!(applied(&mut index, &newer), AffectedTargets::None);
     assert_eq!(health(&index), Failed);
-    // A new generation is something new too.
+    // A new generation is a new attempt.
     let edited = with(newer, "metadata/generation", 3.into());
-    assert_eq!(applied(&mut index, &edited), only(&["apps"]));
+    assert_eq!(applied(&mut index, &edited), in_namespaces(&["apps"]));
     assert_eq!(health(&index), Progressing);
-    // Whoever comes to know it in the middle does not guess.
-    assert_eq!(health(&local(&[namespace("apps"), at_work(calm)])), Progressing);
+    // Without a former status, the result of the attempt is unknown.
+    assert_eq!(health(&local(&[namespace("apps"), reconciling(ready)])), Progressing);
 }
 
-/// Where the whole cluster may not be read, a namespace that no target is in any more is not read: what was
-/// known of it must not count when it is wanted again.
+/// If a kind is read by namespace, a namespace without targets is not watched. Its earlier state must not count
+/// when it has targets again.
 #[test]
-fn what_was_read_of_a_dropped_namespace_is_forgotten() {
+fn the_objects_of_a_namespace_without_targets_are_removed() {
     let mut index = local(&[namespace("a"), namespace("b")]);
     let hub = ClusterKey::Local;
-    let wanted = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let namespaces = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     let list = |ns: &str, chart: &str| {
         let facts = vec![fact(&helm_release(ns, "podinfo", chart))];
         ClusterEvent::Listed(Kind::HelmRelease, Some(ns.into()), facts)
     };
-    index.narrow(&hub, wanted(&["a", "b"]));
-    index.apply(&hub, ClusterEvent::Narrowed(Kind::HelmRelease));
+    index.set_target_namespaces(&hub, namespaces(&["a", "b"]));
+    index.apply(&hub, ClusterEvent::ByNamespace(Kind::HelmRelease));
     index.apply(&hub, list("a", "1.0.0"));
     index.apply(&hub, list("b", "1.0.0"));
-    assert_eq!(by_app("HelmRelease", "b").see(&index).health(), Ready);
-    index.narrow(&hub, wanted(&["a"]));
-    // What the ended watch still had in the queue changes nothing.
+    assert_eq!(by_app("HelmRelease", "b").observe(&index).health(), Ready);
+    index.set_target_namespaces(&hub, namespaces(&["a"]));
+    // Late events of the ended watch change nothing.
     index.apply(&hub, list("b", "1.0.0"));
     applied(&mut index, &helm_release("b", "podinfo", "1.0.0"));
-    index.narrow(&hub, wanted(&["a", "b"]));
-    assert!(by_app("HelmRelease", "b").ask(&index).is_err(), "what was known of it before may be old");
-    assert_eq!(by_app("HelmRelease", "a").see(&index).health(), Ready);
+    index.set_target_namespaces(&hub, namespaces(&["a", "b"]));
+    assert!(by_app("HelmRelease", "b").try_observe(&index).is_err(), "the earlier state may be outdated");
+    assert_eq!(by_app("HelmRelease", "a").observe(&index).health(), Ready);
     index.apply(&hub, list("b", "1.1.0"));
-    assert_eq!(by_app("HelmRelease", "b").see(&index).revision(&[]).unwrap().to_string(), "1.1.0");
+    assert_eq!(by_app("HelmRelease", "b").observe(&index).revision(&[]).unwrap().to_string(), "1.1.0");
 }
 
 #[test]
-fn a_kind_that_is_too_large_makes_its_targets_unknown_and_keeps_nothing() {
+fn a_kind_that_is_too_large_makes_its_targets_unreadable_and_its_objects_are_removed() {
     let mut index = local(&[namespace("apps"), helm_release("apps", "podinfo", "1.0.0")]);
     let why = "helmreleases of the local cluster are too large to watch";
     index.apply(&ClusterKey::Local, ClusterEvent::TooLarge(Kind::HelmRelease, None, why.into()));

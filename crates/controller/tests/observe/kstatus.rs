@@ -1,23 +1,23 @@
-//! How workloads do, by the rules of kstatus that Flux itself waits by.
+//! The health of workloads by the rules of kstatus, by which Flux waits.
 
 use serde_json::{Value, json};
-use sluice_controller::observe::facts::{Fact, Verdict};
+use sluice_controller::observe::facts::{Fact, HealthStatus};
 use sluice_core::observed::Health::{self, Failed, Progressing, Ready};
 
 use crate::support::{deployment, fact, with};
 
-fn verdict(object: &Value) -> Verdict {
+fn status(object: &Value) -> HealthStatus {
     match fact(object).1 {
-        Fact::Workload(workload) => workload.verdict,
-        other => panic!("{other:?} is no workload"),
+        Fact::Workload(workload) => workload.status,
+        other => panic!("{other:?} is not a workload"),
     }
 }
 
-/// Each row changes one thing of a healthy workload.
+/// Checks that a workload is healthy, and its health after each of these changes.
 fn check(healthy: &Value, table: &[(&str, Value, Health, &str)]) {
-    assert_eq!(verdict(healthy).health, Ready);
+    assert_eq!(status(healthy).health, Ready);
     for (path, value, health, message) in table {
-        let found = verdict(&with(healthy.clone(), path, value.clone()));
+        let found = status(&with(healthy.clone(), path, value.clone()));
         assert_eq!((found.health, found.message.as_str()), (*health, *message), "{path}: {value}");
     }
 }
@@ -31,7 +31,7 @@ fn with_three_pods() -> Value {
 }
 
 #[test]
-fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
+fn a_deployment_is_ready_if_all_pods_are_updated_ready_and_available() {
     let stuck = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
         "message": "ReplicaSet \"web-1\" has timed out progressing."}]);
     let no_progressing = json!([{"type": "Available", "status": "True"}]);
@@ -44,11 +44,16 @@ fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
     check(
         &with_three_pods(),
         &[
-            ("metadata/generation", 4.into(), Progressing, "its controller has not seen the change yet"),
+            (
+                "metadata/generation",
+                4.into(),
+                Progressing,
+                "its controller has not observed the latest change yet",
+            ),
             ("metadata/deletionTimestamp", "2026-11-21T09:00:00Z".into(), Progressing, "it is being deleted"),
-            ("status/replicas", 2.into(), Progressing, "2 of 3 pods are there"),
+            ("status/replicas", 2.into(), Progressing, "2 of 3 pods are created"),
             ("status/updatedReplicas", 1.into(), Progressing, "1 of 3 pods are updated"),
-            ("status/replicas", 4.into(), Progressing, "1 old pods are ending"),
+            ("status/replicas", 4.into(), Progressing, "1 old pods are terminating"),
             ("status/availableReplicas", 2.into(), Progressing, "2 of 3 pods are available"),
             ("status/readyReplicas", 0.into(), Progressing, "0 of 3 pods are ready"),
             ("status/conditions", stuck, Failed, "ReplicaSet \"web-1\" has timed out progressing."),
@@ -56,7 +61,7 @@ fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
             ("status/conditions", without_times, Ready, ""),
             ("status/conditions", being_replaced.clone(), Ready, ""),
             ("status/conditions", unavailable, Progressing, "it is not available yet"),
-            ("status", Value::Null, Progressing, "its controller has not seen the change yet"),
+            ("status", Value::Null, Progressing, "its controller has not observed the latest change yet"),
         ],
     );
     let with_deadline = with(with_three_pods(), "spec/progressDeadlineSeconds", 600.into());
@@ -64,28 +69,28 @@ fn a_deployment_is_ready_once_all_its_pods_are_new_ready_and_available() {
         &with_deadline,
         &[("status/conditions", being_replaced.clone(), Progressing, "it is being rolled out")],
     );
-    // The greatest number means no deadline, and then there may be no such condition.
+    // The greatest number means no deadline, and such a Deployment may have no condition Progressing.
     let without = with(with_deadline, "spec/progressDeadlineSeconds", i32::MAX.into());
     check(&without, &[("status/conditions", being_replaced, Ready, "")]);
 }
 
 #[test]
-fn a_deployment_of_no_pods_is_ready_and_one_that_does_not_say_wants_one() {
+fn a_deployment_without_pods_is_ready_and_the_default_is_one_pod() {
     let none = with(with_three_pods(), "spec/replicas", 0.into());
     let none = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"]
         .into_iter()
         .fold(none, |object, field| with(object, &format!("status/{field}"), 0.into()));
-    check(&none, &[("spec/replicas", Value::Null, Progressing, "0 of 1 pods are there")]);
+    check(&none, &[("spec/replicas", Value::Null, Progressing, "0 of 1 pods are created")]);
 }
 
 #[test]
-fn conditions_that_any_kind_may_have_come_first() {
-    let said = |kind: &str| json!([{"type": kind, "status": "True", "message": "says so"}]);
+fn the_conditions_reconciling_and_stalled_come_first() {
+    let conditions = |kind: &str| json!([{"type": kind, "status": "True", "message": "the message"}]);
     check(
         &with_three_pods(),
         &[
-            ("status/conditions", said("Reconciling"), Progressing, "says so"),
-            ("status/conditions", said("Stalled"), Failed, "says so"),
+            ("status/conditions", conditions("Reconciling"), Progressing, "the message"),
+            ("status/conditions", conditions("Stalled"), Failed, "the message"),
         ],
     );
 }
@@ -98,45 +103,55 @@ fn stateful_set() -> Value {
 }
 
 #[test]
-fn a_stateful_set_is_ready_once_every_pod_that_should_be_is_new() {
+fn a_stateful_set_is_ready_if_all_pods_of_its_partition_are_updated() {
     check(
         &stateful_set(),
         &[
-            ("metadata/generation", 4.into(), Progressing, "its controller has not seen the change yet"),
-            ("status/replicas", 2.into(), Progressing, "2 of 3 pods are there"),
+            (
+                "metadata/generation",
+                4.into(),
+                Progressing,
+                "its controller has not observed the latest change yet",
+            ),
+            ("status/replicas", 2.into(), Progressing, "2 of 3 pods are created"),
             ("status/readyReplicas", 1.into(), Progressing, "1 of 3 pods are ready"),
-            ("status/replicas", 5.into(), Progressing, "2 old pods are ending"),
+            ("status/replicas", 5.into(), Progressing, "2 old pods are terminating"),
             ("status/currentReplicas", 2.into(), Progressing, "2 of 3 pods are updated"),
             ("status/updateRevision", "web-8a".into(), Progressing, "it is being rolled out"),
         ],
     );
-    // Kubernetes itself writes partition 0; a larger one leaves the first pods as they are.
+    // The default partition is 0. With a larger one Kubernetes does not update the first pods.
     let by_partition = |n: i64| with(stateful_set(), "spec/updateStrategy/rollingUpdate/partition", n.into());
     check(&by_partition(0), &[("status/updatedReplicas", 2.into(), Progressing, "2 of 3 pods are updated")]);
     let canary = with(by_partition(2), "status/updateRevision", "web-8a".into());
     let canary = with(canary, "status/currentReplicas", 2.into());
     let canary = with(canary, "status/updatedReplicas", 1.into());
     check(&canary, &[("status/updatedReplicas", 0.into(), Progressing, "0 of 1 pods are updated")]);
-    let by_hand = with(stateful_set(), "spec/updateStrategy/type", "OnDelete".into());
-    check(&by_hand, &[("status/updateRevision", "web-8a".into(), Ready, "")]);
+    let on_delete = with(stateful_set(), "spec/updateStrategy/type", "OnDelete".into());
+    check(&on_delete, &[("status/updateRevision", "web-8a".into(), Ready, "")]);
 }
 
 #[test]
-fn a_daemon_set_is_ready_once_every_node_has_its_new_pod() {
+fn a_daemon_set_is_ready_if_every_node_has_an_updated_available_pod() {
     let status = json!({"observedGeneration": 3, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
         "updatedNumberScheduled": 2, "numberAvailable": 2, "numberReady": 2});
     let object = with(with(with_three_pods(), "kind", "DaemonSet".into()), "status", status);
     check(
         &object,
         &[
-            ("metadata/generation", 4.into(), Progressing, "its controller has not seen the change yet"),
+            (
+                "metadata/generation",
+                4.into(),
+                Progressing,
+                "its controller has not observed the latest change yet",
+            ),
             (
                 "status/observedGeneration",
                 Value::Null,
                 Progressing,
-                "its controller has not seen the change yet",
+                "its controller has not observed the latest change yet",
             ),
-            ("status/currentNumberScheduled", 1.into(), Progressing, "1 of 2 pods are there"),
+            ("status/currentNumberScheduled", 1.into(), Progressing, "1 of 2 pods are created"),
             ("status/updatedNumberScheduled", 0.into(), Progressing, "0 of 2 pods are updated"),
             ("status/numberAvailable", 1.into(), Progressing, "1 of 2 pods are available"),
             ("status/numberReady", 1.into(), Progressing, "1 of 2 pods are ready"),
@@ -145,7 +160,7 @@ fn a_daemon_set_is_ready_once_every_node_has_its_new_pod() {
 }
 
 #[test]
-fn a_cron_job_is_ready_by_being_there() {
+fn a_cron_job_is_ready_unless_it_is_being_deleted() {
     let object = with(with_three_pods(), "kind", "CronJob".into());
     let object = with(with(object, "spec", json!({})), "status", Value::Null);
     check(

@@ -1,24 +1,24 @@
-//! What is made of watch events: the facts that are kept of an object, what the index adds up to,
-//! what a target then shows, and the status that says so. No clock, no client and no server.
+//! From watch events to a status: the facts of an object, the index, the state of a target, and the status of a
+//! Pipeline. These tests use no clock, no client and no server.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod announced;
-mod captured;
-mod cause;
+mod captured_statuses;
 mod connect;
 mod debounce;
 mod flux_rules;
 mod index;
 mod kstatus;
 mod members;
+mod orders_and_events;
 mod ownership;
-mod pace;
+mod read_error;
 mod record;
-mod sentences;
+mod references;
 mod size;
 mod status;
+mod status_pace;
 mod support;
-mod values;
+mod target_errors;
+mod untrusted_values;
 mod whole_status;
-mod words;

@@ -1,5 +1,5 @@
-//! Which workloads count for a Kustomization or HelmRelease: those that its inventory names. Labels
-//! alone prove nothing, since anybody who may create a Deployment may write them.
+//! The workloads that count for a Kustomization or HelmRelease: those in its inventory. Labels alone do not count,
+//! because each user who may create a Deployment may write them.
 
 use serde_json::{Value, json};
 use sluice_core::observed::Health::{Failed, Progressing, Ready};
@@ -8,47 +8,50 @@ use crate::support::{
     applied, by_app, condition, deployment, helm_release, kustomization, labelled, local, namespace, with,
 };
 
-/// A Deployment that failed, in the namespace of somebody else, with an image of theirs.
+/// A failed Deployment in the namespace of another user, with labels that name an owner which does not own it.
 fn forged(by: (&str, &str, &str)) -> Value {
     let stuck = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
         "message": "forged"}]);
     with(deployment("evil", "forged", by, "evil:666"), "status/conditions", stuck)
 }
 
-fn made(kind: &str, objects: &[Value]) -> (sluice_core::observed::Health, Vec<String>, Option<String>) {
-    let shown = by_app(kind, "apps").see(&local(objects));
-    let names = shown.members[0].workloads.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
-    (shown.health(), names, shown.revision(&["images".parse().unwrap()]).map(|r| r.to_string()))
+fn observe_owned(
+    kind: &str,
+    objects: &[Value],
+) -> (sluice_core::observed::Health, Vec<String>, Option<String>) {
+    let observed = by_app(kind, "apps").observe(&local(objects));
+    let names = observed.members[0].workloads.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect();
+    (observed.health(), names, observed.revision(&["images".parse().unwrap()]).map(|r| r.to_string()))
 }
 
-fn is_only_web(kind: &str, objects: &[Value]) {
-    let found = made(kind, objects);
+fn assert_owns_only_web(kind: &str, objects: &[Value]) {
+    let found = observe_owned(kind, objects);
     assert_eq!(found, (Ready, vec!["Deployment/web".to_string()], Some("1".into())), "{kind}");
 }
 
 #[test]
-fn a_workload_that_the_inventory_does_not_name_is_not_counted() {
+fn a_workload_that_is_not_in_the_inventory_does_not_count() {
     let member = kustomization("apps", "podinfo", &["runs-here_web_apps_Deployment"]);
     let by = ("kustomize", "apps", "podinfo");
     let web = deployment("runs-here", "web", by, "web:1");
-    is_only_web("Kustomization", &[namespace("apps"), member, web, forged(by)]);
+    assert_owns_only_web("Kustomization", &[namespace("apps"), member, web, forged(by)]);
 
     let inventory = json!({"entries": [{"id": "runs-here_web_apps_Deployment", "v": "v1"}]});
     let member = with(helm_release("apps", "podinfo", "1.0.0"), "status/inventory", inventory);
     let by = ("helm", "apps", "podinfo");
     let web = deployment("runs-here", "web", by, "web:1");
-    is_only_web("HelmRelease", &[namespace("apps"), member, web, forged(by)]);
+    assert_owns_only_web("HelmRelease", &[namespace("apps"), member, web, forged(by)]);
 }
 
 #[test]
-fn a_flux_object_that_the_inventory_does_not_name_is_not_counted() {
+fn a_flux_object_that_is_not_in_the_inventory_does_not_count() {
     let member = kustomization("apps", "podinfo", &["apps_web_apps_Deployment"]);
     let web = deployment("apps", "web", ("kustomize", "apps", "podinfo"), "web:1");
     let failed = json!([condition("Ready", "False", "UpgradeFailed", "forged", 2)]);
     let release = with(helm_release("evil", "forged", "6.6.6"), "status/conditions", failed);
     let release = labelled(release, "kustomize.toolkit.fluxcd.io/name", "podinfo");
     let release = labelled(release, "kustomize.toolkit.fluxcd.io/namespace", "apps");
-    is_only_web("Kustomization", &[namespace("apps"), member, web, release]);
+    assert_owns_only_web("Kustomization", &[namespace("apps"), member, web, release]);
 }
 
 #[test]
@@ -56,13 +59,13 @@ fn a_kustomization_without_an_inventory_owns_nothing() {
     let by = ("kustomize", "apps", "podinfo");
     let mut member = kustomization("apps", "podinfo", &[]);
     member["status"].as_object_mut().unwrap().remove("inventory");
-    let (health, names, _) = made("Kustomization", &[namespace("apps"), member, forged(by)]);
+    let (health, names, _) = observe_owned("Kustomization", &[namespace("apps"), member, forged(by)]);
     assert_eq!((health, names), (Ready, vec![]));
 }
 
-/// helm-controller has written an inventory since 1.5. Before that Helm's own annotations tell.
+/// helm-controller writes an inventory since 1.5. Earlier, only Helm's annotations name the release of an object.
 #[test]
-fn an_older_helm_release_owns_what_helm_annotated_in_its_namespace() {
+fn a_helm_release_without_an_inventory_owns_the_annotated_objects_in_its_namespace() {
     let annotated = |object: Value, namespace: &str, name: &str| {
         let annotations =
             json!({"meta.helm.sh/release-namespace": namespace, "meta.helm.sh/release-name": name});
@@ -76,14 +79,14 @@ fn an_older_helm_release_owns_what_helm_annotated_in_its_namespace() {
     };
     let web = |namespace: &str| deployment(namespace, "web", by, "web:1");
     let owned = annotated(web("runs-here"), "runs-here", "web-release");
-    let strangers = [
+    let not_owned = [
         forged(by),
         annotated(forged(by), "runs-here", "web-release"),
         annotated(with(forged(by), "metadata/namespace", "runs-here".into()), "evil", "web-release"),
     ];
-    for stranger in strangers {
+    for object in not_owned {
         let member = snapshot("runs-here", "web-release");
-        is_only_web("HelmRelease", &[namespace("apps"), member, owned.clone(), stranger]);
+        assert_owns_only_web("HelmRelease", &[namespace("apps"), member, owned.clone(), object]);
     }
     // Without a history, the spec names the release.
     let member = || with(helm_release("apps", "podinfo", "1.0.0"), "status/history", json!([]));
@@ -95,53 +98,53 @@ fn an_older_helm_release_owns_what_helm_annotated_in_its_namespace() {
         (with(target, "spec/releaseName", "web".into()), annotated(web("runs-here"), "runs-here", "web")),
     ];
     for (member, owned) in cases {
-        is_only_web("HelmRelease", &[namespace("apps"), member, owned, forged(by)]);
+        assert_owns_only_web("HelmRelease", &[namespace("apps"), member, owned, forged(by)]);
     }
 }
 
 #[test]
-fn a_change_of_a_workload_that_is_not_owned_concerns_nobody() {
+fn a_change_of_a_workload_that_is_not_owned_affects_no_target() {
     let member = kustomization("apps", "podinfo", &["runs-here_web_apps_Deployment"]);
     let by = ("kustomize", "apps", "podinfo");
     let mut index = local(&[namespace("apps"), member]);
-    let touched = |touched| format!("{touched:?}").contains("apps");
-    assert!(touched(applied(&mut index, &deployment("runs-here", "web", by, "web:1"))));
-    assert!(!touched(applied(&mut index, &forged(by))));
+    let affects_apps = |affected| format!("{affected:?}").contains("apps");
+    assert!(affects_apps(applied(&mut index, &deployment("runs-here", "web", by, "web:1"))));
+    assert!(!affects_apps(applied(&mut index, &forged(by))));
 }
 
-/// A chain of objects of which each made the next must not exhaust the stack.
+/// A chain of objects of which each owns the next must not exhaust the stack.
 #[test]
-fn a_chain_of_flux_objects_is_followed_to_a_depth() {
+fn a_chain_of_flux_objects_is_followed_to_a_limited_depth() {
     let name = |n: usize| if n == 0 { "podinfo".to_string() } else { format!("k{n}") };
     let mut objects = vec![namespace("apps")];
     for n in 0..500 {
         let next = format!("apps_{}_kustomize.toolkit.fluxcd.io_Kustomization", name(n + 1));
         let object = kustomization("apps", &name(n), &[&next]);
         let object = labelled(object, "kustomize.toolkit.fluxcd.io/namespace", "apps");
-        let by = if n == 0 { "nobody".into() } else { name(n - 1) };
+        let by = if n == 0 { "other".into() } else { name(n - 1) };
         objects.push(labelled(object, "kustomize.toolkit.fluxcd.io/name", &by));
     }
     let error = by_app("Kustomization", "apps").error(&local(&objects));
     assert!(error.contains("nested"), "{error}");
 }
 
-/// With `disableWait` Helm reports success as soon as the API server took the objects.
+/// With `disableWait` Helm reports success as soon as the API server has accepted the objects.
 #[test]
-fn a_helm_release_that_does_not_wait_is_as_healthy_as_what_it_made() {
+fn a_helm_release_that_does_not_wait_is_only_as_healthy_as_its_workloads() {
     let inventory = json!({"entries": [{"id": "apps_web_apps_Deployment", "v": "v1"}]});
     let member = with(helm_release("apps", "podinfo", "1.0.0"), "status/inventory", inventory);
     let web = deployment("apps", "web", ("helm", "apps", "podinfo"), "web:1");
-    let see = |member: &Value, web: &[Value]| {
+    let health = |member: &Value, web: &[Value]| {
         let objects = [&[namespace("apps"), member.clone()], web].concat();
-        by_app("HelmRelease", "apps").see(&local(&objects)).health()
+        by_app("HelmRelease", "apps").observe(&local(&objects)).health()
     };
-    assert_eq!(see(&member, &[]), Ready);
+    assert_eq!(health(&member, &[]), Ready);
     for action in ["install", "upgrade", "rollback"] {
         let member = with(member.clone(), &format!("spec/{action}/disableWait"), true.into());
-        assert_eq!(see(&member, &[]), Progressing, "{action}: its Deployment has not been seen");
-        assert_eq!(see(&member, std::slice::from_ref(&web)), Ready, "{action}");
-        assert_eq!(see(&member, &[with(web.clone(), "metadata/generation", 9.into())]), Progressing);
+        assert_eq!(health(&member, &[]), Progressing, "{action}: its Deployment was not observed");
+        assert_eq!(health(&member, std::slice::from_ref(&web)), Ready, "{action}");
+        assert_eq!(health(&member, &[with(web.clone(), "metadata/generation", 9.into())]), Progressing);
         let stuck = with(web.clone(), "status/conditions/1/reason", "ProgressDeadlineExceeded".into());
-        assert_eq!(see(&member, &[stuck]), Failed, "{action}");
+        assert_eq!(health(&member, &[stuck]), Failed, "{action}");
     }
 }

@@ -1,4 +1,4 @@
-//! The records of promotions: what a new one says, and what changes make of its status.
+//! The records of promotions: a new record, and the changes of its status.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -30,13 +30,13 @@ fn moved(to: At, reason: &'static str, spends_approval: bool) -> Change {
     Change::Moved(Transition { promotion, to, reason, message, answers, spends_approval, is_undone: false })
 }
 
-/// The status after these changes.
+/// Returns the status after these changes.
 fn after(changes: &[Change]) -> PromotionStatus {
     changes.iter().fold(PromotionStatus::default(), |status, change| apply(&status, &spec(), change, now()))
 }
 
 #[test]
-fn labels_of_long_names_are_cut_to_what_kubernetes_takes() {
+fn labels_are_cut_to_the_length_that_kubernetes_allows() {
     let name = format!("{}.-{}", "a".repeat(62), "b".repeat(100));
     let pipeline: Pipeline = serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "apps", "uid": "u"}, "spec": {"environments": []},
@@ -66,17 +66,21 @@ fn labels_of_long_names_are_cut_to_what_kubernetes_takes() {
 }
 
 #[test]
-fn what_was_still_under_way_does_not_bring_back_what_has_ended() {
+fn a_late_result_of_a_delivery_does_not_reopen_an_ended_promotion() {
     let superseded = moved(At::Superseded, "Superseded", false);
     let late = after(&[superseded.clone(), Change::Proposed(request("open"))]);
     assert_eq!((late.phase, late.message.as_str()), (Phase::Superseded, "why"));
-    assert_eq!(late.change_request, Some(request("open")), "it is known, and can be closed");
+    assert_eq!(
+        late.change_request,
+        Some(request("open")),
+        "the change request is recorded, so Sluice can close it"
+    );
     let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     assert_eq!(after(&[superseded.clone(), failure]), after(&[superseded]));
 }
 
 #[test]
-fn another_try_starts_over_and_needs_another_approval() {
+fn a_retry_resets_the_attempts_and_needs_a_new_approval() {
     let failure = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
     let failed = after(&[failure.clone(), failure]);
     assert_eq!((failed.phase, failed.attempts, failed.retries), (Phase::Promoting, 2, 0));
@@ -88,7 +92,7 @@ fn another_try_starts_over_and_needs_another_approval() {
 }
 
 #[test]
-fn the_time_of_an_approval_is_the_controllers_and_stays() {
+fn the_controller_records_the_time_of_an_approval_once() {
     let mut spec = spec();
     let gate = |open| Gate { kind: GateKind::Approval, open, message: String::new() };
     let pending = PromotionStatus::default();
@@ -99,10 +103,11 @@ fn the_time_of_an_approval_is_the_controllers_and_stays() {
     let later: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
     let proposed = apply(&passed, &spec, &Change::Proposed(request("open")), later);
     assert_eq!(proposed.approval.as_ref(), Some(&given));
-    // What was said of an earlier try is not shown while it is decided anew.
+    // A retry removes the gates of the earlier attempt.
     let again = apply(&proposed, &spec, &moved(At::Pending, "Retried", true), later);
     assert!(again.gates.is_empty() && again.approval == Some(given), "{again:?}");
-    // A new one replaces it; one that an earlier version stored has its own time; another revision's is none.
+    // A new approval replaces it. An approval that an earlier version of Sluice stored keeps its time. An approval
+    // of another revision does not count.
     let approval = spec.approval.as_mut().unwrap();
     (approval.by, approval.retries, approval.at) = ("joe".into(), 1, Some("2026-11-20T08:00:00Z".into()));
     let second = apply(&again, &spec, &Change::Passed(Vec::new()), later);
@@ -113,7 +118,7 @@ fn the_time_of_an_approval_is_the_controllers_and_stays() {
 }
 
 #[test]
-fn a_record_that_was_changed_fails_and_one_that_has_ended_stays_as_it_is() {
+fn a_tampered_record_fails_unless_its_promotion_has_ended() {
     let tampered = Change::Tampered("its spec was changed".into());
     let failed = after(std::slice::from_ref(&tampered));
     assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "Tampered"));
@@ -122,7 +127,7 @@ fn a_record_that_was_changed_fails_and_one_that_has_ended_stays_as_it_is() {
 }
 
 #[test]
-fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
+fn a_retry_starts_a_new_round_only_if_the_earlier_one_was_delivered() {
     let delivered =
         Change::Delivered { reason: "Called", message: "taken".into(), commit: None, request: None };
     let failed = Change::Failed { reason: "Unreachable", message: "gone".into(), again: now() };
@@ -133,12 +138,16 @@ fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
         after(&changes.iter().map(|change| (*change).clone()).collect::<Vec<_>>()).round
     };
     assert_eq!(rounds(&[&delivered]), 0);
-    assert_eq!(rounds(&[&failed, &failed, &again]), 0, "it may have arrived: the same key");
+    assert_eq!(
+        rounds(&[&failed, &failed, &again]),
+        0,
+        "it may have been delivered, so the idempotency key stays"
+    );
     assert_eq!(rounds(&[&superseded, &moved(At::Pending, "Resumed", false)]), 0);
-    // It was seen there, whoever brought it; or another has come in its place, whatever became of it.
-    let seen = moved(At::Succeeded, "Succeeded", false);
-    assert_eq!(rounds(&[&failed, &seen, &again]), 1);
-    assert_eq!(rounds(&[&delivered, &seen, &again, &failed, &again]), 1);
+    // A new round also starts if the targets ran the revision, or if another revision replaced it.
+    let succeeded = moved(At::Succeeded, "Succeeded", false);
+    assert_eq!(rounds(&[&failed, &succeeded, &again]), 1);
+    assert_eq!(rounds(&[&delivered, &succeeded, &again, &failed, &again]), 1);
     let Change::Moved(to) = moved(At::Pending, "Resumed", false) else { unreachable!() };
     assert_eq!(rounds(&[&failed, &superseded, &Change::Moved(Transition { is_undone: true, ..to })]), 1);
     assert_eq!(rounds(&[&delivered, &late, &again]), 1);
@@ -147,7 +156,7 @@ fn only_what_has_come_is_another_round_when_it_is_begun_anew() {
 }
 
 #[test]
-fn what_sluice_closes_is_withdrawn_and_what_people_close_is_rejected() {
+fn a_change_request_is_withdrawn_if_sluice_closes_it_and_rejected_if_a_person_does() {
     let proposed = Change::Proposed(request("open"));
     let withdrawn = after(&[proposed.clone(), moved(At::Cancelled, "NotWanted", false), Change::Withdrawn]);
     assert_eq!((withdrawn.phase, withdrawn.change_request), (Phase::Cancelled, Some(request("withdrawn"))));
@@ -157,7 +166,7 @@ fn what_sluice_closes_is_withdrawn_and_what_people_close_is_rejected() {
 }
 
 #[test]
-fn what_keeps_a_change_request_open_after_the_end_is_told_and_forgotten_once_it_is_closed() {
+fn an_error_of_closing_the_change_request_is_shown_until_it_is_closed() {
     let trouble = |message: &str| Change::Trouble { reason: "Unreachable", message: message.into() };
     let open = [Change::Proposed(request("open")), moved(At::Superseded, "Superseded", false)];
     let stuck = after(&[&open[..], &[trouble("no route"), trouble("no answer")]].concat());
@@ -189,22 +198,23 @@ fn a_change_request_that_a_later_promotion_carries_is_handed_over() {
 }
 
 #[test]
-fn what_a_merge_waits_for_and_what_its_forge_did_not_take_are_told_together() {
+fn the_message_has_the_reason_for_waiting_and_the_notes_of_the_forge() {
     let mut open = request("open");
     open.notes = vec!["jane was not asked to review it: no such user".into()];
     let proposed = after(&[Change::Proposed(open.clone())]);
-    let wanted =
+    let expected =
         format!("waits for {} to be merged; jane was not asked to review it: no such user", open.url);
-    assert_eq!(proposed.message, wanted);
+    assert_eq!(proposed.message, expected);
     let waiting =
         Change::Waiting { request: open.clone(), why: "waits for 1 approval".into(), failed: false };
     let waits = apply(&proposed, &spec(), &waiting, now());
-    let wanted = format!("{}: waits for 1 approval; jane was not asked to review it: no such user", open.url);
+    let expected =
+        format!("{}: waits for 1 approval; jane was not asked to review it: no such user", open.url);
     assert_eq!(
         (waits.phase, waits.reason.as_str(), waits.message.as_str()),
-        (Phase::Proposed, "Proposed", &*wanted)
+        (Phase::Proposed, "Proposed", &*expected)
     );
-    // The same again writes nothing.
+    // The same change again changes nothing.
     assert_eq!(apply(&waits, &spec(), &waiting, now()), waits);
     assert_eq!(apply(&waits, &spec(), &Change::Proposed(open), now()).message, proposed.message);
 }

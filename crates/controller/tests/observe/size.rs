@@ -1,4 +1,4 @@
-//! The bound on the size of a status, for fleets of any shape.
+//! The limit for the size of a status, for pipelines of any shape.
 
 use proptest::prelude::*;
 use sluice_api::pipeline::{
@@ -28,19 +28,19 @@ fn verified() -> impl Strategy<Value = Verified> {
 prop_compose! {
     fn target()(
         health in health(),
-        words in 0usize..1000,
+        message_length in 0usize..1000,
         workloads in 0usize..12,
         verified in proptest::collection::vec(verified(), 0..12),
         promotion in proptest::option::of(0usize..4000),
     ) -> TargetStatus {
         let workload = WorkloadStatus { kind: "HelmRelease".into(), name: "podinfo".into(),
-            message: "é".repeat(words / 2), ..WorkloadStatus::default() };
+            message: "é".repeat(message_length / 2), ..WorkloadStatus::default() };
         TargetStatus {
             name: "eu".into(),
             namespace: "podinfo".into(),
             health,
-            revision: Some("6.1.8 ".repeat(words / 10)),
-            error: "x".repeat(if health == Health::Ready { 0 } else { words }),
+            revision: Some("6.1.8 ".repeat(message_length / 10)),
+            error: "x".repeat(if health == Health::Ready { 0 } else { message_length }),
             cluster_app_ref: Some(ClusterAppRef { name: "podinfo".into(), ..ClusterAppRef::default() }),
             workloads: vec![workload; workloads],
             promotion: promotion.map(|n| PromotionSummary { message: "y".repeat(n), ..PromotionSummary::default() }),
@@ -74,14 +74,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_status_of_any_shape_fits_and_loses_nothing_silently(before in status(), share in 1usize..120) {
-        // A tenth of what it takes in full, up to more than that; never less than any summary of it takes.
+    fn a_status_of_any_shape_fits_and_reports_what_was_left_out(before in status(), share in 1usize..120) {
+        // A share of the full size in percent, but at least the size of the shortest summary.
         let count = targets(&before).count();
         let room = (length(&before) * share / 100).max(count * 450 + 2000);
         let mut after = before.clone();
-        let said = fit(&mut after, room);
+        let report = fit(&mut after, room);
         prop_assert!(length(&after) <= room, "{} bytes of {room}", length(&after));
-        let Some(said) = said else {
+        let Some(report) = report else {
             prop_assert_eq!(before, after);
             return Ok(());
         };
@@ -91,19 +91,19 @@ proptest! {
         prop_assert_eq!(targets(&after).count(), count);
         let in_full = |t: &TargetStatus| !matches!(t.health, Health::Failed | Health::Unknown) && !t.workloads.is_empty();
         prop_assert!(
-            !said.contains("Failed or Unknown") || !targets(&after).any(in_full),
-            "a target that fails is shortened before one that does not: {said}"
+            !report.contains("Failed or Unknown") || !targets(&after).any(in_full),
+            "a failed target is shortened before a healthy one: {report}"
         );
         for (old, new) in targets(&before).zip(targets(&after)) {
             prop_assert_eq!((&old.name, old.health, old.ready), (&new.name, new.health, new.ready));
             let kept = proofs(&after, new);
-            // What was proven is there, or the message says that it is not; the newest is there in any case.
-            prop_assert!(kept == old.verified || said.contains("verified at"), "{said}");
+            // All evidence is kept, or the report says that it is not. The newest evidence is always kept.
+            prop_assert!(kept == old.verified || report.contains("verified at"), "{report}");
             prop_assert!(old.verified.ends_with(&kept) && kept.is_empty() == old.verified.is_empty());
             let fails = matches!(old.health, Health::Failed | Health::Unknown);
             prop_assert!(
-                !fails || (&old.workloads, &old.error) == (&new.workloads, &new.error) || said.contains("Failed or Unknown"),
-                "{said}"
+                !fails || (&old.workloads, &old.error) == (&new.workloads, &new.error) || report.contains("Failed or Unknown"),
+                "{report}"
             );
         }
     }

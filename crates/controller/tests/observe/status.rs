@@ -1,10 +1,10 @@
-//! The status of a pipeline: what it says of the facts, and that the same facts say the same.
+//! The status of a pipeline, composed from facts. The same facts always have the same status.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::pipeline::{Health as Shown, Pipeline, PipelineStatus};
+use sluice_api::pipeline::{Health as ApiHealth, Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::reported::Reports;
 use sluice_controller::record::status::{Facts, compose};
@@ -14,7 +14,7 @@ use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::tracks::DefaultFacet;
 
-/// A pipeline with dev (eu, us), staging and prod, all in namespace apps.
+/// Returns a pipeline with dev (targets eu and us), staging and prod, all in the namespace apps.
 fn pipeline() -> Value {
     json!({
         "metadata": {"namespace": "apps", "name": "podinfo", "uid": "u", "generation": 3},
@@ -35,7 +35,7 @@ fn running(chart: &str, health: Health) -> ObservedTarget {
         kind: "HelmRelease".into(),
         name: "podinfo".into(),
         health,
-        message: if health == Health::Ready { String::new() } else { "its own words".into() },
+        message: if health == Health::Ready { String::new() } else { "its message".into() },
         since: None,
         version: chart.into(),
         gave_up: BTreeMap::new(),
@@ -47,8 +47,8 @@ fn running(chart: &str, health: Health) -> ObservedTarget {
     ObservedTarget { error: None, members: vec![member] }
 }
 
-/// Everything that a status is made from; calm, at 6.1.8 everywhere.
-struct Scene {
+/// The facts from which a status is composed. At first all targets are Ready at 6.1.8.
+struct Fixture {
     object: Pipeline,
     observed: ObservedTargets,
     evidence: Evidence,
@@ -56,20 +56,20 @@ struct Scene {
     promotions: Vec<Promotion>,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let object = serde_json::from_value(pipeline()).unwrap();
         let (observed, evidence) = (ObservedTargets::default(), Evidence::default());
-        let mut scene =
-            Scene { object, observed, evidence, decision: Decision::default(), promotions: Vec::new() };
+        let mut fixture =
+            Fixture { object, observed, evidence, decision: Decision::default(), promotions: Vec::new() };
         for (environment, target) in [("dev", "eu"), ("dev", "us"), ("staging", "one"), ("prod", "one")] {
-            scene.observed.insert(environment, target, running("6.1.8", Health::Ready));
+            fixture.observed.insert(environment, target, running("6.1.8", Health::Ready));
         }
-        scene
+        fixture
     }
 
-    fn at(mut self, environment: &str, target: &str, shown: ObservedTarget) -> Self {
-        self.observed.insert(environment, target, shown);
+    fn at(mut self, environment: &str, target: &str, observed: ObservedTarget) -> Self {
+        self.observed.insert(environment, target, observed);
         self
     }
 
@@ -107,67 +107,73 @@ impl Scene {
         })
     }
 
-    /// At nine o'clock, with nothing written before.
-    fn first(&self) -> PipelineStatus {
+    /// Composes the status at nine o'clock, without an earlier status.
+    fn compose_first(&self) -> PipelineStatus {
         self.compose(&PipelineStatus::default(), "2026-11-21T09:00:00.123Z")
     }
 
-    /// The conditions as type, status, reason and message.
+    /// Returns the conditions as type, status, reason and message.
     fn conditions(&self) -> Vec<[String; 4]> {
-        self.first().conditions.into_iter().map(|c| [c.type_, c.status, c.reason, c.message]).collect()
+        self.compose_first()
+            .conditions
+            .into_iter()
+            .map(|c| [c.type_, c.status, c.reason, c.message])
+            .collect()
     }
 }
 
 const TEN: &str = "2026-11-21T10:00:00.456Z";
 
 #[test]
-fn the_same_facts_say_the_same_at_any_time() {
-    let scenes = [
-        Scene::new(),
-        Scene::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")),
-        Scene::new().at("dev", "us", running("6.1.9", Health::Progressing)).note("prod", "Waiting", "for us"),
-        Scene::new().promotion(1, "6.1.8", json!({"phase": "Proposed"})),
+fn the_same_facts_have_the_same_status_at_any_time() {
+    let fixtures = [
+        Fixture::new(),
+        Fixture::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")),
+        Fixture::new()
+            .at("dev", "us", running("6.1.9", Health::Progressing))
+            .note("prod", "Waiting", "for us"),
+        Fixture::new().promotion(1, "6.1.8", json!({"phase": "Proposed"})),
     ];
-    for scene in scenes {
-        let first = scene.first();
-        assert_eq!(scene.compose(&first, TEN), first);
-        // Also after it was written and read again.
+    for fixture in fixtures {
+        let first = fixture.compose_first();
+        assert_eq!(fixture.compose(&first, TEN), first);
+        // Also after the status was serialized and parsed.
         let read: PipelineStatus = serde_json::from_value(serde_json::to_value(&first).unwrap()).unwrap();
-        assert_eq!(scene.compose(&read, TEN), first);
+        assert_eq!(fixture.compose(&read, TEN), first);
     }
 }
 
 #[test]
-fn times_are_those_of_the_last_change() {
+fn times_in_the_status_are_those_of_the_last_change() {
     let time = |status: &PipelineStatus| status.conditions[0].last_transition_time.0.to_string();
     let since = |status: &PipelineStatus| status.environments["dev"].targets[1].since.clone().unwrap();
-    let calm = Scene::new().first();
-    assert_eq!((time(&calm), since(&calm)), ("2026-11-21T09:00:00Z".into(), "2026-11-21T09:00:00Z".into()));
-    let lost = Scene::new().at("dev", "us", ObservedTarget::unreadable("no such cluster"));
-    let at_ten = lost.compose(&calm, TEN);
+    let ready = Fixture::new().compose_first();
+    assert_eq!((time(&ready), since(&ready)), ("2026-11-21T09:00:00Z".into(), "2026-11-21T09:00:00Z".into()));
+    let lost = Fixture::new().at("dev", "us", ObservedTarget::unreadable("no such cluster"));
+    let at_ten = lost.compose(&ready, TEN);
     assert_eq!(
         (time(&at_ten), since(&at_ten)),
         ("2026-11-21T10:00:00Z".into(), "2026-11-21T10:00:00Z".into())
     );
-    // Another reason is no transition.
-    let burnt = Scene::new().at("dev", "us", ObservedTarget::unreadable("burnt down"));
-    let at_eleven = burnt.compose(&at_ten, "2026-11-21T11:00:00Z");
+    // Another error is not a transition.
+    let lost_again = Fixture::new().at("dev", "us", ObservedTarget::unreadable("connection refused"));
+    let at_eleven = lost_again.compose(&at_ten, "2026-11-21T11:00:00Z");
     assert_eq!((time(&at_eleven), since(&at_eleven)), (time(&at_ten), since(&at_ten)));
     assert_ne!(at_eleven.conditions[0].message, at_ten.conditions[0].message);
-    // The others keep their time all along.
-    assert_eq!(at_eleven.environments["dev"].targets[0], calm.environments["dev"].targets[0]);
+    // Other targets keep their times.
+    assert_eq!(at_eleven.environments["dev"].targets[0], ready.environments["dev"].targets[0]);
 }
 
-/// Flux writes a new time each time it has gone through a Kustomization, also when nothing changed.
+/// Flux writes a new time after each reconciliation of a Kustomization, even if nothing has changed.
 #[test]
-fn flux_own_time_counts_when_something_has_changed_and_only_then() {
+fn the_time_of_flux_is_used_only_when_the_health_has_changed() {
     let at = |health, since: &str| {
         let mut target = running("6.1.8", health);
         target.members[0].since = Some(since.into());
-        Scene::new().at("prod", "one", target)
+        Fixture::new().at("prod", "one", target)
     };
     let since = |status: &PipelineStatus| status.environments["prod"].targets[0].since.clone().unwrap();
-    let first = at(Health::Ready, "2026-11-21T07:00:00Z").first();
+    let first = at(Health::Ready, "2026-11-21T07:00:00Z").compose_first();
     assert_eq!(since(&first), "2026-11-21T07:00:00Z");
     assert_eq!(at(Health::Ready, "2026-11-21T08:00:00Z").compose(&first, TEN), first);
     let failed = at(Health::Failed, "2026-11-21T09:30:00Z").compose(&first, TEN);
@@ -175,35 +181,38 @@ fn flux_own_time_counts_when_something_has_changed_and_only_then() {
 }
 
 #[test]
-fn ready_says_whether_every_target_was_read_and_none_has_failed() {
+fn ready_is_true_if_every_target_was_read_and_none_has_failed() {
     let ready = |status: &str, reason: &str, message: &str| {
         [["Ready", status, reason, message].map(String::from)].to_vec()
     };
-    assert_eq!(Scene::new().conditions(), ready("True", "ReconciliationSucceeded", "all targets were read"));
-    let failed = Scene::new().at("prod", "one", running("6.1.8", Health::Failed));
-    let why = "prod/one: HelmRelease/podinfo is Failed: its own words";
+    assert_eq!(
+        Fixture::new().conditions(),
+        ready("True", "ReconciliationSucceeded", "all targets were read")
+    );
+    let failed = Fixture::new().at("prod", "one", running("6.1.8", Health::Failed));
+    let why = "prod/one: HelmRelease/podinfo is Failed: its message";
     assert_eq!(failed.conditions(), ready("False", "TargetFailed", why));
-    // What cannot be read comes first, and hides nothing that fails.
+    // Unreadable targets come first, and failed targets follow.
     let both = failed.at("dev", "us", ObservedTarget::unreadable("no such cluster"));
     let why = format!("dev/us: no such cluster; {why}");
     assert_eq!(both.conditions(), ready("False", "TargetNotReadable", &why));
-    let asleep = Scene::new().at("prod", "one", running("6.1.8", Health::Suspended));
+    let target_suspended = Fixture::new().at("prod", "one", running("6.1.8", Health::Suspended));
     let why = "all targets were read; prod/one is Suspended";
-    assert_eq!(asleep.conditions(), ready("True", "ReconciliationSucceeded", why));
-    let lost = Scene::new()
+    assert_eq!(target_suspended.conditions(), ready("True", "ReconciliationSucceeded", why));
+    let lost = Fixture::new()
         .at("prod", "one", ObservedTarget::unreadable("cluster fleet/prod refuses the connection: start it"))
         .at("dev", "us", ObservedTarget::unreadable("there is no namespace apps: create it"));
     let why = "dev/us: there is no namespace apps: create it; prod/one: cluster fleet/prod refuses the connection: \
                start it";
     assert_eq!(lost.conditions(), ready("False", "TargetNotReadable", why));
-    let mut suspended = Scene::new();
+    let mut suspended = Fixture::new();
     suspended.object.spec.suspend = true;
     assert_eq!(suspended.conditions(), ready("True", "Suspended", "observed only: spec.suspend is true"));
 }
 
 #[test]
-fn what_is_not_as_usual_is_there_only_while_it_is_so_and_in_the_pipelines_order() {
-    let scene = Scene::new()
+fn other_conditions_exist_only_while_they_are_true_and_list_environments_in_order() {
+    let fixture = Fixture::new()
         .at("staging", "one", running("6.1.9", Health::Progressing))
         .at("dev", "eu", running("6.1.9", Health::Progressing))
         .note("staging", "WaitingForTargets", "waits for dev")
@@ -213,8 +222,8 @@ fn what_is_not_as_usual_is_there_only_while_it_is_so_and_in_the_pipelines_order(
         ["Reconciling", "True", "Progressing", "on its way: dev/eu, staging/one"],
         ["PromotionPending", "True", "WaitingForTargets", "staging: waits for dev; prod: waits for staging"],
     ];
-    assert_eq!(scene.conditions(), expected.map(|row| row.map(String::from)));
-    let refused = Scene::new().note("prod", "StrategyRefused", "use pull-request").conditions();
+    assert_eq!(fixture.conditions(), expected.map(|row| row.map(String::from)));
+    let refused = Fixture::new().note("prod", "StrategyRefused", "use pull-request").conditions();
     let expected = [
         ["Stalled", "True", "StrategyRefused", "use pull-request"],
         ["Ready", "False", "StrategyRefused", "use pull-request"],
@@ -224,76 +233,80 @@ fn what_is_not_as_usual_is_there_only_while_it_is_so_and_in_the_pipelines_order(
 }
 
 #[test]
-fn every_condition_speaks_of_the_generation_that_was_read() {
-    let scene =
-        Scene::new().note("prod", "StrategyRefused", "no").at("dev", "us", running("1", Health::Progressing));
-    let status = scene.first();
+fn every_condition_has_the_observed_generation() {
+    let fixture = Fixture::new().note("prod", "StrategyRefused", "no").at(
+        "dev",
+        "us",
+        running("1", Health::Progressing),
+    );
+    let status = fixture.compose_first();
     assert_eq!(status.observed_generation, 3);
     assert_eq!(status.conditions.len(), 4);
     assert!(status.conditions.iter().all(|c| c.observed_generation == Some(3)));
 }
 
 #[test]
-fn a_message_is_no_longer_than_kubernetes_allows() {
-    let scene = Scene::new().at("dev", "us", ObservedTarget::unreadable("é".repeat(40_000)));
-    let length = scene.first().conditions[0].message.len();
+fn the_message_of_a_condition_is_cut_to_the_length_that_kubernetes_allows() {
+    let fixture = Fixture::new().at("dev", "us", ObservedTarget::unreadable("é".repeat(40_000)));
+    let length = fixture.compose_first().conditions[0].message.len();
     assert!((7_900..8_100).contains(&length), "{length}");
 }
 
 #[test]
-fn a_target_says_what_is_wrong_with_it_unless_it_is_only_on_its_way() {
+fn a_target_has_an_error_unless_it_is_ready_or_progressing() {
     let table = [
-        (Health::Ready, Shown::Ready, ""),
-        (Health::Progressing, Shown::Progressing, ""),
-        (Health::Suspended, Shown::Suspended, "HelmRelease/podinfo is Suspended: its own words"),
-        (Health::Pending, Shown::Pending, "HelmRelease/podinfo is Pending: its own words"),
-        (Health::Failed, Shown::Failed, "HelmRelease/podinfo is Failed: its own words"),
+        (Health::Ready, ApiHealth::Ready, ""),
+        (Health::Progressing, ApiHealth::Progressing, ""),
+        (Health::Suspended, ApiHealth::Suspended, "HelmRelease/podinfo is Suspended: its message"),
+        (Health::Pending, ApiHealth::Pending, "HelmRelease/podinfo is Pending: its message"),
+        (Health::Failed, ApiHealth::Failed, "HelmRelease/podinfo is Failed: its message"),
     ];
-    for (health, shown, error) in table {
-        let status = Scene::new().at("dev", "us", running("6.1.9", health)).first();
+    for (health, api_health, error) in table {
+        let status = Fixture::new().at("dev", "us", running("6.1.9", health)).compose_first();
         let target = &status.environments["dev"].targets[1];
-        assert_eq!((target.health, target.error.as_str()), (shown, error));
+        assert_eq!((target.health, target.error.as_str()), (api_health, error));
         assert_eq!(target.ready, health == Health::Ready);
         assert_eq!(target.revision.as_deref(), Some("6.1.9"));
-        assert_eq!(status.environments["dev"].health, shown, "the worst of its targets");
+        assert_eq!(status.environments["dev"].health, api_health, "the worst of its targets");
     }
-    let lost = Scene::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")).first();
+    let lost = Fixture::new().at("dev", "us", ObservedTarget::unreadable("no such cluster")).compose_first();
     let target = &lost.environments["dev"].targets[1];
     assert_eq!(
         (target.health, target.ready, target.error.as_str()),
-        (Shown::Unknown, false, "no such cluster")
+        (ApiHealth::Unknown, false, "no such cluster")
     );
     assert_eq!((target.revision.as_deref(), target.workloads.len()), (None, 0));
 }
 
 #[test]
-fn a_target_that_nobody_looked_at_is_unknown() {
-    let mut scene = Scene::new();
-    scene.observed = ObservedTargets::default();
-    let status = scene.first();
-    assert_eq!(status.environments["prod"].health, Shown::Unknown);
+fn a_target_that_was_not_observed_is_unknown() {
+    let mut fixture = Fixture::new();
+    fixture.observed = ObservedTargets::default();
+    let status = fixture.compose_first();
+    assert_eq!(status.environments["prod"].health, ApiHealth::Unknown);
     assert_eq!(status.conditions[0].reason, "TargetNotReadable");
 }
 
 #[test]
-fn an_environment_has_a_revision_only_when_all_its_targets_agree() {
+fn an_environment_has_a_revision_only_if_all_targets_have_the_same() {
     let summary = |status: &PipelineStatus| status.summary.clone().unwrap().environments;
-    let agreed = Scene::new().first();
-    assert_eq!(agreed.environments["dev"].revision.as_deref(), Some("6.1.8"));
-    assert_eq!(summary(&agreed), "dev:6.1.8 staging:6.1.8 prod:6.1.8");
-    let mixed = Scene::new().at("dev", "us", running("6.1.9", Health::Ready)).first();
+    let same = Fixture::new().compose_first();
+    assert_eq!(same.environments["dev"].revision.as_deref(), Some("6.1.8"));
+    assert_eq!(summary(&same), "dev:6.1.8 staging:6.1.8 prod:6.1.8");
+    let mixed = Fixture::new().at("dev", "us", running("6.1.9", Health::Ready)).compose_first();
     assert_eq!(mixed.environments["dev"].revision, None);
     assert_eq!(summary(&mixed), "dev:mixed staging:6.1.8 prod:6.1.8");
-    let unknown = Scene::new().at("prod", "one", ObservedTarget::unreadable("lost")).first();
+    let unknown = Fixture::new().at("prod", "one", ObservedTarget::unreadable("lost")).compose_first();
     assert_eq!(summary(&unknown), "dev:6.1.8 staging:6.1.8 prod:?");
-    let failed = Scene::new().at("prod", "one", running("6.1.6", Health::Failed)).first();
+    let failed = Fixture::new().at("prod", "one", running("6.1.6", Health::Failed)).compose_first();
     assert_eq!(summary(&failed), "dev:6.1.8 staging:6.1.8 prod:6.1.6✗");
 }
 
 #[test]
-fn the_promotion_in_hand_is_the_newest_that_goes_on_or_else_the_newest_that_stopped() {
-    let shown = |scene: &Scene| scene.first().environments["prod"].promotion.clone().map(|p| p.name);
-    let end = |phase: &str| json!({"phase": phase});
+fn the_shown_promotion_is_the_newest_open_one_or_else_the_newest_one_that_stopped() {
+    let shown_promotion =
+        |fixture: &Fixture| fixture.compose_first().environments["prod"].promotion.clone().map(|p| p.name);
+    let in_phase = |phase: &str| json!({"phase": phase});
     let table = [
         (vec!["Succeeded", "Delivered", "Proposed"], Some(3)),
         (vec!["Proposed", "Superseded"], Some(1)),
@@ -305,20 +318,21 @@ fn the_promotion_in_hand_is_the_newest_that_goes_on_or_else_the_newest_that_stop
         (vec![], None),
     ];
     for (phases, expected) in table {
-        let add =
-            |scene: Scene, (i, phase): (usize, &&str)| scene.promotion(i as u64 + 1, "6.1.9", end(phase));
-        let scene = phases.iter().enumerate().fold(Scene::new(), add);
-        assert_eq!(shown(&scene), expected.map(|n| format!("podinfo-prod-{n}")), "{phases:?}");
-        assert_eq!(scene.first().environments["dev"].promotion, None);
+        let add = |fixture: Fixture, (i, phase): (usize, &&str)| {
+            fixture.promotion(i as u64 + 1, "6.1.9", in_phase(phase))
+        };
+        let fixture = phases.iter().enumerate().fold(Fixture::new(), add);
+        assert_eq!(shown_promotion(&fixture), expected.map(|n| format!("podinfo-prod-{n}")), "{phases:?}");
+        assert_eq!(fixture.compose_first().environments["dev"].promotion, None);
     }
 }
 
 #[test]
-fn a_promotion_is_told_in_short() {
+fn an_environment_has_a_summary_of_its_promotion() {
     let status = json!({"phase": "Proposed", "message": "waits to be merged",
         "changeRequest": {"number": 7, "url": "https://forge/7", "state": "open", "branch": "b", "headCommit": "c"}});
-    let scene = Scene::new().promotion(1, "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0", status);
-    let composed = scene.first();
+    let fixture = Fixture::new().promotion(1, "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0", status);
+    let composed = fixture.compose_first();
     let promotion = serde_json::to_value(composed.environments["prod"].promotion.clone()).unwrap();
     let expected = json!({"name": "podinfo-prod-1", "revision": "main@sha1:6a19e380336e08b2c9535434389af69359f9b1f0",
         "phase": "Proposed", "message": "waits to be merged", "pullRequest": {"url": "https://forge/7", "state": "open"}});
@@ -327,62 +341,68 @@ fn a_promotion_is_told_in_short() {
 }
 
 #[test]
-fn what_waits_for_an_approval_is_named_until_it_is_given() {
+fn the_revision_that_waits_for_approval_is_shown_until_it_is_approved() {
     let gate = |name: &str, open: bool| json!({"phase": "Pending", "gates": [{"name": name, "open": open}]});
     let waiting = |status: Value| {
-        let scene = Scene::new().promotion(1, "6.1.9", status);
-        scene.first().environments["prod"].waiting_approval.revision.clone()
+        let fixture = Fixture::new().promotion(1, "6.1.9", status);
+        fixture.compose_first().environments["prod"].waiting_approval.revision.clone()
     };
     assert_eq!(waiting(gate("Approval", false)), "6.1.9");
     assert_eq!(waiting(gate("Approval", true)), "");
     assert_eq!(waiting(gate("Downgrade", false)), "");
     assert_eq!(waiting(json!({"phase": "Pending"})), "");
-    // Readers of the predecessor's status find the field also where nothing waits.
-    let spelled = serde_json::to_value(Scene::new().first()).unwrap();
-    assert_eq!(spelled["environments"]["prod"]["waitingApproval"], json!({"revision": ""}));
+    // Clients of the predecessor need the field even if nothing waits.
+    let json_status = serde_json::to_value(Fixture::new().compose_first()).unwrap();
+    assert_eq!(json_status["environments"]["prod"]["waitingApproval"], json!({"revision": ""}));
 }
 
 #[test]
-fn what_was_proven_survives_being_written_and_read() {
-    let mut scene = Scene::new();
-    let pipeline = translate::pipeline(&scene.object);
+fn evidence_is_the_same_after_the_status_was_written_and_read() {
+    let mut fixture = Fixture::new();
+    let pipeline = translate::pipeline(&fixture.object);
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
-    let mut evidence = Evidence::default().updated(&pipeline, &scene.observed, 0, at("2026-11-21T07:00:00Z"));
+    let mut evidence =
+        Evidence::default().updated(&pipeline, &fixture.observed, 0, at("2026-11-21T07:00:00Z"));
     for (chart, hour) in [("6.1.9", "08"), ("6.1.8", "09"), ("6.2.0", "10")] {
-        scene = scene.at("dev", "eu", running(chart, Health::Ready));
-        evidence = evidence.updated(&pipeline, &scene.observed, 0, at(&format!("2026-11-21T{hour}:00:00Z")));
+        fixture = fixture.at("dev", "eu", running(chart, Health::Ready));
+        evidence =
+            evidence.updated(&pipeline, &fixture.observed, 0, at(&format!("2026-11-21T{hour}:00:00Z")));
     }
-    scene.evidence = evidence.clone();
-    let status = scene.first();
+    fixture.evidence = evidence.clone();
+    let status = fixture.compose_first();
     let verified = &status.environments["dev"].targets[0].verified;
-    let told: Vec<_> =
+    let charts: Vec<_> =
         verified.iter().map(|v| (v.facets["HelmRelease/podinfo:chart"].as_str(), v.run)).collect();
-    assert_eq!(told, [("6.1.9", 0), ("6.1.8", 1), ("6.2.0", 0)], "oldest first, with its returns");
+    assert_eq!(
+        charts,
+        [("6.1.9", 0), ("6.1.8", 1), ("6.2.0", 0)],
+        "oldest first, with the number of returns to a chart"
+    );
     let read: PipelineStatus = serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
     assert_eq!(translate::evidence(Some(&read)), evidence);
     assert_eq!(translate::evidence(None), Evidence::default());
 }
 
 #[test]
-fn the_application_is_named_as_the_predecessor_named_it() {
-    let mut scene = Scene::new();
+fn the_cluster_app_ref_of_a_target_has_the_form_of_the_predecessor() {
+    let mut fixture = Fixture::new();
     let reference = json!({"kind": "GitopsCluster", "name": "dev", "namespace": "fleet"});
-    scene.object.spec.environments[0].targets[0].cluster_ref =
+    fixture.object.spec.environments[0].targets[0].cluster_ref =
         Some(serde_json::from_value(reference.clone()).unwrap());
-    let spelled = serde_json::to_value(scene.first()).unwrap();
-    let target = |i: usize| spelled["environments"]["dev"]["targets"][i]["clusterAppRef"].clone();
+    let json_status = serde_json::to_value(fixture.compose_first()).unwrap();
+    let target = |i: usize| json_status["environments"]["dev"]["targets"][i]["clusterAppRef"].clone();
     let app = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"});
     assert_eq!(target(1), app);
     let mut remote = app;
     remote["clusterRef"] = reference;
     assert_eq!(target(0), remote);
-    scene.object.spec.app_ref = None;
-    let without: BTreeMap<_, _> = scene.first().environments;
+    fixture.object.spec.app_ref = None;
+    let without: BTreeMap<_, _> = fixture.compose_first().environments;
     assert_eq!(without["dev"].targets[1].cluster_app_ref, None);
 }
 
 #[test]
-fn an_empty_strategy_is_refused_with_what_to_write() {
+fn the_error_about_an_empty_strategy_says_what_to_write() {
     let text = include_str!("../../../api/tests/data/predecessor-level-mode.json");
     let object: Pipeline = serde_json::from_str(text).unwrap();
     let model = translate::pipeline(&object);

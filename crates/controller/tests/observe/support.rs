@@ -1,21 +1,20 @@
-//! Objects as Kubernetes sends them, the events that they come in, and the questions that pipelines
-//! ask about them.
+//! Objects in the form of Kubernetes, watch events, and queries of targets.
 
 use serde_json::{Map, Value, json};
 use sluice_api::flux::{HelmRelease, Kustomization, Source};
 use sluice_api::pipeline::{AppRef, ClusterRef, Target as TargetSpec, WorkloadRef};
 use sluice_api::workload::Workload;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey, Fact, FluxFact, Kind, ObjectKey};
-use sluice_controller::observe::index::{Index, Touched};
-use sluice_controller::observe::target::{NotYet, Question, observe};
+use sluice_controller::observe::index::{AffectedTargets, Index};
+use sluice_controller::observe::target::{NoAnswerYet, TargetQuery, observe};
 use sluice_controller::observe::trim;
 use sluice_core::observed::ObservedTarget;
 use sluice_core::tracks::Track;
 
-/// A revision of git, as Flux prints it.
+/// The SHA-1 of a git commit.
 pub const SHA: &str = "6a19e380336e08b2c9535434389af69359f9b1f0";
 
-/// What is kept of an object, as a watch of its kind would have it.
+/// Returns the key and the facts of an object.
 pub fn fact(object: &Value) -> (ObjectKey, Fact) {
     let name = object["kind"].as_str().unwrap();
     let kind = *Kind::ALL.iter().find(|k| k.name() == name).unwrap();
@@ -38,7 +37,7 @@ pub fn fact(object: &Value) -> (ObjectKey, Fact) {
         }
         Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::CronJob => {
             let o: Workload = read(object);
-            (trim::key(kind, &o), trim::workload(kind, &o).expect("Flux made it"))
+            (trim::key(kind, &o), trim::workload(kind, &o).expect("a workload with Flux's labels"))
         }
     }
 }
@@ -47,20 +46,20 @@ fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_value(object.clone()).unwrap()
 }
 
-/// What is kept of a Kustomization or HelmRelease.
+/// Returns the facts of a Kustomization or HelmRelease.
 pub fn flux_fact(object: &Value) -> FluxFact {
     match fact(object).1 {
         Fact::Flux(flux) => *flux,
-        other => panic!("{other:?} is not Flux's"),
+        other => panic!("{other:?} is not a Flux object"),
     }
 }
 
-/// The object with one more value, at a path of names or places.
+/// Returns an object with a value set at a path of field names and array indexes.
 pub fn with(mut object: Value, path: &str, value: Value) -> Value {
     let mut at = &mut object;
     for step in path.split('/') {
         at = match step.parse::<usize>() {
-            Ok(place) if at.is_array() => &mut at[place],
+            Ok(index) if at.is_array() => &mut at[index],
             _ => {
                 if !at.is_object() {
                     *at = Value::Object(Map::new());
@@ -73,20 +72,20 @@ pub fn with(mut object: Value, path: &str, value: Value) -> Value {
     object
 }
 
-/// The object with a label.
+/// Returns an object with a label.
 pub fn labelled(object: Value, label: &str, value: &str) -> Value {
     let mut labels = object["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     labels.insert(label.into(), value.into());
     with(object, "metadata/labels", labels.into())
 }
 
-/// A condition that speaks of a generation.
+/// Returns a condition with an observed generation.
 pub fn condition(kind: &str, status: &str, reason: &str, message: &str, generation: i64) -> Value {
     json!({"type": kind, "status": status, "reason": reason, "message": message,
         "observedGeneration": generation, "lastTransitionTime": "2026-11-21T08:00:00Z"})
 }
 
-/// A HelmRelease that runs a chart healthily.
+/// Returns a Ready HelmRelease of a chart version.
 pub fn helm_release(namespace: &str, name: &str, chart: &str) -> Value {
     json!({
         "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
@@ -100,7 +99,7 @@ pub fn helm_release(namespace: &str, name: &str, chart: &str) -> Value {
     })
 }
 
-/// A Kustomization that has applied a commit, made these workloads, and does not wait for them.
+/// Returns a Ready Kustomization with an inventory of these objects, for which it does not wait.
 pub fn kustomization(namespace: &str, name: &str, made: &[&str]) -> Value {
     let entry = |id: &&str| json!({"id": id, "v": "v1"});
     json!({
@@ -117,9 +116,9 @@ pub fn kustomization(namespace: &str, name: &str, made: &[&str]) -> Value {
     })
 }
 
-/// A Deployment with all of its one pod up, made by a Kustomization or HelmRelease.
+/// Returns a healthy Deployment with one pod, whose labels name a Kustomization or HelmRelease as owner.
 pub fn deployment(namespace: &str, name: &str, by: (&str, &str, &str), image: &str) -> Value {
-    let (group, maker_namespace, maker) = by;
+    let (group, owner_namespace, owner) = by;
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"namespace": namespace, "name": name, "generation": 3},
@@ -132,27 +131,27 @@ pub fn deployment(namespace: &str, name: &str, by: (&str, &str, &str), image: &s
             ],
         },
     });
-    let object = labelled(object, &format!("{group}.toolkit.fluxcd.io/namespace"), maker_namespace);
-    labelled(object, &format!("{group}.toolkit.fluxcd.io/name"), maker)
+    let object = labelled(object, &format!("{group}.toolkit.fluxcd.io/namespace"), owner_namespace);
+    labelled(object, &format!("{group}.toolkit.fluxcd.io/name"), owner)
 }
 
-/// A namespace.
+/// Returns a Namespace.
 pub fn namespace(name: &str) -> Value {
     json!({"kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// A cluster that is not the hub's own.
+/// Returns a cluster other than the hub.
 pub fn remote(name: &str) -> ClusterKey {
     ClusterKey::Remote { namespace: "fleet".into(), name: name.into() }
 }
 
-/// A list of all objects of a kind, on the whole cluster.
+/// Returns the event of a list of all objects of a kind on the whole cluster.
 pub fn listed(kind: Kind, objects: &[Value]) -> ClusterEvent {
     let of_kind = objects.iter().filter(|o| o["kind"] == kind.name());
     ClusterEvent::Listed(kind, None, of_kind.map(fact).collect())
 }
 
-/// Connects a cluster that lists these objects and no others.
+/// Connects a cluster that has exactly these objects.
 pub fn connect(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
     index.apply(cluster, ClusterEvent::Connected);
     for kind in Kind::ALL {
@@ -160,21 +159,21 @@ pub fn connect(index: &mut Index, cluster: &ClusterKey, objects: &[Value]) {
     }
 }
 
-/// An index with the hub's own cluster, which lists these objects.
+/// Returns an index in which the hub has exactly these objects.
 pub fn local(objects: &[Value]) -> Index {
     let mut index = Index::default();
     connect(&mut index, &ClusterKey::Local, objects);
     index
 }
 
-/// An object is there, or has changed.
-pub fn applied(index: &mut Index, object: &Value) -> Touched {
+/// Applies an object to the hub.
+pub fn applied(index: &mut Index, object: &Value) -> AffectedTargets {
     let (key, fact) = fact(object);
     index.apply(&ClusterKey::Local, ClusterEvent::Applied(key, fact))
 }
 
-/// What a pipeline asks about one of its targets.
-pub struct Ask {
+/// Builds a [`TargetQuery`].
+pub struct QueryBuilder {
     pipeline: String,
     app: Option<AppRef>,
     target: TargetSpec,
@@ -182,48 +181,54 @@ pub struct Ask {
     tracks: Vec<Track>,
 }
 
-/// Asks for what belongs to the pipeline `podinfo` by label.
-pub fn by_label(namespace: &str) -> Ask {
+/// Queries the members that have the label of the pipeline `podinfo`.
+pub fn by_label(namespace: &str) -> QueryBuilder {
     let target = TargetSpec { namespace: namespace.into(), ..TargetSpec::default() };
-    Ask { pipeline: "podinfo".into(), app: None, target, cluster: ClusterKey::Local, tracks: Vec::new() }
+    QueryBuilder {
+        pipeline: "podinfo".into(),
+        app: None,
+        target,
+        cluster: ClusterKey::Local,
+        tracks: Vec::new(),
+    }
 }
 
-/// Asks for an application of this kind named `podinfo`.
-pub fn by_app(kind: &str, namespace: &str) -> Ask {
+/// Queries the application `podinfo` of a kind.
+pub fn by_app(kind: &str, namespace: &str) -> QueryBuilder {
     let group = if kind == "HelmRelease" { "helm" } else { "kustomize" };
-    by_app_of(&format!("{group}.toolkit.fluxcd.io/v1"), kind, namespace)
+    by_app_ref(&format!("{group}.toolkit.fluxcd.io/v1"), kind, namespace)
 }
 
-/// Asks for an application of any kind.
-pub fn by_app_of(api_version: &str, kind: &str, namespace: &str) -> Ask {
+/// Queries the application `podinfo` of any API version and kind.
+pub fn by_app_ref(api_version: &str, kind: &str, namespace: &str) -> QueryBuilder {
     let app = AppRef { api_version: api_version.into(), kind: kind.into(), name: "podinfo".into() };
-    Ask { app: Some(app), ..by_label(namespace) }
+    QueryBuilder { app: Some(app), ..by_label(namespace) }
 }
 
-impl Ask {
-    /// For another pipeline.
-    pub fn of(self, pipeline: &str) -> Self {
-        Ask { pipeline: pipeline.into(), ..self }
+impl QueryBuilder {
+    /// Sets the pipeline.
+    pub fn for_pipeline(self, pipeline: &str) -> Self {
+        QueryBuilder { pipeline: pipeline.into(), ..self }
     }
 
-    /// With a member by name.
-    pub fn and(mut self, kind: &str, name: &str) -> Self {
+    /// Adds a member by name.
+    pub fn with_member(mut self, kind: &str, name: &str) -> Self {
         self.target.workloads.push(WorkloadRef { kind: kind.into(), name: name.into() });
         self
     }
 
-    /// For a pipeline that tracks images.
+    /// Makes the pipeline track images.
     pub fn with_images(self) -> Self {
-        Ask { tracks: vec![Track::Images], ..self }
+        QueryBuilder { tracks: vec![Track::Images], ..self }
     }
 
-    /// For a pipeline that tracks these.
+    /// Makes the pipeline track these facets.
     pub fn tracking(&self, tracks: &[&str]) -> Self {
         let tracks = tracks.iter().map(|track| track.parse().unwrap()).collect();
-        Ask { app: self.app.clone(), tracks, ..by_label(&self.target.namespace) }
+        QueryBuilder { app: self.app.clone(), tracks, ..by_label(&self.target.namespace) }
     }
 
-    /// On another cluster.
+    /// Sets the cluster.
     pub fn on(mut self, cluster: ClusterKey) -> Self {
         if let ClusterKey::Remote { namespace, name } = &cluster {
             let namespace = Some(namespace.clone());
@@ -231,28 +236,28 @@ impl Ask {
             self.target.cluster_ref =
                 Some(ClusterRef { api_version: None, kind, name: name.clone(), namespace });
         }
-        Ask { cluster, ..self }
+        QueryBuilder { cluster, ..self }
     }
 
-    /// The answer, or that there is none yet.
-    pub fn ask(&self, index: &Index) -> Result<ObservedTarget, NotYet> {
-        let Ask { pipeline, app, target, cluster, tracks } = self;
-        let question = Question { pipeline, app: app.as_ref(), target, cluster, tracks };
-        observe(&question, index.cluster(cluster))
+    /// Observes the target; an error while the cluster has not answered.
+    pub fn try_observe(&self, index: &Index) -> Result<ObservedTarget, NoAnswerYet> {
+        let QueryBuilder { pipeline, app, target, cluster, tracks } = self;
+        let query = TargetQuery { pipeline, app: app.as_ref(), target, cluster, tracks };
+        observe(&query, index.cluster(cluster))
     }
 
-    /// The answer.
-    pub fn see(&self, index: &Index) -> ObservedTarget {
-        self.ask(index).expect("the cluster has answered")
+    /// Observes the target.
+    pub fn observe(&self, index: &Index) -> ObservedTarget {
+        self.try_observe(index).expect("the cluster has answered")
     }
 
-    /// Why the target cannot be read.
+    /// Returns the error of the target.
     pub fn error(&self, index: &Index) -> String {
-        self.see(index).error.unwrap_or_default()
+        self.observe(index).error.unwrap_or_default()
     }
 
-    /// The kinds and names of the target's members.
+    /// Returns the target's members as `kind/name`.
     pub fn members(&self, index: &Index) -> Vec<String> {
-        self.see(index).members.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect()
+        self.observe(index).members.iter().map(|m| format!("{}/{}", m.kind, m.name)).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! One whole status, from what the clusters sent to what `kubectl get -o yaml` shows: the state of an
-//! application across its environments, as RFC-0001 tells it in its second story.
+//! A complete status, from the objects of the clusters to the output of `kubectl get -o yaml`: the state of an
+//! application in all environments, as in the second user story of RFC-0001.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use sluice_api::pipeline::{Pipeline, PipelineStatus, Report};
 use sluice_api::promotion::Promotion;
 use sluice_controller::observe::index::Index;
 use sluice_controller::observe::reported::Reports;
-use sluice_controller::observe::target::{Question, observe};
+use sluice_controller::observe::target::{TargetQuery, observe};
 use sluice_controller::record::status::{Facts, compose};
 use sluice_controller::translate;
 use sluice_core::decide::{self, Decision, decide};
@@ -35,14 +35,14 @@ fn pipeline() -> Value {
     })
 }
 
-/// A HelmRelease whose inventory names its Deployment.
-fn releasing(release: Value) -> Value {
+/// Returns a HelmRelease with its Deployment in the inventory.
+fn with_inventory(release: Value) -> Value {
     let entries = json!([{"id": "podinfo_podinfo_apps_Deployment", "v": "v1"}]);
     with(release, "status/inventory/entries", entries)
 }
 
-/// Two Deployments of one Kustomization in dev-us, a HelmRelease with one Deployment in dev-eu, and in
-/// prod a HelmRelease that is behind and whose Deployment is not well.
+/// Two Deployments of one Kustomization in dev-us, a HelmRelease with one Deployment in dev-eu, and in prod a
+/// HelmRelease of an earlier version whose Deployment is not ready.
 fn clusters() -> Index {
     const IMAGE: &str = "ghcr.io/stefanprodan/podinfo:6.1.8";
     let member = |object| labelled(object, "pipelines.weave.works/pipeline", "podinfo");
@@ -59,35 +59,35 @@ fn clusters() -> Index {
     let by = ("helm", "podinfo", "podinfo-pipeline-helm");
     let eu = [
         namespace("podinfo"),
-        member(releasing(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.8"))),
+        member(with_inventory(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.8"))),
         deployment("podinfo", "podinfo", by, IMAGE),
     ];
     connect(&mut index, &remote("dev-eu"), &eu);
     let old = deployment("podinfo", "podinfo", by, "ghcr.io/stefanprodan/podinfo:6.1.5");
     let prod = [
         namespace("podinfo"),
-        member(releasing(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.5"))),
+        member(with_inventory(helm_release("podinfo", "podinfo-pipeline-helm", "6.1.5"))),
         with(old, "status/readyReplicas", 0.into()),
     ];
     connect(&mut index, &remote("prod"), &prod);
     index
 }
 
-fn see(object: &Pipeline, index: &Index) -> ObservedTargets {
+fn observe_all(object: &Pipeline, index: &Index) -> ObservedTargets {
     let model = translate::pipeline(object);
     let mut observed = ObservedTargets::default();
     for (spec, environment) in object.spec.environments.iter().zip(&model.environments) {
         for (target, name) in spec.targets.iter().zip(&environment.targets) {
             let cluster = translate::cluster_of(target, "default");
             let question =
-                Question { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
+                TargetQuery { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
             observed.insert(&environment.name, name, observe(&question, index.cluster(&cluster)).unwrap());
         }
     }
     observed
 }
 
-fn compose_at(object: &Pipeline, observed: &ObservedTargets, promotions: &[&Promotion]) -> PipelineStatus {
+fn compose_first(object: &Pipeline, observed: &ObservedTargets, promotions: &[&Promotion]) -> PipelineStatus {
     compose_after(&PipelineStatus::default(), &BTreeSet::new(), object, observed, promotions)
 }
 
@@ -127,10 +127,10 @@ fn compose_after(
 }
 
 #[test]
-#[allow(clippy::too_many_lines, reason = "most of them are the one status, whole")]
-fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
+#[allow(clippy::too_many_lines, reason = "most lines are the snapshot of the status")]
+fn a_status_shows_the_revision_of_each_target_and_the_promotion_in_progress() {
     let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
-    let observed = see(&object, &clusters());
+    let observed = observe_all(&object, &clusters());
     let promotion: Promotion = serde_json::from_value(json!({
         "metadata": {"namespace": "default", "name": "podinfo-prod-0a1b2c"},
         "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "6.1.8", "sequence": 1,
@@ -139,7 +139,7 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
             "gates": [{"name": "Approval", "open": false, "message": "a person approves"}]},
     }))
     .unwrap();
-    let status = compose_at(&object, &observed, &[&promotion]);
+    let status = compose_first(&object, &observed, &[&promotion]);
     insta::assert_snapshot!(serde_saphyr::to_string(&status).unwrap(), @r#"
     observedGeneration: 1
     conditions:
@@ -271,10 +271,10 @@ fn a_status_shows_what_runs_where_and_what_is_on_its_way() {
 }
 
 #[test]
-fn a_target_that_was_not_heard_of_since_the_start_is_shown_as_it_was() {
+fn a_target_that_was_not_observed_since_the_start_keeps_its_former_status() {
     let object: Pipeline = serde_json::from_value(pipeline()).unwrap();
-    let mut observed = see(&object, &clusters());
-    let before = compose_at(&object, &observed, &[]);
+    let mut observed = observe_all(&object, &clusters());
+    let before = compose_first(&object, &observed, &[]);
     let name = before.environments["prod"].targets[0].name.clone();
     observed.insert("prod", &name, ObservedTarget::unreadable("it has not answered yet"));
     let unheard = BTreeSet::from([("prod".to_string(), name)]);
@@ -285,48 +285,48 @@ fn a_target_that_was_not_heard_of_since_the_start_is_shown_as_it_was() {
 }
 
 #[test]
-fn a_status_of_thousands_of_workloads_leaves_them_out_and_stays_small_enough() {
+fn a_status_with_thousands_of_workloads_omits_them_and_stays_below_the_size_limit() {
     let mut object = pipeline();
     let target = |n: usize| json!({"namespace": "podinfo", "name": format!("target-{n}")});
     object["spec"]["environments"] = (0..16)
         .map(|e| json!({"name": format!("e{e}"), "targets": (0..128).map(target).collect::<Vec<_>>()}))
         .collect();
     let object: Pipeline = serde_json::from_value(object).unwrap();
-    let dev = see(&serde_json::from_value(pipeline()).unwrap(), &clusters());
-    let shown = dev.target("dev", "dev-us-podinfo").unwrap();
-    assert!(!shown.members[0].workloads.is_empty());
+    let dev = observe_all(&serde_json::from_value(pipeline()).unwrap(), &clusters());
+    let state = dev.target("dev", "dev-us-podinfo").unwrap();
+    assert!(!state.members[0].workloads.is_empty());
     let mut observed = ObservedTargets::default();
     for environment in &object.spec.environments {
         for target in &environment.targets {
-            observed.insert(&environment.name, target.name.as_ref().unwrap(), shown.clone());
+            observed.insert(&environment.name, target.name.as_ref().unwrap(), state.clone());
         }
     }
-    let status = compose_at(&object, &observed, &[]);
+    let status = compose_first(&object, &observed, &[]);
     let bytes = serde_json::to_vec(&status).unwrap().len();
     assert!(bytes < 1_400_000, "{bytes} bytes");
-    // However much each of them has to say.
-    let mut loud = ObservedTargets::default();
+    // Long errors do not exceed the limit either.
+    let mut with_errors = ObservedTargets::default();
     for environment in &object.spec.environments {
         for target in &environment.targets {
             let name = target.name.as_ref().unwrap();
-            loud.insert(&environment.name, name, ObservedTarget::unreadable("a lot ".repeat(4000)));
+            with_errors.insert(&environment.name, name, ObservedTarget::unreadable("a lot ".repeat(4000)));
         }
     }
-    let loud = compose_at(&object, &loud, &[]);
-    let bytes = serde_json::to_vec(&loud).unwrap().len();
+    let with_errors = compose_first(&object, &with_errors, &[]);
+    let bytes = serde_json::to_vec(&with_errors).unwrap().len();
     assert!(bytes < 1_400_000, "{bytes} bytes");
-    let summarized = loud.conditions.iter().find(|c| c.type_ == "Summarized").unwrap();
+    let summarized = with_errors.conditions.iter().find(|c| c.type_ == "Summarized").unwrap();
     assert!(summarized.message.contains("is too large for one object"), "{}", summarized.message);
-    // And whatever has been reported of as many as are told of in full.
+    // Neither do many reports beside targets that are shown in full.
     let mut some = object.clone();
     some.spec.environments.iter_mut().for_each(|e| e.targets.truncate(80));
     let report = Report { message: "a lot ".repeat(160), ..Report::default() };
     let key = |n: usize| format!("e0/target-{n}/HelmRelease/podinfo");
     let reports: Reports = (0..440).map(|n| (key(n), report.clone())).collect();
-    let told = PipelineStatus { reports, ..PipelineStatus::default() };
-    let status_of_some = compose_after(&told, &BTreeSet::new(), &some, &observed, &[]);
+    let before = PipelineStatus { reports, ..PipelineStatus::default() };
+    let status_of_some = compose_after(&before, &BTreeSet::new(), &some, &observed, &[]);
     let bytes =
-        serde_json::to_vec(&PipelineStatus { reports: told.reports, ..status_of_some }).unwrap().len();
+        serde_json::to_vec(&PipelineStatus { reports: before.reports, ..status_of_some }).unwrap().len();
     assert!(bytes < 1_400_000, "{bytes} bytes");
     let one = &status.environments["e9"].targets[127];
     assert_eq!(one.proofs.split_whitespace().count(), 1);

@@ -1,5 +1,5 @@
-//! Clusters that attack who reads them. Of each attack: the session says in a sentence what there is too much
-//! of, and this process stays small, which also counts what the attacking server takes in it.
+//! Clusters that attack Sluice. For each attack the session must report an error that names the limit, and the
+//! memory of this process, which also runs the hostile server, must stay small.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -21,15 +21,15 @@ use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use serde_json::json;
 use sluice_controller::observe::facts::{ClusterEvent, ClusterKey};
-use sluice_controller::watch::limit::{Budget, Queue, limit_errors};
-use sluice_controller::watch::session::{Access, Session};
+use sluice_controller::watch::limit::{EventQueue, ObservedMemory, limit_errors};
+use sluice_controller::watch::session::{KubeconfigSource, Session};
 use sluice_testkit::eventually;
 use tokio::sync::{mpsc, watch};
 use tower::util::MapResponseLayer;
 
 use crate::run;
 
-/// What a hostile cluster does.
+/// The attack of a hostile cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Attack {
     VersionBomb,
@@ -45,29 +45,29 @@ enum Attack {
     ExpiringWatches,
 }
 
-/// The limit that stands in for what 512 MiB leaves to the rest of the process, in MiB.
-const MOST_GROWTH: usize = 384;
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The most memory that an attack may take, in MiB. With a limit of 512 MiB, the rest is for the process itself.
+const MAX_GROWTH: usize = 384;
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Some KiB of gzip that become 16 MiB.
-fn bomb() -> Vec<u8> {
-    static BOMB: OnceLock<Vec<u8>> = OnceLock::new();
+/// A few KiB of gzip that decompress to 16 MiB.
+fn gzip_bomb() -> Vec<u8> {
+    static GZIP_BOMB: OnceLock<Vec<u8>> = OnceLock::new();
     let make = || {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         let spaces = vec![b' '; 1 << 20];
         (0..16).for_each(|_| gzip.write_all(&spaces).unwrap());
         gzip.finish().unwrap()
     };
-    BOMB.get_or_init(make).clone()
+    GZIP_BOMB.get_or_init(make).clone()
 }
 
 fn spaces() -> Bytes {
     Bytes::from(vec![b' '; 1 << 20])
 }
 
-fn endless(head: &'static str, again: Bytes) -> Body {
+fn endless(head: &'static str, repeated: Bytes) -> Body {
     let head = once(async move { Bytes::from_static(head.as_bytes()) });
-    Body::from_stream(head.chain(repeat(again)).map(Ok::<_, Infallible>))
+    Body::from_stream(head.chain(repeat(repeated)).map(Ok::<_, Infallible>))
 }
 
 fn json_body(body: Body) -> Response {
@@ -82,7 +82,7 @@ fn deployment(n: usize, padding: &str) -> String {
 }
 
 const LIST: &str = r#"{"metadata":{"resourceVersion":"5"},"items":["#;
-const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}
+const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"WatchFailure","code":410}}
 "#;
 const EMPTY: &str = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
 
@@ -107,13 +107,13 @@ fn lines(each: impl Fn(usize) -> String + Send + 'static) -> Body {
     Body::from_stream(many.map(Ok::<_, Infallible>))
 }
 
-/// The answer to one request; everything that is not attacked is answered as by an empty cluster.
+/// Returns the answer to a request. Requests without an attack get the answers of an empty cluster.
 fn answer(attack: Attack, request: &Request) -> Response {
-    let (path, watched) = (request.uri().path(), request.uri().query().is_some_and(|q| q.contains("watch")));
+    let (path, is_watch) = (request.uri().path(), request.uri().query().is_some_and(|q| q.contains("watch")));
     let of_deployments = path.ends_with("/deployments");
     match (attack, path) {
         (Attack::VersionBomb, "/version") => {
-            ([(CONTENT_TYPE, "application/json"), (CONTENT_ENCODING, "gzip")], bomb()).into_response()
+            ([(CONTENT_TYPE, "application/json"), (CONTENT_ENCODING, "gzip")], gzip_bomb()).into_response()
         }
         (Attack::VersionError, "/version") => {
             (axum::http::StatusCode::FORBIDDEN, endless("", spaces())).into_response()
@@ -121,7 +121,7 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (Attack::ApisBomb, "/apis") => json_body(endless("{\"groups\":[", Bytes::from("{},".repeat(10_000)))),
         (_, "/version") => json_body(Body::from("{}")),
         (_, "/apis") => json_body(Body::from(r#"{"groups":[]}"#)),
-        _ if !of_deployments && watched => {
+        _ if !of_deployments && is_watch => {
             json_body(Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>()))
         }
         _ if !of_deployments => json_body(Body::from(EMPTY)),
@@ -134,7 +134,7 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (Attack::Continue, _) => {
             json_body(Body::from(r#"{"metadata":{"resourceVersion":"5","continue":"again"},"items":[]}"#))
         }
-        _ if !watched => json_body(Body::from(EMPTY)),
+        _ if !is_watch => json_body(Body::from(EMPTY)),
         (Attack::EndlessLine, _) => json_body(endless("{\"type\":\"ADDED\",", spaces())),
         (Attack::EventFlood, _) => json_body(lines(|n| {
             format!(r#"{{"type":"MODIFIED","object":{}}}"#, deployment(n % 10, &format!("{n}")))
@@ -142,7 +142,7 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (Attack::BookmarkFlood, _) => json_body(lines(|n| {
             format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"{n}"}}}}}}"#)
         })),
-        // Each watch lasts for as long as one of a good server may.
+        // Each watch lasts long enough to be valid.
         (Attack::ExpiringWatches, _) => json_body(Body::from_stream(once(async {
             tokio::time::sleep(Duration::from_millis(1100)).await;
             Ok::<_, Infallible>(Bytes::from_static(EXPIRED.as_bytes()))
@@ -151,8 +151,8 @@ fn answer(attack: Attack, request: &Request) -> Response {
     }
 }
 
-/// A client of a server that attacks so.
-async fn attacked_by(attack: Attack) -> Result<Client> {
+/// Starts a server with this attack, and returns a client of it.
+async fn hostile_client(attack: Attack) -> Result<Client> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?).parse()?;
     let app = Router::new().fallback(move |request: Request| async move { answer(attack, &request) });
@@ -163,38 +163,39 @@ async fn attacked_by(attack: Attack) -> Result<Client> {
     Ok(builder.with_layer(&MapResponseLayer::new(limit_errors)).build())
 }
 
-/// How much memory this process takes, in MiB.
-fn resident() -> Result<usize> {
+/// Returns the resident memory of this process, in MiB.
+fn resident_memory() -> Result<usize> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     Ok(line.trim().trim_end_matches("kB").trim().parse::<usize>()? >> 10)
 }
 
-/// Has a session with a hostile cluster until it says what is wrong.
-async fn outcome(attack: Attack) -> Result<(String, usize)> {
-    let before = resident()?;
+/// Runs a session with a hostile cluster until it reports an error. Returns the error and the growth of memory in
+/// MiB.
+async fn error_and_growth(attack: Attack) -> Result<(String, usize)> {
+    let before = resident_memory()?;
     let (_namespaces, receiver) = watch::channel(BTreeSet::from(["apps".to_string()]));
-    let queue = Arc::new(Queue::default());
-    let budget = Budget::new(128 << 20);
+    let queue = Arc::new(EventQueue::default());
+    let memory = ObservedMemory::new(128 << 20);
     let session = Session {
         key: ClusterKey::Remote { namespace: "fleet".into(), name: "hostile".into() },
-        hub: attacked_by(attack).await?,
-        access: Access::Local,
+        hub: hostile_client(attack).await?,
+        kubeconfig: KubeconfigSource::Local,
         allow_exec: false,
         namespaces: receiver,
-        budget: budget.clone(),
+        memory: memory.clone(),
         queue: queue.clone(),
         lists: Arc::default(),
     };
-    let (tell, mut events) = mpsc::unbounded_channel();
-    let task = tokio::spawn(session.run(move |event| tell.send((event, queue.ticket())).is_ok()));
-    let (begun, mut looked, mut most) = (Instant::now(), Instant::now(), 0);
-    let said = loop {
-        ensure!(begun.elapsed() < PATIENCE, "{attack:?} goes on for ever");
-        if looked.elapsed() > Duration::from_millis(20) {
-            looked = Instant::now();
-            most = most.max(resident()?.saturating_sub(before));
-            ensure!(most < MOST_GROWTH, "{attack:?} took {most} MiB");
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let task = tokio::spawn(session.run(move |event| sender.send((event, queue.slot())).is_ok()));
+    let (started, mut measured, mut growth) = (Instant::now(), Instant::now(), 0);
+    let error = loop {
+        ensure!(started.elapsed() < TIMEOUT, "{attack:?} does not end");
+        if measured.elapsed() > Duration::from_millis(20) {
+            measured = Instant::now();
+            growth = growth.max(resident_memory()?.saturating_sub(before));
+            ensure!(growth < MAX_GROWTH, "{attack:?} took {growth} MiB");
         }
         let Ok(event) = tokio::time::timeout(Duration::from_millis(20), events.recv()).await else {
             continue;
@@ -207,17 +208,17 @@ async fn outcome(attack: Attack) -> Result<(String, usize)> {
     };
     task.abort();
     let _ = task.await;
-    // The watches of a session end with it, and what they keep is free for others.
-    eventually(PATIENCE, || async {
-        ensure!(budget.used() == 0, "{attack:?} left {} bytes charged", budget.used());
+    // The watches of a session end with it, and release their memory.
+    eventually(TIMEOUT, || async {
+        ensure!(memory.used() == 0, "{attack:?} left {} bytes charged", memory.used());
         Ok(())
     })
     .await?;
-    Ok((said, most))
+    Ok((error, growth))
 }
 
 #[test]
-fn each_attack_of_a_cluster_ends_in_a_sentence_and_takes_little_memory() -> Result<()> {
+fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Result<()> {
     let table = [
         (Attack::VersionBomb, "too large: one of its answers has more than"),
         (Attack::VersionError, "cluster fleet/hostile"),
@@ -227,31 +228,31 @@ fn each_attack_of_a_cluster_ends_in_a_sentence_and_takes_little_memory() -> Resu
             "deployments of cluster fleet/hostile are too large to watch: it sends an object of",
         ),
         (Attack::ManySmallObjects, "it lists more than 250000 objects"),
-        (Attack::FatObjects, "what Sluice keeps of its objects takes more than"),
+        (Attack::FatObjects, "its objects take more than"),
         (Attack::EndlessLine, "it sends an object of more than 4 MiB"),
         (Attack::EventFlood, "changes a second"),
         (Attack::BookmarkFlood, "changes a second"),
-        (Attack::Continue, "the list is not whole"),
+        (Attack::Continue, "the list is incomplete"),
     ];
-    // Made before anybody waits for it.
-    bomb();
+    // Prepares the answer before the first request.
+    gzip_bomb();
     run(async {
-        for (attack, words) in table {
-            let (said, most) = outcome(attack).await?;
-            println!("{attack:?}: {most} MiB: {said}");
-            ensure!(said.contains(words), "{attack:?}: {said}");
-            ensure!(said.len() < 500, "{said}");
+        for (attack, expected) in table {
+            let (error, growth) = error_and_growth(attack).await?;
+            println!("{attack:?}: {growth} MiB: {error}");
+            ensure!(error.contains(expected), "{attack:?}: {error}");
+            ensure!(error.len() < 500, "{error}");
         }
         Ok(())
     })
 }
 
 #[test]
-fn a_cluster_whose_watches_always_end_is_not_listed_all_the_time() -> Result<()> {
+fn a_cluster_whose_watches_expire_again_and_again_is_listed_less_often() -> Result<()> {
     run(async {
-        let (said, _) = outcome(Attack::ExpiringWatches).await?;
+        let (error, _) = error_and_growth(Attack::ExpiringWatches).await?;
         let expected = "deployments cannot be read: cluster fleet/hostile has ended its watches too often";
-        ensure!(said.contains(expected), "{said}");
+        ensure!(error.contains(expected), "{error}");
         Ok(())
     })
 }

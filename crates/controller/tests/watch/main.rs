@@ -1,7 +1,6 @@
-//! One watch against a real API server: what it lists and hears, and that nothing is missed when
-//! the server goes and comes back.
+//! A watch of a real API server: it reports all objects and changes, also those while the server was stopped.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod hostile;
 mod mock;
@@ -15,55 +14,56 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use sluice_controller::watch::limit::Limits;
-use sluice_controller::watch::stream::{Failure, Guarded, Seen, follow};
+use sluice_controller::watch::limit::WatchLimits;
+use sluice_controller::watch::stream::{ObjectEvent, ParsedObjectApi, WatchFailure, follow};
 use sluice_testkit::ControlPlane;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit for each wait in these tests.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a watch of ConfigMaps adds up to: names and the value of `n`.
+/// Follows ConfigMaps and keeps their state.
 struct Follower {
-    seen: UnboundedReceiver<Seen<(String, String)>>,
+    events: UnboundedReceiver<ObjectEvent<(String, String)>>,
+    /// By name of a ConfigMap, the value of its key `n`.
     known: BTreeMap<String, String>,
     lists: usize,
-    failures: Vec<Failure>,
+    failures: Vec<WatchFailure>,
 }
 
 impl Follower {
-    /// Follows the ConfigMaps of a namespace, or the one of a name.
-    fn begin(client: Client, namespace: &str, name: Option<&str>) -> Self {
-        let (tell, seen) = unbounded_channel();
-        let api: Guarded<ConfigMap> = Api::namespaced(client, namespace);
+    /// Follows the ConfigMaps of a namespace, or the one with this name.
+    fn start(client: Client, namespace: &str, name: Option<&str>) -> Self {
+        let (sender, events) = unbounded_channel();
+        let api: ParsedObjectApi<ConfigMap> = Api::namespaced(client, namespace);
         let fields = name.map(|name| format!("metadata.name={name}"));
         let keep = |object: ConfigMap| {
             let value = object.data.as_ref()?.get("n")?.clone();
             Some((object.name_any(), value))
         };
-        tokio::spawn(follow(api, fields, Limits::hub("ConfigMaps"), keep, move |seen| {
-            match tell.send(seen) {
+        tokio::spawn(follow(api, fields, WatchLimits::hub("ConfigMaps"), keep, move |event| {
+            match sender.send(event) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             }
         }));
-        Follower { seen, known: BTreeMap::new(), lists: 0, failures: Vec::new() }
+        Follower { events, known: BTreeMap::new(), lists: 0, failures: Vec::new() }
     }
 
-    /// Listens until what is known is as wanted.
-    async fn until(&mut self, what: &str, wanted: impl Fn(&Self) -> bool) -> Result<()> {
-        while !wanted(self) {
-            let next = timeout(PATIENCE, self.seen.recv()).await;
+    /// Takes events until a condition is true.
+    async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) -> Result<()> {
+        while !condition(self) {
+            let next = timeout(TIMEOUT, self.events.recv()).await;
             match next.with_context(|| format!("never {what}: {:?}", self.known))?.context("it ended")? {
-                Seen::Listed(all, _) => {
+                ObjectEvent::Listed(all, _) => {
                     self.lists += 1;
                     self.known = all.into_iter().collect();
                 }
-                Seen::Applied((name, value)) => drop(self.known.insert(name, value)),
-                Seen::Deleted(metadata) => drop(self.known.remove(&metadata.name.unwrap_or_default())),
-                Seen::Unreadable(bad) => anyhow::bail!("unreadable: {bad:?}"),
-                Seen::Failed(failure) => self.failures.push(failure),
+                ObjectEvent::Applied((name, value)) => drop(self.known.insert(name, value)),
+                ObjectEvent::Deleted(metadata) => drop(self.known.remove(&metadata.name.unwrap_or_default())),
+                ObjectEvent::Unreadable(object) => anyhow::bail!("unreadable: {object:?}"),
+                ObjectEvent::Failed(failure) => self.failures.push(failure),
             }
         }
         Ok(())
@@ -83,7 +83,7 @@ async fn set(client: &Client, namespace: &str, name: &str, value: &str) -> Resul
 }
 
 #[test]
-fn nothing_is_missed_while_the_server_goes_and_comes_back() -> Result<()> {
+fn changes_are_reported_also_after_the_server_was_stopped() -> Result<()> {
     run(async {
         let plane = ControlPlane::start().await?;
         let cluster = plane.cluster("one").await?;
@@ -91,8 +91,8 @@ fn nothing_is_missed_while_the_server_goes_and_comes_back() -> Result<()> {
         for name in ["a", "b", "gone"] {
             set(&client, "default", name, "1").await?;
         }
-        let mut all = Follower::begin(cluster.client().await?, "default", None);
-        let mut one = Follower::begin(cluster.client().await?, "default", Some("b"));
+        let mut all = Follower::start(cluster.client().await?, "default", None);
+        let mut one = Follower::start(cluster.client().await?, "default", Some("b"));
         all.until("listed", |f| f.lists == 1).await?;
         one.until("listed", |f| f.lists == 1).await?;
         ensure!(all.known.get("a").is_some_and(|v| v == "1") && all.known.contains_key("gone"));
@@ -103,28 +103,28 @@ fn nothing_is_missed_while_the_server_goes_and_comes_back() -> Result<()> {
         set(&client, "default", "c", "1").await?;
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
         api.delete("gone", &DeleteParams::default()).await?;
-        all.until("heard of all four changes", |f| {
+        all.until("reported all four changes", |f| {
             let is = |name: &str, value: &str| f.known.get(name).is_some_and(|v| v == value);
             is("a", "2") && is("b", "2") && is("c", "1") && !f.known.contains_key("gone")
         })
         .await?;
-        one.until("heard of b", |f| f.known["b"] == "2").await?;
+        one.until("reported the change of b", |f| f.known["b"] == "2").await?;
         ensure!(one.known.len() == 1 && all.lists == 1 && one.lists == 1, "it listed more than once");
 
         cluster.stop();
-        all.until("told that it fails", |f| !f.failures.is_empty()).await?;
-        ensure!(all.failures.iter().any(|f| matches!(f, Failure::Watch(_))), "{:?}", all.failures);
+        all.until("reported a failure", |f| !f.failures.is_empty()).await?;
+        ensure!(all.failures.iter().any(|f| matches!(f, WatchFailure::Watch(_))), "{:?}", all.failures);
         cluster.start().await?;
         set(&client, "default", "b", "3").await?;
         api.delete("c", &DeleteParams::default()).await?;
         all.until("up to date again", |f| f.known["b"] == "3" && !f.known.contains_key("c")).await?;
         one.until("up to date again", |f| f.known["b"] == "3").await?;
 
-        // A server that is gone when the first question is asked is asked again.
+        // The first list is retried while the server is stopped.
         cluster.stop();
-        let mut late = Follower::begin(client.clone(), "default", None);
-        late.until("told that it fails", |f| !f.failures.is_empty()).await?;
-        ensure!(matches!(late.failures[0], Failure::List(_)), "{:?}", late.failures);
+        let mut late = Follower::start(client.clone(), "default", None);
+        late.until("reported a failure", |f| !f.failures.is_empty()).await?;
+        ensure!(matches!(late.failures[0], WatchFailure::List(_)), "{:?}", late.failures);
         cluster.start().await?;
         late.until("listed", |f| f.lists == 1).await?;
         ensure!(late.known["b"] == "3");
@@ -132,9 +132,9 @@ fn nothing_is_missed_while_the_server_goes_and_comes_back() -> Result<()> {
     })
 }
 
-/// Several megabytes in answers of which each is compressed, and objects that end anywhere in them.
+/// A list of several megabytes, which the server sends compressed and in pieces that end in the middle of objects.
 #[test]
-fn a_long_list_comes_whole() -> Result<()> {
+fn a_long_list_is_read_completely() -> Result<()> {
     run(async {
         let plane = ControlPlane::start().await?;
         let cluster = plane.cluster("long").await?;
@@ -148,7 +148,7 @@ fn a_long_list_comes_whole() -> Result<()> {
             api.create(&PostParams::default(), &object).await?;
             expected.insert(format!("long-{n}"), text(n));
         }
-        let mut all = Follower::begin(client, "default", None);
+        let mut all = Follower::start(client, "default", None);
         all.until("listed", |f| f.lists == 1).await?;
         ensure!(expected.iter().all(|(name, value)| all.known.get(name) == Some(value)), "some are missing");
         Ok(())

@@ -1,5 +1,5 @@
-//! Servers that answer what no good one does: nothing is taken for known that is not, what they say is
-//! told, and they are not asked without end.
+//! Servers that answer incorrectly: incomplete answers are not used, errors are reported, and the pauses between
+//! tries grow.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use axum::Router;
-use axum::extract::Query;
+use axum::extract;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use kube::{Client, Config};
@@ -16,16 +16,16 @@ use serde::Deserialize;
 use crate::{Follower, run};
 
 #[derive(Deserialize)]
-struct Asked {
+struct Query {
     watch: Option<String>,
 }
 
-/// How often a list and a watch were asked for.
+/// The requests that a server has received.
 #[derive(Default)]
-struct Count {
+struct RequestCount {
     lists: AtomicUsize,
     watches: AtomicUsize,
-    /// When the first of them came.
+    /// When the first request arrived.
     since: OnceLock<Instant>,
 }
 
@@ -33,22 +33,25 @@ const LIST: &str = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"res
     {"metadata":{"name":"a","resourceVersion":"4"},"data":{"n":"1"}}]}"#;
 const CHANGED: &str = r#"{"type":"MODIFIED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",
     "resourceVersion":"6"},"data":{"n":"2"}}}"#;
-const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,
+const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":410,
     "reason":"Expired","message":"too old"}}"#;
 
-/// A follower of a server that answers lists and watches so.
-async fn follower(list: (u16, &'static str), watch: (u16, &'static str)) -> Result<(Follower, Arc<Count>)> {
-    let count = Arc::new(Count::default());
+/// Starts a follower of a server that has these answers to lists and watches.
+async fn follower(
+    list: (u16, &'static str),
+    watch: (u16, &'static str),
+) -> Result<(Follower, Arc<RequestCount>)> {
+    let count = Arc::new(RequestCount::default());
     let counted = count.clone();
-    let answer = move |Query(asked): Query<Asked>| {
+    let answer = move |extract::Query(query): extract::Query<Query>| {
         counted.since.get_or_init(Instant::now);
-        let (counter, (status, body)) = match asked.watch {
+        let (counter, (status, body)) = match query.watch {
             Some(_) => (&counted.watches, watch),
             None => (&counted.lists, list),
         };
         counter.fetch_add(1, Ordering::SeqCst);
         let body =
-            if status == 200 && asked.watch.is_some() { body.replace('\n', "") + "\n" } else { body.into() };
+            if status == 200 && query.watch.is_some() { body.replace('\n', "") + "\n" } else { body.into() };
         let status = StatusCode::from_u16(status).unwrap();
         async move { (status, [("content-type", "application/json")], body).into_response() as Response }
     };
@@ -57,16 +60,16 @@ async fn follower(list: (u16, &'static str), watch: (u16, &'static str)) -> Resu
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
     let mut config = Config::new(url);
     config.default_retry = false;
-    Ok((Follower::begin(Client::try_from(config)?, "default", None), count))
+    Ok((Follower::start(Client::try_from(config)?, "default", None), count))
 }
 
-/// Waits for so many requests, which must have taken at least as long as the pauses between them.
-async fn paced(count: &Count, what: impl Fn(&Count) -> usize) -> Result<()> {
-    let begun = Instant::now();
-    while what(count) < 5 {
+/// Waits for five requests, and checks that they took at least as long as the pauses between them.
+async fn assert_pauses_grow(count: &RequestCount, requests: impl Fn(&RequestCount) -> usize) -> Result<()> {
+    let started = Instant::now();
+    while requests(count) < 5 {
         ensure!(
-            begun.elapsed() < Duration::from_secs(60),
-            "it gave up after {:?} lists and {:?} watches",
+            started.elapsed() < Duration::from_secs(60),
+            "no further request after {:?} lists and {:?} watches",
             count.lists,
             count.watches
         );
@@ -79,10 +82,10 @@ async fn paced(count: &Count, what: impl Fn(&Count) -> usize) -> Result<()> {
 }
 
 #[test]
-fn what_ends_at_once_is_begun_again_ever_more_seldom() -> Result<()> {
+fn the_pauses_between_short_or_failed_requests_grow() -> Result<()> {
     run(async {
-        let lists = |c: &Count| c.lists.load(Ordering::SeqCst);
-        let watches = |c: &Count| c.watches.load(Ordering::SeqCst);
+        let lists = |c: &RequestCount| c.lists.load(Ordering::SeqCst);
+        let watches = |c: &RequestCount| c.watches.load(Ordering::SeqCst);
         let (_one, expired) = follower((200, LIST), (200, EXPIRED)).await?;
         let (_two, gone) = follower((200, LIST), (410, "{}")).await?;
         let (_three, short) = follower((200, LIST), (200, CHANGED)).await?;
@@ -90,46 +93,47 @@ fn what_ends_at_once_is_begun_again_ever_more_seldom() -> Result<()> {
         let (_five, broken) = follower((200, LIST), (200, "{\"type\":")).await?;
         let (_six, failing) = follower((500, "{}"), (200, "")).await?;
         tokio::try_join!(
-            paced(&expired, lists),
-            paced(&gone, lists),
-            paced(&short, watches),
-            paced(&empty, watches),
-            paced(&broken, watches),
-            paced(&failing, lists),
+            assert_pauses_grow(&expired, lists),
+            assert_pauses_grow(&gone, lists),
+            assert_pauses_grow(&short, watches),
+            assert_pauses_grow(&empty, watches),
+            assert_pauses_grow(&broken, watches),
+            assert_pauses_grow(&failing, lists),
         )?;
         Ok(())
     })
 }
 
 #[test]
-fn what_a_server_says_is_told_at_once() -> Result<()> {
+fn the_error_of_a_server_is_reported_immediately() -> Result<()> {
     run(async {
         let status =
-            r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"starting"}"#;
+            r#"{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":503,"message":"starting"}"#;
         let (mut list, _) = follower((503, status), (200, "")).await?;
-        list.until("told", |f| !f.failures.is_empty()).await?;
+        list.until("reported a failure", |f| !f.failures.is_empty()).await?;
         ensure!(list.failures[0].to_string().contains("starting"), "{:?}", list.failures);
         let (mut watch, _) = follower((200, LIST), (503, status)).await?;
-        watch.until("told", |f| !f.failures.is_empty()).await?;
+        watch.until("reported a failure", |f| !f.failures.is_empty()).await?;
         ensure!(watch.failures[0].to_string().contains("starting"), "{:?}", watch.failures);
-        ensure!(watch.lists == 1, "what could be listed is known");
+        ensure!(watch.lists == 1, "the list is reported although the watch fails");
         Ok(())
     })
 }
 
 #[test]
-fn what_may_not_be_watched_is_not_known() -> Result<()> {
+fn a_list_whose_watch_is_forbidden_is_not_reported() -> Result<()> {
     run(async {
-        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"no"}"#;
+        let status =
+            r#"{"kind":"Status","apiVersion":"v1","status":"WatchFailure","code":403,"message":"no"}"#;
         let (mut follower, _) = follower((200, LIST), (403, status)).await?;
-        follower.until("told twice", |f| f.failures.len() == 2).await?;
+        follower.until("reported two failures", |f| f.failures.len() == 2).await?;
         ensure!(follower.lists == 0);
         Ok(())
     })
 }
 
 #[test]
-fn half_a_list_is_none() -> Result<()> {
+fn an_incomplete_list_is_not_reported() -> Result<()> {
     run(async {
         for list in [
             r#"{"metadata":{"resourceVersion":""},"items":[]}"#,
@@ -139,7 +143,7 @@ fn half_a_list_is_none() -> Result<()> {
             "",
         ] {
             let (mut follower, count) = follower((200, list), (200, "")).await?;
-            follower.until("told", |f| !f.failures.is_empty()).await?;
+            follower.until("reported a failure", |f| !f.failures.is_empty()).await?;
             ensure!(follower.lists == 0 && count.watches.load(Ordering::SeqCst) == 0, "{list}");
         }
         Ok(())

@@ -60,7 +60,7 @@ fn each_trouble_shows_at_its_own_target_and_nowhere_else() -> Result<()> {
             ("forbidden", n, Some("forbidden"), "grant"),
             ("missing-namespace", "not-there", Some("dev"), "there is no namespace not-there"),
             ("missing-object", n, Some("staging"), "there is no HelmRelease podinfo"),
-            ("no-status", n, Some("prod"), "waiting to be reconciled"),
+            ("no-status", n, Some("prod"), "Flux has not reconciled it yet"),
         ];
         let mut all: Vec<(&str, &str, Option<&str>)> = vec![("first", n, Some("dev"))];
         all.extend(troubles.iter().map(|(e, ns, c, _)| (*e, *ns, *c)));

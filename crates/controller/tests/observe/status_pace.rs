@@ -1,4 +1,4 @@
-//! When a status is due: what a target does shows within a second, and one step is one write.
+//! When the controller writes a status: a change of health is written within a second, and one step is one write.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use sluice_controller::state::status_pace::{
 };
 
 #[test]
-fn a_status_waits_only_for_what_is_about_to_follow() {
+fn a_status_waits_only_for_changes_that_will_soon_follow() {
     let differs = Instant::now();
     let ms = Duration::from_millis;
     // (since the last write, busy, health, delivered) → how long after it differs it is due
@@ -32,11 +32,14 @@ fn a_status_waits_only_for_what_is_about_to_follow() {
         let sent = ago.and_then(|ago| differs.checked_sub(ms(ago)));
         let due = Pace { differs, sent, damped: None, busy, health, delivered }.due();
         assert_eq!(due - differs, ms(wanted), "{row:?}");
-        assert!(!health || due - differs < ms(1000), "{row:?}: people see how a target does within a second");
+        assert!(
+            !health || due - differs < ms(1000),
+            "{row:?}: a change of health is written within a second"
+        );
     }
 }
 
-fn shown(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> PipelineStatus {
+fn status_with(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> PipelineStatus {
     let target = TargetStatus { health, error: error.into(), ..TargetStatus::default() };
     let promotion = promotion.map(|(name, phase)| PromotionSummary {
         name: name.into(),
@@ -48,35 +51,38 @@ fn shown(health: Health, error: &str, promotion: Option<(&str, Phase)>) -> Pipel
 }
 
 #[test]
-fn health_is_told_of_when_a_target_does_otherwise_or_cannot_be_read() {
-    let ready = shown(Health::Ready, "", None);
+fn a_status_reports_health_if_the_health_or_the_error_of_a_target_changes() {
+    let ready = status_with(Health::Ready, "", None);
     assert!(tells_of_health(&PipelineStatus::default(), &ready));
-    assert!(tells_of_health(&ready, &shown(Health::Failed, "", None)));
-    assert!(tells_of_health(&ready, &shown(Health::Ready, "no answer", None)));
-    assert!(!tells_of_health(&ready, &shown(Health::Ready, "", Some(("a", Phase::Delivered)))));
+    assert!(tells_of_health(&ready, &status_with(Health::Failed, "", None)));
+    assert!(tells_of_health(&ready, &status_with(Health::Ready, "no answer", None)));
+    assert!(!tells_of_health(&ready, &status_with(Health::Ready, "", Some(("a", Phase::Delivered)))));
 }
 
 #[test]
-fn a_delivery_is_told_of_once() {
-    let at = |name, phase| shown(Health::Ready, "", Some((name, phase)));
+fn a_status_reports_a_delivery_once() {
+    let at = |name, phase| status_with(Health::Ready, "", Some((name, phase)));
     let delivered = at("a", Phase::Delivered);
     assert!(tells_of_delivery(&at("a", Phase::Proposed), &delivered));
-    assert!(tells_of_delivery(&shown(Health::Ready, "", None), &delivered));
+    assert!(tells_of_delivery(&status_with(Health::Ready, "", None), &delivered));
     assert!(tells_of_delivery(&at("b", Phase::Delivered), &delivered));
-    assert!(!tells_of_delivery(&delivered, &shown(Health::Progressing, "", Some(("a", Phase::Delivered)))));
+    assert!(!tells_of_delivery(
+        &delivered,
+        &status_with(Health::Progressing, "", Some(("a", Phase::Delivered)))
+    ));
     assert!(!tells_of_delivery(&delivered, &at("a", Phase::Succeeded)));
 }
 
-/// How long after the start each write goes out of a target whose health changes every second.
+/// Returns the time of each write since the start, for a target whose health changes every second.
 fn writes_of_a_flapping_target(seconds: u64) -> Vec<(Duration, Health)> {
-    let (start, mut written) = (Instant::now(), shown(Health::Ready, "", None));
+    let (start, mut written) = (Instant::now(), status_with(Health::Ready, "", None));
     let (mut damping, mut sent, mut differs) = (Damping::default(), None, None);
     let mut writes = Vec::new();
-    // Each tenth of a second the controller looks whether a write is due.
+    // The controller checks every tenth of a second whether a write is due.
     for tenth in 0..seconds * 10 {
         let now = start + Duration::from_millis(100 * tenth);
         let health = if (tenth / 10) % 2 == 0 { Health::Failed } else { Health::Ready };
-        let status = shown(health, "", None);
+        let status = status_with(health, "", None);
         if status == written {
             differs = None;
             continue;
@@ -96,33 +102,36 @@ fn writes_of_a_flapping_target(seconds: u64) -> Vec<(Duration, Health)> {
 }
 
 #[test]
-fn a_target_that_flaps_every_second_is_written_about_ever_more_seldom() {
+fn the_writes_about_a_target_that_flaps_every_second_become_rare() {
     let writes = writes_of_a_flapping_target(600);
-    assert_eq!(writes[0], (Duration::ZERO, Health::Failed), "the first change is told at once");
+    assert_eq!(writes[0], (Duration::ZERO, Health::Failed), "the first change is written immediately");
     assert!(writes.len() <= 30, "{} writes in ten minutes: {writes:?}", writes.len());
     let last_minutes = writes.iter().filter(|(at, _)| *at >= Duration::from_secs(300)).count();
     assert!((5..=11).contains(&last_minutes), "{last_minutes} writes in the last five minutes");
 }
 
 #[test]
-fn damping_delays_neither_a_target_that_fails_anew_nor_the_first_change_after_a_quiet_time() {
+fn damping_delays_neither_the_first_failure_of_a_target_nor_the_first_change_after_a_quiet_minute() {
     let start = Instant::now();
-    let place = |name: &str| ("prod".to_string(), name.to_string());
+    let target = |name: &str| ("prod".to_string(), name.to_string());
     let mut damping = Damping::default();
     assert_eq!(damping.until(&[], start), None);
     let at = |seconds| start + Duration::from_secs(seconds);
     for second in 0..6 {
-        damping.sent(vec![place("eu")], at(second));
+        damping.sent(vec![target("eu")], at(second));
     }
     assert!(damping.until(&[], at(6)).is_some_and(|until| until > at(6)));
-    assert!(damping.until(&[place("eu")], at(6)).is_some_and(|until| until > at(6)), "it was told lately");
-    assert_eq!(damping.until(&[place("eu"), place("us")], at(6)), None, "us fails for the first time");
+    assert!(
+        damping.until(&[target("eu")], at(6)).is_some_and(|until| until > at(6)),
+        "its failure was written lately"
+    );
+    assert_eq!(damping.until(&[target("eu"), target("us")], at(6)), None, "us fails for the first time");
     assert_eq!(damping.until(&[], at(66)), None, "it was quiet for a minute");
 }
 
 #[test]
-fn what_moves_on_is_not_damped() {
-    let at = |health, promotion| shown(health, "", promotion);
+fn changes_of_promotions_and_revisions_are_not_damped() {
+    let at = |health, promotion| status_with(health, "", promotion);
     let delivered = Some(("a", Phase::Delivered));
     assert!(tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, None)));
     assert!(!tells_only_of_health(&at(Health::Ready, None), &at(Health::Failed, delivered)));

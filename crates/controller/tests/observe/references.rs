@@ -1,4 +1,4 @@
-//! References as people and Flux write them.
+//! References of images and branches, in the forms that users and Flux write.
 
 use serde_json::{Value, json};
 use sluice_api::workload::Workload;
@@ -8,7 +8,7 @@ use sluice_controller::observe::{image, trim};
 use crate::support::{deployment, fact, with};
 
 #[test]
-fn the_tag_of_an_image_is_what_follows_its_name() {
+fn an_image_reference_is_split_into_repository_and_tag() {
     let sum = "sha256:3b6cdcc7adcc9a84d3214ee1c029543789d90b5ae69debe9efa3f66e982875de";
     let table = [
         ("podinfo", "podinfo", "latest"),
@@ -26,7 +26,7 @@ fn the_tag_of_an_image_is_what_follows_its_name() {
 }
 
 #[test]
-fn the_images_of_a_workload_are_those_of_all_its_containers_in_order() {
+fn the_images_of_a_workload_are_those_of_all_containers_in_order() {
     let pod = json!({"spec": {"initContainers": [{"image": "migrate:1"}],
         "containers": [{"image": "web:2"}, {"name": "no image yet"}, {"image": "proxy:3"}]}});
     let images = |object: &Value| match fact(object).1 {
@@ -45,7 +45,7 @@ fn the_images_of_a_workload_are_those_of_all_its_containers_in_order() {
 }
 
 #[test]
-fn what_flux_did_not_make_is_not_kept() {
+fn a_workload_without_the_labels_of_flux_has_no_facts() {
     let mut object = deployment("apps", "web", ("helm", "apps", "web"), "web:1");
     object["metadata"]["labels"] = json!({"app": "web", "helm.toolkit.fluxcd.io/name": "web"});
     let workload: Workload = serde_json::from_value(object).unwrap();
@@ -60,7 +60,7 @@ fn the_branch_of_a_git_source_is_the_one_that_flux_follows() {
         (json!({"branch": "main"}), "main"),
         (json!({"branch": "feature/x"}), "feature/x"),
         (json!({"name": "refs/heads/release"}), "release"),
-        // Flux goes by the name before all others, and by tag and range before the branch.
+        // In Flux the name takes precedence over all other fields, and tag and range over the branch.
         (json!({"name": "refs/heads/release", "branch": "main"}), "release"),
         (json!({"name": "refs/tags/v1", "branch": "main"}), ""),
         (json!({"name": "refs/pull/7/head"}), ""),

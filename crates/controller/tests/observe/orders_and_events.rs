@@ -1,5 +1,5 @@
-//! What others are told of a promotion: the order that is made of a record, and the event that
-//! announces it, in the shape that Kubernetes and Flux read.
+//! The delivery order that is made from a promotion's record, and the event that announces the promotion in the
+//! form that Kubernetes and Flux read.
 
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
@@ -58,7 +58,7 @@ fn about(order: &Order) -> Announcement {
 }
 
 #[test]
-fn an_order_names_the_promotion_its_targets_and_its_proofs() {
+fn an_order_contains_the_promotion_its_targets_and_its_evidence() {
     let webhook = json!({"webhook": {"url": "https://ci.example.com/x", "secretRef": {"name": "hook"}}});
     let (order, secret) = ordered(&webhook, &json!({}), true);
     assert_eq!(secret.as_deref(), Some("hook"));
@@ -86,7 +86,8 @@ fn an_order_names_the_promotion_its_targets_and_its_proofs() {
             evidence: vec![("dev".into(), "podinfo".into(), "2026-11-21T09:58:00Z".into())],
         }
     );
-    // Another strategy has nothing to do with this Secret, nor this one with that of webhook calls.
+    // The notification strategy does not use the pipeline's Secret, and the webhook strategy has a Secret of its
+    // own.
     let (_, secret) = ordered(&json!({"notification": {}, "secretRef": {"name": "hmac"}}), &json!({}), true);
     assert_eq!(secret, None);
     let (_, secret) =
@@ -95,18 +96,18 @@ fn an_order_names_the_promotion_its_targets_and_its_proofs() {
 }
 
 #[test]
-fn tries_rounds_and_doubts_are_told() {
+fn an_announcement_contains_the_attempt_the_round_and_whether_an_earlier_attempt_is_in_doubt() {
     let unanswered = json!({"phase": "Promoting", "reason": "EventUnanswered", "attempts": 2});
     let refused = json!({"phase": "Promoting", "reason": "Unreachable", "attempts": 2});
-    let anew = json!({"phase": "Pending", "reason": "Retried", "round": 1});
+    let retried = json!({"phase": "Pending", "reason": "Retried", "round": 1});
     let cases = [
-        // This process made it, and has tried nothing yet.
+        // This process created the record, and has not tried yet.
         (json!({}), true, (1, false, "promotion-uid")),
-        // Another process made it, and may have died after it had sent it.
+        // Another process created the record, and may have been killed after it sent the announcement.
         (json!({}), false, (1, true, "promotion-uid")),
         (unanswered, false, (3, true, "promotion-uid")),
         (refused, false, (3, false, "promotion-uid")),
-        (anew, false, (1, true, "promotion-uid.1")),
+        (retried, false, (1, true, "promotion-uid.1")),
     ];
     for (status, first, expected) in cases {
         let (order, _) = ordered(&json!({"notification": {}}), &status, first);
@@ -124,9 +125,9 @@ fn event(status: &Value) -> Value {
 }
 
 #[test]
-fn the_event_has_the_shape_that_kubernetes_and_flux_read() {
+fn the_event_has_the_form_that_kubernetes_and_flux_read() {
     let mut event = event(&json!({}));
-    assert!(event["reportingInstance"].take().is_string(), "the API server wants one");
+    assert!(event["reportingInstance"].take().is_string(), "the API server requires it");
     let name = event["metadata"]["name"].take();
     let name = name.as_str().unwrap();
     assert!(name.starts_with("podinfo-prod-0123456789.") && name.len() == 40, "{name}");
@@ -138,7 +139,8 @@ fn the_event_has_the_shape_that_kubernetes_and_flux_read() {
             "metadata": {
                 "name": null,
                 "namespace": "apps",
-                // The prefix is the group of the object: notification-controller passes these on, without it.
+                // notification-controller forwards annotations with the API group of the object as prefix, without
+                // it.
                 "annotations": {
                     "pipelines.weave.works/environment": "prod",
                     "pipelines.weave.works/id": "promotion-uid",
@@ -170,7 +172,7 @@ fn the_event_has_the_shape_that_kubernetes_and_flux_read() {
 }
 
 #[test]
-fn its_name_is_the_promotions_until_that_is_begun_anew() {
+fn the_name_of_the_event_changes_only_when_the_promotion_is_retried() {
     let name = |status: &Value| event(status)["metadata"]["name"].as_str().unwrap().to_string();
     let first = name(&json!({}));
     assert_eq!(first, name(&json!({"phase": "Promoting", "reason": "Unreachable", "attempts": 7})));
@@ -180,10 +182,9 @@ fn its_name_is_the_promotions_until_that_is_begun_anew() {
     assert!(announcement::event(&pipeline(&json!({})), &promotion(&json!({})), &order, now).is_none());
 }
 
-/// A request that was open after the retry, and is closed when it is looked for, was refused by a
-/// person once more.
+/// If a change request was open after the retry, and is closed now, a person has closed it again.
 #[test]
-fn a_retry_opens_again_what_was_closed_before_it_and_nothing_later() {
+fn a_retry_reopens_a_change_request_that_was_closed_before_it_but_not_later() {
     let strategy = json!({"pull-request": {"type": "gitea", "url": "https://git.example.com/a/b",
         "secretRef": {"name": "git"}}});
     let request =
@@ -196,7 +197,7 @@ fn a_retry_opens_again_what_was_closed_before_it_and_nothing_later() {
         (json!({"retried": "now"}), true),
         (json!({"retried": "now", "changeRequest": request("closed")}), true),
         (json!({"retried": "now", "changeRequest": request("open")}), false),
-        // Of an earlier round, so that a closed one can only be of this, and of a person's.
+        // The merged change request is of an earlier round, so a person has closed the one of this round.
         (json!({"retried": "now", "round": 1, "changeRequest": request("merged")}), false),
         (json!({"retried": "before", "changeRequest": request("closed")}), false),
     ];

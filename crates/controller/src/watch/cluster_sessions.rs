@@ -1,0 +1,105 @@
+//! The sessions with all clusters that pipelines refer to. A session starts when the first pipeline refers to its
+//! cluster, ends when no pipeline does any more, and is replaced when the kubeconfig has another source.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::Client;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::limit::{EventQueue, ObservedMemory};
+use super::relist::Lists;
+use super::session::{KubeconfigSource, Session};
+use crate::observe::facts::ClusterKey;
+use crate::state::Input;
+
+/// All sessions.
+pub struct ClusterSessions {
+    hub: Client,
+    allow_exec: bool,
+    sender: mpsc::UnboundedSender<Input>,
+    running: BTreeMap<ClusterKey, RunningSession>,
+    /// The number of the newest session.
+    last_number: u64,
+    memory: Arc<ObservedMemory>,
+    /// Counts repeated lists.
+    relists: Counter,
+}
+
+struct RunningSession {
+    number: u64,
+    kubeconfig: KubeconfigSource,
+    namespaces: watch::Sender<BTreeSet<String>>,
+    task: AbortHandle,
+}
+
+impl Drop for RunningSession {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ClusterSessions {
+    /// Returns a set of no sessions. `observed_memory` limits the memory for observed objects of all clusters, in
+    /// bytes.
+    pub fn new(
+        hub: Client,
+        allow_exec: bool,
+        observed_memory: usize,
+        sender: mpsc::UnboundedSender<Input>,
+        relists: Counter,
+    ) -> Self {
+        let memory = ObservedMemory::new(observed_memory);
+        Self { hub, allow_exec, sender, running: BTreeMap::new(), last_number: 0, memory, relists }
+    }
+
+    /// Starts a session with a cluster for targets in these namespaces, or updates the namespaces of the session
+    /// that runs with the same source of the kubeconfig.
+    pub fn start_or_update(
+        &mut self,
+        key: &ClusterKey,
+        kubeconfig: KubeconfigSource,
+        namespaces: BTreeSet<String>,
+    ) {
+        if let Some(running) = self.running.get(key).filter(|r| r.kubeconfig == kubeconfig) {
+            running.namespaces.send_if_modified(|known| {
+                let changed = *known != namespaces;
+                *known = namespaces;
+                changed
+            });
+            return;
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        let (namespaces, receiver) = watch::channel(namespaces);
+        let queue = Arc::new(EventQueue::default());
+        let session = Session {
+            key: key.clone(),
+            hub: self.hub.clone(),
+            kubeconfig: kubeconfig.clone(),
+            allow_exec: self.allow_exec,
+            namespaces: receiver,
+            memory: self.memory.clone(),
+            queue: queue.clone(),
+            lists: Lists::new(self.relists.clone()),
+        };
+        let (sender, cluster) = (self.sender.clone(), key.clone());
+        let task = tokio::spawn(session.run(move |event| {
+            sender.send(Input::Cluster(cluster.clone(), number, event, queue.slot())).is_ok()
+        }));
+        let running = RunningSession { number, kubeconfig, namespaces, task: task.abort_handle() };
+        self.running.insert(key.clone(), running);
+    }
+
+    /// Ends the session with a cluster.
+    pub fn end(&mut self, key: &ClusterKey) {
+        self.running.remove(key);
+    }
+
+    /// Whether the running session with a cluster has this number. Events of earlier sessions are outdated.
+    pub fn is_current(&self, key: &ClusterKey, number: u64) -> bool {
+        self.running.get(key).is_some_and(|r| r.number == number)
+    }
+}

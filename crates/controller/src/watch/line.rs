@@ -1,0 +1,112 @@
+//! The lines of a watch. Each line is limited in size.
+
+use futures::{AsyncBufRead, AsyncBufReadExt};
+use kube::Resource;
+use kube::api::ObjectMeta;
+use kube::core::{PartialObjectMeta, Status};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::limit::{self, MAX_OBJECT_BYTES, TooLarge, WatchLimits};
+use super::parsed_object::ParsedObject;
+
+/// A parsed line. The texts are resource versions.
+#[derive(Debug)]
+pub enum WatchLine<K> {
+    /// An object was added or changed.
+    Applied(Box<ParsedObject<K>>, String),
+    /// An object was deleted.
+    Deleted(Box<ObjectMeta>, String),
+    /// Nothing else has changed up to this version.
+    Bookmark(String),
+    /// An empty line.
+    Empty,
+}
+
+/// Reads the next line into `line`. Returns false at the end of the body. Text after the last newline is an
+/// incomplete line, and is dropped.
+///
+/// # Errors
+/// When the body breaks off, or the line is longer than [`MAX_OBJECT_BYTES`].
+pub async fn next(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> kube::Result<bool> {
+    line.clear();
+    loop {
+        let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
+        if chunk.is_empty() {
+            return Ok(false);
+        }
+        let end = chunk.iter().position(|b| *b == b'\n');
+        let (text, read) = match end {
+            Some(end) => (&chunk[..end], end + 1),
+            None => (chunk, chunk.len()),
+        };
+        if line.len() + text.len() > MAX_OBJECT_BYTES {
+            return Err(TooLarge::Object.into());
+        }
+        line.extend_from_slice(text);
+        body.consume_unpin(read);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+/// Parses a line.
+///
+/// # Errors
+/// When the line reports an error, or is not a watch event.
+pub fn parse<K: DeserializeOwned + Resource + 'static>(
+    line: &[u8],
+    limits: &WatchLimits,
+) -> kube::Result<WatchLine<K>> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(rename = "type")]
+        event_type: &'a str,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    if line.trim_ascii().is_empty() {
+        return Ok(WatchLine::Empty);
+    }
+    // Of added and changed objects, `ParsedObject` counts the values.
+    let has_too_many = || limits.has_too_many(limit::count_values(line));
+    let parsed: Line<'_> = match serde_json::from_slice(line) {
+        Ok(parsed) => parsed,
+        // A server may send the status of an error without an event around it.
+        Err(error) => {
+            return Err(match serde_json::from_slice::<Status>(if has_too_many() { b"" } else { line }) {
+                Ok(status) => kube::Error::Api(status.boxed()),
+                Err(_) => kube::Error::SerdeError(error),
+            });
+        }
+    };
+    let text = parsed.object.get();
+    if !matches!(parsed.event_type, "ADDED" | "MODIFIED") && has_too_many() {
+        return Err(TooLarge::Object.into());
+    }
+    match parsed.event_type {
+        "ADDED" | "MODIFIED" => {
+            let object =
+                ParsedObject::<K>::within(text.as_bytes(), limits).map_err(kube::Error::SerdeError)?;
+            let version = object.meta().resource_version.clone().unwrap_or_default();
+            Ok(WatchLine::Applied(Box::new(object), version))
+        }
+        "DELETED" => {
+            let deleted: PartialObjectMeta<K> =
+                serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
+            let version = deleted.metadata.resource_version.clone().unwrap_or_default();
+            Ok(WatchLine::Deleted(Box::new(deleted.metadata), version))
+        }
+        "BOOKMARK" => {
+            let bookmark: PartialObjectMeta<K> =
+                serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
+            Ok(WatchLine::Bookmark(bookmark.metadata.resource_version.unwrap_or_default()))
+        }
+        _ => {
+            let status: Status = serde_json::from_str(text).map_err(kube::Error::SerdeError)?;
+            Err(kube::Error::Api(status.boxed()))
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Errors of reading a cluster, and the messages that say what to do about them.
+
+use std::error::Error;
+
+use super::limit::TooLarge;
+use super::relist::{self, HeldBack};
+use crate::observe::facts::{ClusterKey, Kind};
+
+/// Why a cluster, or a kind of objects on it, cannot be read. The texts are those of the server or the client.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// The server does not accept the credentials (401).
+    Unauthorized(String),
+    /// The user has no permission (403).
+    Forbidden(String),
+    /// The path does not exist (404).
+    NotFound,
+    /// No connection, or no answer.
+    Unreachable(String),
+    /// The server sends more than Sluice reads.
+    TooLarge(TooLarge),
+    /// Sluice waits before it lists the objects again, because their watches have ended too often.
+    HeldBack,
+    /// Any other status.
+    Other(String),
+}
+
+impl From<&kube::Error> for ReadError {
+    fn from(error: &kube::Error) -> Self {
+        if let Some(limit) = TooLarge::from_error(error) {
+            return ReadError::TooLarge(limit);
+        }
+        if relist::is_held_back(error) {
+            return ReadError::HeldBack;
+        }
+        match error {
+            kube::Error::Api(status) => match status.code {
+                401 => ReadError::Unauthorized(first_line(&status.message)),
+                403 => ReadError::Forbidden(first_line(&status.message)),
+                404 => ReadError::NotFound,
+                code => ReadError::Other(format!("{} ({code})", first_line(&status.message))),
+            },
+            error => ReadError::Unreachable(first_line(&innermost_source(error))),
+        }
+    }
+}
+
+/// Returns an error of the client for logs and messages: the server's message and the status code. The client's
+/// own text of an API error repeats the whole status in Rust's debug format.
+pub fn api_error_message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", first_line(&status.message), status.code),
+        error => first_line(&error.to_string()),
+    }
+}
+
+/// The most characters that are kept of a server's message. The server may be a proxy that answers with a whole
+/// page.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// Returns the first line of a message without control characters, which a terminal would interpret.
+fn first_line(message: &str) -> String {
+    let line = message.trim().lines().next().unwrap_or_default().trim_end();
+    let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_CHARS + 1).collect();
+    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+/// Returns the innermost source of an error. The outer ones only say that the call failed.
+fn innermost_source(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Returns why a cluster cannot be used, and what to do.
+pub fn cluster_message(key: &ClusterKey, error: &ReadError) -> String {
+    let secret = match key {
+        ClusterKey::Local => "the controller's kubeconfig or service account".to_string(),
+        ClusterKey::Remote { .. } => "the kubeconfig in its Secret".into(),
+    };
+    match error {
+        ReadError::Unauthorized(message) => format!(
+            "{key} does not accept the credentials (401 {message}): they may have expired; renew {secret}"
+        ),
+        ReadError::Forbidden(message) => {
+            format!("{key} denies access: {message}; grant it to the user of {secret}")
+        }
+        ReadError::Unreachable(message) if is_certificate_error(message) => format!(
+            "the certificate of {key} is not valid ({message}): renew it, or correct certificate-authority-data \
+             in {secret}"
+        ),
+        ReadError::Unreachable(message) if message.contains("refused") => format!(
+            "{key} refuses the connection ({message}): start its API server, or correct the address in {secret}"
+        ),
+        ReadError::Unreachable(message) if message.contains("lookup") => format!(
+            "the address of {key} cannot be resolved ({message}): correct it in {secret}, or the cluster's DNS"
+        ),
+        ReadError::Unreachable(message) => format!(
+            "{key} cannot be reached ({message}): check that its API server runs, and that the network allows the \
+             connection"
+        ),
+        ReadError::TooLarge(limit) => format!(
+            "{key} is too large: {limit}; check that a Kubernetes API server answers there, and correct the address \
+             in {secret}"
+        ),
+        ReadError::NotFound => format!("{key} has no Kubernetes API at its address: correct it in {secret}"),
+        ReadError::HeldBack => format!(
+            "{key} {HeldBack}; look for the cause in the log of its API server and of proxies on the way to it"
+        ),
+        ReadError::Other(message) => format!("{key} answers with an error: {message}"),
+    }
+}
+
+fn is_certificate_error(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("certificate") || message.contains("unknownissuer") || message.contains("notvalid")
+}
+
+/// Returns why a kind cannot be read in a namespace, or in all, and what to do.
+pub fn kind_message(key: &ClusterKey, kind: Kind, namespace: Option<&str>, error: &ReadError) -> String {
+    let (group, plural) = kind.resource();
+    let scope = namespace.map(|n| format!(" in namespace {n}")).unwrap_or_default();
+    let user =
+        if *key == ClusterKey::Local { "the controller's own user" } else { "the user of its kubeconfig" };
+    match error {
+        ReadError::Forbidden(_) => format!(
+            "{key} forbids Sluice to read {plural}{scope}: grant the verbs get, list and watch on {plural} (API group \
+             {group:?}) to {user}"
+        ),
+        ReadError::TooLarge(limit) => format!(
+            "{plural}{scope} of {key} are too large to watch: {limit}; reduce them, or allow {user} to read {plural} \
+             in the targets' namespaces only"
+        ),
+        error => format!("{plural}{scope} cannot be read: {}", cluster_message(key, error)),
+    }
+}
