@@ -11,8 +11,10 @@ mod hostile;
 mod hub;
 mod retry;
 mod rights;
+mod suspend;
 mod unreadable;
 mod validate;
+mod views;
 mod watch;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,130 @@
+//! `sluice status`, `explain`, `history` and `events`: what people read, and the data for scripts.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use sluice_cli::Exit;
+
+use crate::hub::{TestNamespace, place, running};
+
+/// Creates podinfo, whose promotion into prod waits for an approval.
+async fn waiting(name: &str) -> Result<TestNamespace> {
+    let place = place(name).await?;
+    place.pipeline("podinfo", running("6.1.8", "6.1.5")).await?;
+    let gate = json!({"name": "Approval", "open": false, "message": "waits for approval"});
+    place.promotion("podinfo-prod-1", "prod", json!({"phase": "Pending", "gates": [gate]})).await?;
+    Ok(place)
+}
+
+#[tokio::test]
+async fn one_screen_shows_the_cause_and_the_next_command() -> Result<()> {
+    let place = waiting("status").await?;
+    let ran = place.sluice(&["status", "podinfo"]).await;
+    assert_eq!((ran.exit, ran.err.as_str()), (Exit::Ok, ""));
+    insta::assert_snapshot!(ran.steady(), @r"
+    status/podinfo
+
+    ENVIRONMENT RUNS HEALTH SINCE TARGETS AFTER INCOMING IS
+    dev 6.1.8 Ready AGE 1/1 - - Observed
+    prod 6.1.5 Ready AGE 1/1 dev 6.1.8 Pending Blocked
+
+    prod: 6.1.5, Ready
+    6.1.8 waits for approval
+    ► sluice approve podinfo-prod-1 -n status
+    ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_explanation_is_for_people_and_for_scripts() -> Result<()> {
+    let place = waiting("explain").await?;
+    let ran = place.sluice(&["explain", "podinfo", "-e", "prod"]).await;
+    insta::assert_snapshot!(ran.out, @r"
+    prod: 6.1.5, Ready
+      6.1.8 waits for approval
+      ► sluice approve podinfo-prod-1 -n explain
+    ");
+    let ran = place.sluice(&["explain", "podinfo", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&ran.out)?;
+    assert_eq!(data["apiVersion"], "view.pipelines.weave.works/v1alpha1");
+    assert_eq!(data["view"][1]["situation"], "Blocked", "{data}");
+
+    let ran = place.sluice(&["explain", "podinfo", "-e", "prd"]).await;
+    assert_eq!(ran.exit, Exit::NotFound);
+    insta::assert_snapshot!(ran.err, @"✗ pipeline podinfo has no environment prd; did you mean prod?");
+    let ran = place.sluice(&["explain", "podinf"]).await;
+    assert_eq!(ran.exit, Exit::NotFound);
+    insta::assert_snapshot!(ran.err, @"✗ there is no pipeline podinf in namespace explain; did you mean podinfo?");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_promotion_tells_its_story() -> Result<()> {
+    let place = waiting("story").await?;
+    let ran = place.sluice(&["explain", "podinfo-prod-1"]).await;
+    assert_eq!(ran.exit, Exit::Ok);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines[0], "podinfo 6.1.8 into prod");
+    assert!(lines[1].ends_with("the promotion of 6.1.8 into prod was started"), "{}", ran.out);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_history_of_an_environment_is_a_table() -> Result<()> {
+    let place = waiting("history").await?;
+    place
+        .promotion("podinfo-dev-1", "dev", json!({"phase": "Succeeded", "commit": "1eabc9a4d5e6f708"}))
+        .await?;
+    let ran = place.sluice(&["history", "podinfo", "-e", "prod"]).await;
+    insta::assert_snapshot!(ran.steady(), @r"
+    ENVIRONMENT REVISION REPLACES PHASE AGE BY DELIVERED AS NAME
+    prod 6.1.8 - Pending AGE - - podinfo-prod-1
+    ");
+    let ran = place.sluice(&["history", "podinfo", "--limit", "1", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&ran.out)?;
+    assert_eq!(data["view"].as_array().map(Vec::len), Some(1), "{data}");
+
+    place.pipeline("fresh", running("6.1.8", "6.1.8")).await?;
+    let ran = place.sluice(&["history", "fresh"]).await;
+    assert_eq!((ran.exit, ran.out.as_str(), ran.err.as_str()), (Exit::Ok, "", "nothing was promoted yet\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_are_those_of_the_pipeline_and_its_promotions() -> Result<()> {
+    let place = waiting("events").await?;
+    let api: Api<Event> = Api::namespaced(place.client.clone(), &place.namespace);
+    for (kind, name, reason, type_) in [
+        ("Promotion", "podinfo-prod-1", "Pending", "Normal"),
+        ("Promotion", "other-prod-1", "Failed", "Warning"),
+        ("Pipeline", "podinfo", "ClusterLost", "Warning"),
+    ] {
+        let object = ObjectReference {
+            api_version: Some("pipelines.weave.works/v1alpha1".into()),
+            kind: Some(kind.into()),
+            name: Some(name.into()),
+            namespace: Some(place.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        let event = Event {
+            metadata: kube::api::ObjectMeta {
+                name: Some(format!("{name}-{}", reason.to_lowercase())),
+                ..Default::default()
+            },
+            involved_object: object,
+            reason: Some(reason.into()),
+            type_: Some(type_.into()),
+            message: Some("why".into()),
+            ..Event::default()
+        };
+        api.create(&PostParams::default(), &event).await.context("an event")?;
+    }
+    let ran = place.sluice(&["events", "podinfo"]).await;
+    assert!(ran.out.contains("promotion/podinfo-prod-1") && ran.out.contains("ClusterLost"), "{}", ran.out);
+    assert!(!ran.out.contains("other-prod-1"), "{}", ran.out);
+    let ran = place.sluice(&["events", "--types", "Warning"]).await;
+    assert!(ran.out.contains("other-prod-1") && !ran.out.contains("podinfo-prod-1"), "{}", ran.out);
+    Ok(())
+}
