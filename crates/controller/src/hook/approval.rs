@@ -9,12 +9,12 @@ use super::answer::{Answer, Wrong};
 use super::approval_request::{Given, Request, check};
 use super::call::{Call, Shown};
 use super::hmac_keys::{Purpose, Unavailable};
-use super::server::Hook;
+use super::server::HookServer;
 use super::signature;
 use super::store::Granted;
 use crate::translate;
 
-impl Hook {
+impl HookServer {
     /// A call that approves a revision for an environment, with the key of that environment's own `promotion`.
     pub(super) async fn approval(
         &self,

@@ -11,7 +11,7 @@ use sluice_api::promotion::{Callback, CallbackState, Phase, Promotion};
 use super::answer::{Answer, Wrong};
 use super::call::Call;
 use super::hmac_keys::{Purpose, Unavailable};
-use super::server::Hook;
+use super::server::HookServer;
 use super::status_change::{Change, MAX_TEXT};
 use super::store::Stands;
 use crate::key::PipelineKey;
@@ -19,7 +19,7 @@ use crate::translate;
 
 /// What a token is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct TokenSubject<'a> {
     /// The pipeline.
     pub pipeline: &'a PipelineKey,
     /// The promotion's name.
@@ -28,7 +28,7 @@ pub struct Subject<'a> {
 
 /// What a token says that it is for, beside its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim<'a> {
+pub struct TokenClaim<'a> {
     /// The promotion's own identity.
     pub uid: &'a str,
     /// Which round of it.
@@ -58,28 +58,28 @@ fn derived(key: &[u8]) -> hmac::Tag {
 }
 
 /// The token for a promotion in a round, made with the key of its environment.
-pub fn mint(key: &[u8], subject: Subject<'_>, claim: Claim<'_>) -> String {
+pub fn mint(key: &[u8], subject: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, derived(key).as_ref());
     let tag = hmac::sign(&key, text(subject, claim).as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let Claim { uid, round, environment } = claim;
+    let TokenClaim { uid, round, environment } = claim;
     format!("{uid}.{round}.{environment}.{hex}")
 }
 
-fn text(Subject { pipeline, promotion }: Subject<'_>, claim: Claim<'_>) -> String {
-    let Claim { uid, round, environment } = claim;
+fn text(TokenSubject { pipeline, promotion }: TokenSubject<'_>, claim: TokenClaim<'_>) -> String {
+    let TokenClaim { uid, round, environment } = claim;
     format!("sluice callback\n{pipeline}\n{promotion}\n{environment}\n{uid}\n{round}")
 }
 
 /// What a token claims, and the signature that is to prove it. The name of an environment has no dot.
-pub fn read(token: &str) -> Option<(Claim<'_>, &str)> {
+pub fn read(token: &str) -> Option<(TokenClaim<'_>, &str)> {
     let [uid, round, environment, tag] = *token.split('.').collect::<Vec<_>>() else { return None };
     let round = round.parse().ok().filter(|n: &u32| n.to_string() == round)?;
-    (!uid.is_empty()).then_some((Claim { uid, round, environment }, tag))
+    (!uid.is_empty()).then_some((TokenClaim { uid, round, environment }, tag))
 }
 
 /// Whether a claim was made with one of these keys.
-pub fn is_minted(subject: Subject<'_>, claim: Claim<'_>, tag: &str, keys: &[&[u8]]) -> bool {
+pub fn is_minted(subject: TokenSubject<'_>, claim: TokenClaim<'_>, tag: &str, keys: &[&[u8]]) -> bool {
     let header = format!("sha256={tag}");
     let body = text(subject, claim);
     // A key of white space is none.
@@ -94,13 +94,13 @@ fn secret<'a>(pipeline: &'a Pipeline, environment: &str) -> Option<&'a str> {
     pipeline.spec.policy(into)?.secret()
 }
 
-impl Hook {
+impl HookServer {
     /// A call that reports what became of a promotion.
     pub(super) async fn callback(&self, call: Call<'_>, promotion: &str) -> Result<Answer, Unavailable> {
         let mut given = call.headers.get_all("authorization").iter().filter_map(|value| value.to_str().ok());
         let token = given.next().and_then(|value| value.strip_prefix("Bearer "));
         let Some((claim, tag)) = token.and_then(read) else { return Ok(Answer::Refused) };
-        let subject = Subject { pipeline: &call.place.pipeline, promotion };
+        let subject = TokenSubject { pipeline: &call.place.pipeline, promotion };
         let secrets: Vec<&str> =
             call.pipeline.and_then(|p| secret(p, claim.environment)).into_iter().collect();
         let shows = |keys: &[&[u8]]| is_minted(subject, claim, tag, keys);
@@ -141,8 +141,8 @@ impl Hook {
 /// record of another pipeline or environment is none of this caller's: a key makes tokens for its own.
 pub fn after(
     object: &Promotion,
-    subject: Subject<'_>,
-    claim: Claim<'_>,
+    subject: TokenSubject<'_>,
+    claim: TokenClaim<'_>,
     word: &Word,
     now: Timestamp,
 ) -> Change {

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use sluice_api::hook_key::{self, CALLBACK_KEY, HMAC_KEY};
 use sluice_api::pipeline::{Observe, Pipeline};
 
-use super::hmac_keys::{Known, NoKeys, Purpose, secrets_of};
+use super::hmac_keys::{HookKeys, NoKeys, Purpose, secrets_of};
 
 /// The type of the condition. It is present only while something is wrong.
 pub const CONDITION: &str = "HookSecretInvalid";
 
 /// What is wrong with the Secrets of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct HookSecretProblem {
     /// The reason of the condition.
     pub reason: &'static str,
     /// What is wrong and what to do.
@@ -21,11 +21,11 @@ pub struct Problem {
 }
 
 /// What is known of the Secrets with hook keys, by name.
-pub type Findings = BTreeMap<String, Result<Known, NoKeys>>;
+pub type Findings = BTreeMap<String, Result<HookKeys, NoKeys>>;
 
 /// What is wrong with the Secrets that a pipeline names; `None` if nothing is. `callbacks` says whether receivers of the
 /// strategy `webhook` can call back.
-pub fn problem(pipeline: &Pipeline, found: &Findings, callbacks: bool) -> Option<Problem> {
+pub fn problem(pipeline: &Pipeline, found: &Findings, callbacks: bool) -> Option<HookSecretProblem> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     for (name, keys) in found {
         match keys {
@@ -49,14 +49,14 @@ pub fn problem(pipeline: &Pipeline, found: &Findings, callbacks: bool) -> Option
     all.extend(clusters_without_key(pipeline, found));
     let reason = all.first()?.0;
     let messages: Vec<String> = all.into_iter().map(|(_, message)| message).collect();
-    Some(Problem { reason, message: messages.join("; ") })
+    Some(HookSecretProblem { reason, message: messages.join("; ") })
 }
 
 /// What is wrong with the keys in a Secret.
 fn incomplete(
     pipeline: &Pipeline,
     name: &str,
-    known: &Known,
+    known: &HookKeys,
     callbacks: bool,
 ) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
@@ -100,7 +100,8 @@ fn clusters_without_key(pipeline: &Pipeline, found: &Findings) -> Vec<(&'static 
     for environment in &pipeline.spec.environments {
         let policies = pipeline.spec.policies_about(&environment.name);
         let secrets = secrets_of(policies.into_iter());
-        let known: Option<Vec<&Known>> = secrets.iter().map(|name| found.get(*name)?.as_ref().ok()).collect();
+        let known: Option<Vec<&HookKeys>> =
+            secrets.iter().map(|name| found.get(*name)?.as_ref().ok()).collect();
         let (Some(known), Some(first)) = (known, secrets.first()) else { continue };
         let pushed = environment.targets.iter().filter(|target| target.observe == Observe::Push);
         for cluster in pushed.filter_map(|target| target.cluster_ref.as_ref()) {

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::certificate::{Certificate, acceptor};
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
-use super::server::{Hook, HookOptions};
+use super::server::{HookOptions, HookServer};
 use crate::metrics::Metrics;
 use crate::serve::listen;
 
@@ -29,7 +29,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When it cannot listen, or the certificate cannot be read.
-pub async fn serve(options: &HookOptions, hook: Hook) -> std::io::Result<()> {
+pub async fn serve(options: &HookOptions, hook: HookServer) -> std::io::Result<()> {
     let certificate = match &options.certificate {
         Some((certificate, key)) => Some(Certificate::read(certificate, key)?),
         None => None,
@@ -51,7 +51,7 @@ async fn serve_all(
     listener: TcpListener,
     certificate: Option<Arc<Certificate>>,
     most: usize,
-    hook: Arc<Hook>,
+    hook: Arc<HookServer>,
 ) {
     let (room, limit) =
         (Arc::new(Semaphore::new(most)), Arc::new(ConnectionLimit::new(most.div_ceil(OF_ONE))));
@@ -125,7 +125,7 @@ impl Drop for OpenConnection {
     }
 }
 
-async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, hook: &Hook) {
+async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, hook: &HookServer) {
     let service = service_fn(|request| async {
         let answer = hook.answer(peer.ip(), request).await;
         Ok::<_, Infallible>(answer)

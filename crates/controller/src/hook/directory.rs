@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sluice_api::Pipeline;
 
-use super::secret_names::{named, trigger_secret};
+use super::secret_names::{hook_secrets, trigger_secret};
 use crate::key::PipelineKey;
 
 /// All pipelines, once they are known.
@@ -52,7 +52,7 @@ impl Directory {
     pub fn with_secrets(&self) -> HashMap<PipelineKey, Arc<Pipeline>> {
         // The loop waits for this lock: what takes longer than a copy comes after it.
         let mut all = self.pipelines.read().unwrap_or_else(PoisonError::into_inner).1.clone();
-        all.retain(|_, pipeline| !named(pipeline).is_empty());
+        all.retain(|_, pipeline| !hook_secrets(pipeline).is_empty());
         all
     }
 
@@ -70,7 +70,7 @@ impl Directory {
     }
 
     /// The loop has heard that it is to look at a pipeline.
-    pub fn heard(&self, key: &PipelineKey) {
+    pub fn reconcile_begun(&self, key: &PipelineKey) {
         self.called.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 

@@ -11,11 +11,11 @@ use sluice_api::pipeline::{Pipeline, PromotionPolicy};
 use super::answer::Answer;
 use super::call::Call;
 use super::hmac_keys::{Purpose, Unavailable, secrets_of};
-use super::server::Hook;
+use super::server::HookServer;
 use super::signature;
 use super::store::Stands;
 
-impl Hook {
+impl HookServer {
     /// A call of a forge.
     pub(super) async fn forge(&self, call: Call<'_>) -> Result<Answer, Unavailable> {
         let Some(proof) = Proof::of(call.headers) else { return Ok(Answer::Refused) };

@@ -65,13 +65,13 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(3);
 
 /// The keys in one Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct HookKeys {
     keys: BTreeMap<Purpose, Vec<Vec<u8>>>,
     /// Groups of key names that have one value.
     shared: Vec<BTreeSet<String>>,
 }
 
-impl Known {
+impl HookKeys {
     /// The keys in the data of a Secret. A key of white space is none. A value that stands under the keys of several
     /// purposes would let the holder of one key act as the holder of another: it counts as `hmac-key`, which lets
     /// callers do the least, and otherwise for none of them.
@@ -160,7 +160,7 @@ pub enum NoKeys {
 }
 
 /// What was read last of a Secret, and when. Callers that need it while it is being read wait for that.
-type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<Known, NoKeys>)>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<HookKeys, NoKeys>)>>>;
 
 /// The keys of the Secrets that calls needed lately.
 pub struct Keys {
@@ -179,10 +179,10 @@ impl Keys {
     ///
     /// # Errors
     /// When the Secret cannot be read now, or the controller may not read it.
-    pub async fn of(&self, namespace: &str, name: &str, refresh: bool) -> Result<Known, Unavailable> {
+    pub async fn of(&self, namespace: &str, name: &str, refresh: bool) -> Result<HookKeys, Unavailable> {
         match self.inspect(namespace, name, refresh).await {
             Ok(known) => Ok(known),
-            Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(Known::default()),
+            Err(NoKeys::Missing | NoKeys::Locked(_)) => Ok(HookKeys::default()),
             Err(NoKeys::Forbidden | NoKeys::Unread) => Err(Unavailable::NotNow),
         }
     }
@@ -191,7 +191,7 @@ impl Keys {
     ///
     /// # Errors
     /// When there is no Secret with keys, or it cannot be read.
-    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<Known, NoKeys> {
+    pub async fn inspect(&self, namespace: &str, name: &str, refresh: bool) -> Result<HookKeys, NoKeys> {
         let slot = self.slot(namespace, name);
         let mut last = slot.lock().await;
         if let Some((read, known)) = &*last {
@@ -225,11 +225,11 @@ impl Keys {
         known.entry(id).or_default().clone()
     }
 
-    async fn read(&self, namespace: &str, name: &str) -> Result<Known, NoKeys> {
+    async fn read(&self, namespace: &str, name: &str) -> Result<HookKeys, NoKeys> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         match tokio::time::timeout(DEADLINE, secrets.get(name)).await {
             Ok(Ok(secret)) => match secret::data(secret, Use::Hook) {
-                Ok(data) => Ok(Known::of(&data)),
+                Ok(data) => Ok(HookKeys::of(&data)),
                 Err(error) => Err(NoKeys::Locked(error.to_string())),
             },
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(NoKeys::Missing),

@@ -34,4 +34,4 @@ pub use connection::serve;
 pub use directory::Directory;
 pub use metrics::HookMetrics;
 pub use proxies::{Network, Proxies};
-pub use server::{Hook, HookOptions};
+pub use server::{HookOptions, HookServer};

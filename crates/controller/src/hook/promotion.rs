@@ -11,10 +11,10 @@ use super::call::{Call, Shown};
 use super::event::{Event, InvolvedObject, Meaning, NO_REVISION, Origin};
 use super::hmac_keys::{Purpose, Unavailable, secrets_of};
 use super::report;
-use super::server::Hook;
+use super::server::HookServer;
 use super::store::Stands;
 
-impl Hook {
+impl HookServer {
     /// A call that tells of an event in an environment.
     pub(super) async fn event(&self, call: Call<'_>, environment: &str) -> Result<Answer, Unavailable> {
         let secrets = call.pipeline.map(|p| secrets(p, environment)).unwrap_or_default();

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use sluice_api::pipeline::Pipeline;
 use tokio::sync::mpsc;
 
-use super::condition::{Findings, Problem, problem};
+use super::condition::{Findings, HookSecretProblem, problem};
 use super::directory::Directory;
 use super::hmac_keys::{Keys, NoKeys};
-use super::secret_names::named;
+use super::secret_names::hook_secrets;
 use crate::key::PipelineKey;
 use crate::state::Input;
 
@@ -39,7 +39,7 @@ pub struct Checker {
 
 struct Checked {
     pipeline: Arc<Pipeline>,
-    problem: Option<Problem>,
+    problem: Option<HookSecretProblem>,
     again: Instant,
 }
 
@@ -61,7 +61,7 @@ impl Checker {
                 let again = Instant::now() + if problem.is_some() { WHILE_WRONG } else { EVERY };
                 let before = checked.get(&key).filter(|c| Arc::ptr_eq(&c.pipeline, &pipeline));
                 if before.is_none_or(|before| before.problem != problem) {
-                    if let Some(Problem { reason, message }) = &problem {
+                    if let Some(HookSecretProblem { reason, message }) = &problem {
                         tracing::warn!(pipeline = %key, reason, "{message}");
                     }
                     if self.tx.send(Input::HookSecret(key.clone(), problem.clone())).is_err() {
@@ -75,9 +75,9 @@ impl Checker {
     }
 
     /// What is wrong with the Secrets of a pipeline; `None` if they cannot be read now.
-    async fn check(&self, key: &PipelineKey, pipeline: &Pipeline) -> Option<Option<Problem>> {
+    async fn check(&self, key: &PipelineKey, pipeline: &Pipeline) -> Option<Option<HookSecretProblem>> {
         let mut found = Findings::new();
-        for name in named(pipeline) {
+        for name in hook_secrets(pipeline) {
             let keys = self.keys.inspect(&key.namespace, name, true).await;
             if keys == Err(NoKeys::Unread) {
                 return None;

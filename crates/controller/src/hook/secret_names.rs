@@ -5,7 +5,7 @@ use sluice_api::pipeline::Pipeline;
 use super::hmac_keys::secrets_of;
 
 /// The Secrets with hook keys that a pipeline names.
-pub fn named(pipeline: &Pipeline) -> Vec<&str> {
+pub fn hook_secrets(pipeline: &Pipeline) -> Vec<&str> {
     let spec = &pipeline.spec;
     secrets_of(spec.environments.iter().filter_map(|environment| spec.policy(environment)))
 }

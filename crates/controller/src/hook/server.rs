@@ -16,7 +16,7 @@ use super::answer::{Answer, Wrong};
 use super::call::{Call, LONG, Shown};
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::directory::{Directory, Found};
-use super::hmac_keys::{Keys, Known, Purpose, Unavailable};
+use super::hmac_keys::{HookKeys, Keys, Purpose, Unavailable};
 use super::proxies::Proxies;
 use super::queue::Queue;
 use super::rate::{Limits, Pauses};
@@ -70,7 +70,7 @@ impl HookOptions {
 }
 
 /// What it takes to judge a call.
-pub struct Hook {
+pub struct HookServer {
     directory: Arc<Directory>,
     keys: Arc<Keys>,
     pub(super) store: Store,
@@ -89,7 +89,7 @@ pub struct Hook {
     events: Events,
 }
 
-impl Hook {
+impl HookServer {
     /// One that knows what `directory` does, and tells whom it concerns through `tell`.
     pub fn new(
         options: &HookOptions,
@@ -270,7 +270,7 @@ impl Hook {
     }
 
     /// The cached keys of a Secret.
-    pub(super) async fn keys_of(&self, call: &Call<'_>, secret: &str) -> Result<Known, Unavailable> {
+    pub(super) async fn keys_of(&self, call: &Call<'_>, secret: &str) -> Result<HookKeys, Unavailable> {
         self.keys.of(&call.place.pipeline.namespace, secret, false).await
     }
 
@@ -317,7 +317,7 @@ impl Hook {
 /// key would have the server compute ever more signatures.
 fn wrong(
     call: &Call<'_>,
-    known: &[(&str, Known)],
+    known: &[(&str, HookKeys)],
     wanted: &[Purpose],
     shows: impl Fn(&[&[u8]]) -> bool,
 ) -> Shown {

@@ -4,11 +4,11 @@ use super::answer::{Answer, Wrong};
 use super::call::Call;
 use super::hmac_keys::{Purpose, Unavailable};
 use super::secret_names::trigger_secret;
-use super::server::Hook;
+use super::server::HookServer;
 use super::store::Asked;
 use super::trigger_request::{EXAMPLE, Request, check, named};
 
-impl Hook {
+impl HookServer {
     /// A call that asks for a revision in the first environment. It takes that environment's own key.
     pub(super) async fn trigger(&self, call: Call<'_>) -> Result<Answer, Unavailable> {
         let secret = call.pipeline.and_then(trigger_secret);

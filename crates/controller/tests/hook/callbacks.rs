@@ -13,7 +13,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{Phase, Promotion};
-use sluice_controller::hook::callback::{Claim, Subject, Word, after, is_minted, mint, read};
+use sluice_controller::hook::callback::{TokenClaim, TokenSubject, Word, after, is_minted, mint, read};
 use sluice_controller::hook::forge::Proof;
 use sluice_controller::hook::signature::{Mismatch, verify};
 use sluice_controller::hook::status_change::Change;
@@ -26,8 +26,8 @@ use crate::server::{Served, run, serve, sign};
 #[test]
 fn a_token_is_good_for_one_round_of_one_promotion() {
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
-    let subject = Subject { pipeline: &own, promotion: "podinfo-prod-1" };
-    let made_for = Claim { uid: "7f1c-2a52", round: 3, environment: "prod" };
+    let subject = TokenSubject { pipeline: &own, promotion: "podinfo-prod-1" };
+    let made_for = TokenClaim { uid: "7f1c-2a52", round: 3, environment: "prod" };
     let token = mint(b"key", subject, made_for);
     let (claim, tag) = read(&token).unwrap();
     assert_eq!(claim, made_for);
@@ -35,11 +35,11 @@ fn a_token_is_good_for_one_round_of_one_promotion() {
     for (subject, claim, keys) in [
         (subject, claim, &[&b"new"[..]][..]),
         (subject, claim, &[]),
-        (subject, Claim { round: 4, ..claim }, &[b"key"]),
-        (subject, Claim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
-        (subject, Claim { environment: "dev", ..claim }, &[b"key"]),
-        (Subject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
-        (Subject { pipeline: &other, ..subject }, claim, &[b"key"]),
+        (subject, TokenClaim { round: 4, ..claim }, &[b"key"]),
+        (subject, TokenClaim { uid: "7f1c-2a53", ..claim }, &[b"key"]),
+        (subject, TokenClaim { environment: "dev", ..claim }, &[b"key"]),
+        (TokenSubject { promotion: "podinfo-prod-2", ..subject }, claim, &[b"key"]),
+        (TokenSubject { pipeline: &other, ..subject }, claim, &[b"key"]),
     ] {
         assert!(!is_minted(subject, claim, tag, keys), "{subject:?} {claim:?}");
     }
@@ -80,8 +80,8 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         .unwrap()
     };
     let (own, other) = (key("apps", "podinfo"), key("apps", "other"));
-    let subject = Subject { pipeline: &own, promotion: "p" };
-    let claim = Claim { uid: "u", round: 2, environment: "prod" };
+    let subject = TokenSubject { pipeline: &own, promotion: "p" };
+    let claim = TokenClaim { uid: "u", round: 2, environment: "prod" };
     let word = |state: &str| serde_json::from_value::<Word>(json!({"state": state})).unwrap();
     let before = |state: &str, round: u32| json!({"round": round, "state": state, "message": "", "at": "2026-11-21T10:00:00Z"});
     for (phase, said, next, written) in [
@@ -106,16 +106,17 @@ fn a_later_state_takes_the_place_of_an_earlier_one() {
         (promotion("Succeeded", Value::Null), claim),
         (promotion("Failed", before("accepted", 2)), claim),
         (promotion("Superseded", before("failed", 2)), claim),
-        (promotion("Delivered", Value::Null), Claim { round: 1, ..claim }),
-        (promotion("Delivered", Value::Null), Claim { uid: "v", ..claim }),
+        (promotion("Delivered", Value::Null), TokenClaim { round: 1, ..claim }),
+        (promotion("Delivered", Value::Null), TokenClaim { uid: "v", ..claim }),
     ] {
         let change = after(&object, subject, claim, &word("done"), Timestamp::now());
         assert!(matches!(change, Change::Refused(_)), "{change:?}");
     }
     // Whoever has the key of another pipeline, or of another environment, can make a token that names it.
-    for (subject, claim) in
-        [(Subject { pipeline: &other, ..subject }, claim), (subject, Claim { environment: "dev", ..claim })]
-    {
+    for (subject, claim) in [
+        (TokenSubject { pipeline: &other, ..subject }, claim),
+        (subject, TokenClaim { environment: "dev", ..claim }),
+    ] {
         let object = promotion("Delivered", Value::Null);
         assert_eq!(after(&object, subject, claim, &word("failed"), Timestamp::now()), Change::NotTheirs);
     }

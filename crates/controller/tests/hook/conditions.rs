@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::condition::{CONDITION, Findings, Problem, problem};
-use sluice_controller::hook::hmac_keys::{Known, NoKeys};
+use sluice_controller::hook::condition::{CONDITION, Findings, HookSecretProblem, problem};
+use sluice_controller::hook::hmac_keys::{HookKeys, NoKeys};
 use sluice_testkit::eventually;
 
 use crate::keys::target;
@@ -26,12 +26,12 @@ fn pipeline(strategy: &Value) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-fn known(keys: &[&str]) -> Result<Known, NoKeys> {
+fn known(keys: &[&str]) -> Result<HookKeys, NoKeys> {
     let data = keys.iter().map(|key| {
         let (name, value) = key.split_once('=').unwrap_or((key, key));
         (name.to_string(), value.as_bytes().to_vec())
     });
-    Ok(Known::of(&data.collect()))
+    Ok(HookKeys::of(&data.collect()))
 }
 
 #[test]
@@ -57,7 +57,8 @@ fn what_is_wrong_with_a_secret_is_said_with_what_to_add() {
     ];
     for (strategy, keys, reason, says) in wrong {
         let found = Findings::from([("keys".to_string(), keys)]);
-        let Some(Problem { reason: given, message }) = problem(&pipeline(strategy), &found, true) else {
+        let Some(HookSecretProblem { reason: given, message }) = problem(&pipeline(strategy), &found, true)
+        else {
             panic!("nothing is wrong: {says}");
         };
         assert!(given == reason && message.contains(says), "{given}: {message}");

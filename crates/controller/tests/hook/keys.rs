@@ -11,9 +11,9 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::Hook;
-use sluice_controller::hook::callback::{Claim, Subject, mint};
-use sluice_controller::hook::hmac_keys::{Known, Purpose};
+use sluice_controller::hook::HookServer;
+use sluice_controller::hook::callback::{TokenClaim, TokenSubject, mint};
+use sluice_controller::hook::hmac_keys::{HookKeys, Purpose};
 use sluice_testkit::Scratch;
 
 use crate::server::sign;
@@ -39,7 +39,7 @@ fn pipeline(name: &str, environments: &Value) -> Pipeline {
 
 /// A hook server over an API server that has one Secret, or answers with an error where there is none; everything
 /// else that it is asked fails, so that a call that is accepted ends as 503.
-async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> Hook {
+async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> HookServer {
     let answer = move |uri: Uri| {
         let encode = |text: &Value| base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap());
         let is_secret = uri.path() == "/api/v1/namespaces/apps/secrets/keys";
@@ -78,7 +78,7 @@ async fn hook(scratch: &Scratch, secret: Result<Value, StatusCode>) -> Hook {
     serving(scratch, pipelines, 0, Router::new().fallback(answer)).await
 }
 
-async fn status(hook: &Hook, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
+async fn status(hook: &HookServer, path: &str, (name, value): (&str, &str), body: &str) -> u16 {
     let request =
         Request::post(path).header(name, value).body(Full::new(Bytes::from(body.to_string()))).unwrap();
     hook.answer(IpAddr::V4(Ipv4Addr::LOCALHOST), request).await.status().as_u16()
@@ -111,7 +111,7 @@ fn keys() -> Value {
 }
 
 /// Whether a call of a kind is accepted with a key.
-async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
+async fn accepts(hook: &HookServer, kind: &str, key: &str) -> bool {
     let event = |cluster: &str| crate::push::event(cluster, "UpgradeSucceeded", "6.1.8", 10).to_string();
     let signed = |path: &'static str, body: String| {
         let signature = sign(key, body.as_bytes());
@@ -131,8 +131,8 @@ async fn accepts(hook: &Hook, kind: &str, key: &str) -> bool {
         }
         "callback" => {
             let of = crate::callbacks::key("apps", "podinfo");
-            let subject = Subject { pipeline: &of, promotion: "podinfo-dev" };
-            let token = mint(key.as_bytes(), subject, Claim { uid: "u", round: 0, environment: "dev" });
+            let subject = TokenSubject { pipeline: &of, promotion: "podinfo-dev" };
+            let token = mint(key.as_bytes(), subject, TokenClaim { uid: "u", round: 0, environment: "dev" });
             let header = format!("Bearer {token}");
             let path = "/callback/apps/podinfo/podinfo-dev";
             status(hook, path, ("authorization", &header), r#"{"state": "done"}"#).await
@@ -297,7 +297,7 @@ fn a_value_that_two_keys_have_counts_for_the_weakest_purpose_alone() {
     let known = |keys: &[(&str, &str)]| {
         let data =
             keys.iter().map(|(name, value)| ((*name).to_string(), value.as_bytes().to_vec())).collect();
-        let known = Known::of(&data);
+        let known = HookKeys::of(&data);
         let purposes: Vec<String> = known.purposes().map(ToString::to_string).collect();
         let shared: Vec<Vec<String>> =
             known.shared().iter().map(|names| names.iter().cloned().collect()).collect();
@@ -332,5 +332,5 @@ fn a_value_that_two_keys_have_counts_for_the_weakest_purpose_alone() {
         assert_eq!(known(keys), (purposes.to_string(), shared), "{keys:?}");
     }
     let data = [("report-key-previous.a".to_string(), b"x".to_vec())].into();
-    assert_eq!(Known::of(&data).of_purpose(&Purpose::Report("report-key.a".into())), [b"x".to_vec()]);
+    assert_eq!(HookKeys::of(&data).of_purpose(&Purpose::Report("report-key.a".into())), [b"x".to_vec()]);
 }

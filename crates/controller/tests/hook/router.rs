@@ -19,8 +19,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use serde_json::{Value, json};
 use sluice_api::Pipeline;
-use sluice_controller::hook::Hook;
-use sluice_controller::hook::callback::{Claim, Subject, mint};
+use sluice_controller::hook::HookServer;
+use sluice_controller::hook::callback::{TokenClaim, TokenSubject, mint};
 use sluice_controller::hook::event::Event;
 use sluice_controller::hook::report::after;
 use sluice_testkit::Scratch;
@@ -50,7 +50,7 @@ fn signing_key(path: &str, body: &[u8]) -> String {
 
 /// A hook server that knows three pipelines: one with a key, one that is open beside, and one that is open and
 /// has none. One Secret can be read and nothing else; what else is asked of its API server is counted.
-async fn hook(scratch: &Scratch) -> (Hook, Arc<AtomicUsize>) {
+async fn hook(scratch: &Scratch) -> (HookServer, Arc<AtomicUsize>) {
     limited(scratch, 0).await
 }
 
@@ -94,11 +94,15 @@ fn pipelines() -> [Pipeline; 3] {
     [pipeline, open, anyone]
 }
 
-async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (Hook, Arc<AtomicUsize>) {
+async fn limited(scratch: &Scratch, pipeline_rate: u32) -> (HookServer, Arc<AtomicUsize>) {
     annotated(scratch, pipeline_rate, json!({})).await
 }
 
-async fn annotated(scratch: &Scratch, pipeline_rate: u32, annotations: Value) -> (Hook, Arc<AtomicUsize>) {
+async fn annotated(
+    scratch: &Scratch,
+    pipeline_rate: u32,
+    annotations: Value,
+) -> (HookServer, Arc<AtomicUsize>) {
     let beyond = Arc::new(AtomicUsize::new(0));
     let counted = beyond.clone();
     let answer = move |uri: Uri| {
@@ -201,8 +205,10 @@ const PROMOTION: &str = "podinfo-dev-0123456789";
 /// so that nothing is waited for.
 fn shown() -> impl Strategy<Value = Drawn> {
     let of = crate::callbacks::key("apps", "podinfo");
-    let (subject, claim) =
-        (Subject { pipeline: &of, promotion: PROMOTION }, Claim { uid: "u", round: 0, environment: "dev" });
+    let (subject, claim) = (
+        TokenSubject { pipeline: &of, promotion: PROMOTION },
+        TokenClaim { uid: "u", round: 0, environment: "dev" },
+    );
     let token = format!("Bearer {}", mint(key("callback").as_bytes(), subject, claim));
     let body = br#"{"state": "done"}"#;
     let post = |path: String, headers| Drawn { method: "POST", path, headers, body: body.to_vec() };
@@ -239,7 +245,7 @@ fn nearly_shown() -> impl Strategy<Value = Drawn> {
 
 type Said = (u16, BTreeMap<String, Vec<u8>>, String);
 
-async fn answer(hook: &Hook, call: &Drawn, path: &str) -> Option<Said> {
+async fn answer(hook: &HookServer, call: &Drawn, path: &str) -> Option<Said> {
     let mut request = Request::builder().method(call.method).uri(path);
     for (name, value) in &call.headers {
         request = request.header(*name, value.as_slice());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use kube::{Client, Config};
 use sluice_api::Pipeline;
-use sluice_controller::hook::{Directory, Hook, HookOptions, Proxies};
+use sluice_controller::hook::{Directory, HookOptions, HookServer, Proxies};
 use sluice_controller::metrics::Metrics;
 use sluice_testkit::Scratch;
 
@@ -16,7 +16,7 @@ pub async fn serving(
     pipelines: impl IntoIterator<Item = Pipeline>,
     pipeline_rate: u32,
     api: Router,
-) -> Hook {
+) -> HookServer {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     tokio::spawn(async move { axum::serve(listener, api).await });
@@ -29,7 +29,7 @@ pub fn serving_on(
     pipelines: impl IntoIterator<Item = Pipeline>,
     pipeline_rate: u32,
     client: Client,
-) -> Hook {
+) -> HookServer {
     let directory = Arc::new(Directory::default());
     for pipeline in pipelines {
         let key = crate::callbacks::key("apps", pipeline.metadata.name.as_deref().unwrap());
@@ -49,5 +49,5 @@ pub fn serving_on(
         connections: HookOptions::CONNECTIONS,
         callbacks: true,
     };
-    Hook::new(&options, client, directory, metrics, tell)
+    HookServer::new(&options, client, directory, metrics, tell)
 }

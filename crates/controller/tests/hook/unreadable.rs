@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::{Pipeline, Promotion};
-use sluice_controller::hook::Hook;
-use sluice_controller::hook::callback::{Claim, Subject, mint};
+use sluice_controller::hook::HookServer;
+use sluice_controller::hook::callback::{TokenClaim, TokenSubject, mint};
 use sluice_testkit::{Cluster, ControlPlane, Scratch, eventually};
 
 use crate::callbacks::key;
@@ -36,7 +36,7 @@ spec:
 /// A hook server without a controller: nobody else writes.
 struct Place {
     cluster: Cluster,
-    hook: Hook,
+    hook: HookServer,
     _scratch: Scratch,
 }
 
@@ -116,8 +116,8 @@ impl Place {
 
     async fn calls_back(&self, promotion: &str, uid: &str) -> Result<(u16, String)> {
         let pipeline = key("apps", "podinfo");
-        let subject = Subject { pipeline: &pipeline, promotion };
-        let token = mint(b"test-callback-key", subject, Claim { uid, round: 0, environment: "prod" });
+        let subject = TokenSubject { pipeline: &pipeline, promotion };
+        let token = mint(b"test-callback-key", subject, TokenClaim { uid, round: 0, environment: "prod" });
         let path = format!("/callback/apps/podinfo/{promotion}");
         self.call(&path, &json!({"state": "accepted"}), ("authorization", &format!("Bearer {token}"))).await
     }
