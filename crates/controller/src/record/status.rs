@@ -284,7 +284,7 @@ fn conditions(facts: &Facts<'_>, environments: &BTreeMap<String, api::Environmen
     }
     let before = || facts.before.conditions.iter().find(|c| c.type_ == condition::CONDITION);
     let hook_secret = match facts.hook_secret {
-        Some(problem) => problem.map(|problem| (problem.reason, problem.message.clone())),
+        Some(problem) => problem.map(|problem| (problem.reason.name(), problem.message.clone())),
         // After a start it stays as it was until the Secrets were read.
         None => before().map(|before| (before.reason.as_str(), before.message.clone())),
     };
