@@ -18,22 +18,22 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 pub const SOON: Duration = Duration::from_secs(90);
 
 /// Where a test is at home.
-pub struct Place {
+pub struct TestNamespace {
     pub shared: &'static Shared,
     pub namespace: String,
     pub client: Client,
 }
 
-impl Place {
+impl TestNamespace {
     /// A new one on the servers that all tests share.
-    pub async fn new(name: &str) -> Result<Place> {
-        Place::on(shared().await?, name).await
+    pub async fn new(name: &str) -> Result<TestNamespace> {
+        TestNamespace::on(shared().await?, name).await
     }
 
     /// A new one.
-    pub async fn on(shared: &'static Shared, name: &str) -> Result<Place> {
+    pub async fn on(shared: &'static Shared, name: &str) -> Result<TestNamespace> {
         let namespace = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let place = Place { shared, client: shared.hub.client().await?, namespace };
+        let place = TestNamespace { shared, client: shared.hub.client().await?, namespace };
         for cluster in [&shared.hub, &shared.dev, &shared.staging, &shared.prod] {
             cluster.namespace(&place.namespace).await?;
         }
@@ -112,7 +112,7 @@ impl Place {
 
     /// The promotions into an environment of a pipeline, or into one target of it as
     /// `environment/target`, oldest first, as `revision phase`.
-    pub async fn story(&self, pipeline: &str, environment: &str) -> Result<Vec<String>> {
+    pub async fn promotions_into(&self, pipeline: &str, environment: &str) -> Result<Vec<String>> {
         let mut all: Vec<Promotion> = self.promotions().list(&ListParams::default()).await?.items;
         all.retain(|p| p.spec.pipeline == pipeline && p.spec.place() == environment);
         all.sort_by_key(|p| p.spec.sequence);
@@ -121,9 +121,9 @@ impl Place {
     }
 
     /// Waits until the story of an environment is this.
-    pub async fn until_story(&self, pipeline: &str, environment: &str, wanted: &[&str]) -> Result<()> {
+    pub async fn until_promotions(&self, pipeline: &str, environment: &str, wanted: &[&str]) -> Result<()> {
         eventually(SOON, || async {
-            let story = self.story(pipeline, environment).await?;
+            let story = self.promotions_into(pipeline, environment).await?;
             let all = self.promotions().list(&ListParams::default()).await?;
             let said: Vec<String> = all
                 .iter()
