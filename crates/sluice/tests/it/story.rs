@@ -1,4 +1,4 @@
-//! The main job, end to end.
+//! The main use, end to end.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -32,7 +32,8 @@ spec:
 }
 
 #[test]
-fn a_revision_goes_through_by_pull_requests_and_each_step_is_recorded() -> Result<()> {
+fn a_revision_is_promoted_through_all_environments_by_pull_requests_and_each_step_is_recorded() -> Result<()>
+{
     run(async {
         let place = TestNamespace::new("story").await?;
         let namespace = place.namespace.as_str();
