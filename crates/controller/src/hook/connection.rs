@@ -37,8 +37,8 @@ pub async fn serve(options: &HookOptions, hook: HookServer) -> std::io::Result<(
         None => None,
     };
     let listener = listen(options.address).await?;
-    let form = if certificate.is_some() { "https" } else { "http" };
-    tracing::info!(address = %listener.local_addr()?, form, "serving hooks");
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    tracing::info!(address = %listener.local_addr()?, scheme, "serving hooks");
     let checker = hook.secret_checker();
     tokio::select! {
         () = serve_all(listener, certificate, options.connections, Arc::new(hook)) => {}

@@ -108,8 +108,8 @@ struct AzureEvent {
     event_type: String,
 }
 
-/// Returns true if an event may be about a change request: it was merged, closed, reviewed or checked. An event
-/// without a known name may be about one.
+/// Returns true if a call may be about a change request that was merged, closed, reviewed or checked. A call that
+/// names no event may be about one.
 fn concerns_change_requests(headers: &HeaderMap, body: &[u8]) -> bool {
     let names = ["x-github-event", "x-gitea-event", "x-forgejo-event", "x-gitlab-event", "x-event-key"];
     let named = names.iter().find_map(|name| headers.get(*name)?.to_str().ok());

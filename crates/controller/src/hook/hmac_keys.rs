@@ -58,7 +58,8 @@ impl fmt::Display for Purpose {
 
 /// How long cached keys are used before the Secret is read again.
 const CACHE_LIFETIME: Duration = Duration::from_secs(10);
-/// How long a Secret is not read again even if a call shows none of its keys, or the last read failed.
+/// The shortest time between two reads of a Secret. A Secret is read again this soon if a call shows none of its
+/// keys, or if the last read failed.
 const MIN_READ_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the requests to the API server for one call may take. Flux gives a call 15 seconds by default, all
 /// tries and pauses included.

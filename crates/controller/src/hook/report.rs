@@ -1,6 +1,6 @@
-//! The reports of targets with `observe: Push`: what a signed event proves about such a target. Pure: from the
-//! event and the stored reports follow the new reports. Events may arrive late, in any order and more than once,
-//! so their order is that of their own times and of their objects' resource versions.
+//! The reports of targets with `observe: Push`: what a signed event proves about such a target. Pure: new reports
+//! are computed from the event and the stored reports. Events may arrive late, in any order and more than once, so
+//! their order is that of their own times and of their objects' resource versions.
 
 use std::collections::BTreeSet;
 

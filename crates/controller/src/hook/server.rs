@@ -335,8 +335,8 @@ impl HookServer {
     }
 }
 
-/// Returns which key of the pipeline a call shows that shows no accepted key. Long bodies are not checked: callers
-/// without a key could have the server compute many signatures of long bodies.
+/// Returns the key of the pipeline that a call shows instead of an accepted one. Long bodies are not checked:
+/// callers without a key could have the server compute many signatures of long bodies.
 fn other_key(
     call: &HookCall<'_>,
     known: &[(&str, HookKeys)],

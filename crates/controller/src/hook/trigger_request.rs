@@ -243,10 +243,10 @@ pub fn records(
         .collect()
 }
 
-/// Returns the promotions of earlier requests with the key, if none of `records` may be added to them. None may be
-/// added if the pipeline promoted into the environment as a whole then and promotes into each target now, or the
-/// reverse. None may be added either if another request came later, since a missing promotion is then one for a
-/// new target. In every other case an earlier request has created only some of its promotions, and the result is
+/// Returns the promotions of earlier requests with the key if this request must not add one of `records` to them.
+/// It must not if the pipeline promoted into the environment as a whole then and promotes into each target now, or
+/// the reverse. It must not if another request came later either, since a missing promotion is then one for a new
+/// target. In every other case an earlier request has created only some of its promotions, and the result is
 /// `None`.
 pub fn complete_promotions<'a>(
     pipeline: &Pipeline,

@@ -74,88 +74,95 @@ fn a_body_is_accepted_at_the_address_that_it_names_for_five_minutes() {
     }
 }
 
+/// Since when the first try waits.
+const WAITS_SINCE: &str = "2026-11-22T09:00:00Z";
+/// When the approval that was signed at [`NOW`] was recorded.
+const RECORDED_AT: &str = "2026-11-22T10:00:02Z";
+
+/// The signature of a body that was signed at [`NOW`].
+fn signature() -> ApprovalSignature<'static> {
+    ApprovalSignature { secret: "keys", key_id: "abc", signed_at: at(NOW), now: at(RECORDED_AT) }
+}
+
+/// Returns the names of the promotions that a body approves.
+fn approved_names(request_body: &ApprovalRequest, all: &[Promotion]) -> Result<Vec<String>, String> {
+    let found = approved_promotions(request_body, all)?;
+    Ok(found.iter().map(|p| p.metadata.name.clone().unwrap()).collect())
+}
+
+/// Returns true if the recorded approval of a promotion is for its current try.
+fn is_approved(promotion: &Promotion) -> bool {
+    counts(promotion, promotion.status.as_ref().unwrap().key_approval.as_deref())
+}
+
 #[test]
-fn an_approval_is_for_the_waiting_promotion_and_for_one_try() {
+fn an_approval_is_for_the_promotion_that_waits_for_it() {
     let request_body = request("apps/podinfo", "prod", "6.1.9", NOW);
-    let since = "2026-11-22T09:00:00Z";
-    let names = |all: &[Promotion]| {
-        approved_promotions(&request_body, all)
-            .map(|found| found.iter().map(|p| p.metadata.name.clone().unwrap()).collect::<Vec<_>>())
-    };
-    let fresh = promotion("fresh", "6.1.9", &waiting(since, None, None));
-    let other = promotion("other", "6.2.0", &waiting(since, None, None));
+    let names = |all: &[Promotion]| approved_names(&request_body, all);
+    let fresh = promotion("fresh", "6.1.9", &waiting(WAITS_SINCE, None, None));
+    let other = promotion("other", "6.2.0", &waiting(WAITS_SINCE, None, None));
     assert_eq!(names(&[other.clone(), fresh.clone()]), Ok(vec!["fresh".to_string()]));
-    assert!(names(&[other]).unwrap_err().contains("6.2.0 waits there"));
+    assert!(names(std::slice::from_ref(&other)).unwrap_err().contains("6.2.0 waits there"));
     assert!(names(&[]).unwrap_err().contains("no promotion waits there"));
     for phase in ["Promoting", "Proposed", "Delivered", "Succeeded", "Failed", "Rejected", "Superseded"] {
-        let gone_on = promotion(
-            "on",
-            "6.1.9",
-            &json!({"phase": phase, "gates": [{"name": "Approval", "open": false}]}),
-        );
-        assert!(names(&[gone_on]).is_err(), "{phase}");
+        let status = json!({"phase": phase, "gates": [{"name": "Approval", "open": false}]});
+        assert!(names(&[promotion("on", "6.1.9", &status)]).is_err(), "{phase}");
     }
 
     // The approval was recorded, so the same body changes nothing any more.
-    let signature = ApprovalSignature {
-        secret: "keys",
-        key_id: "abc",
-        signed_at: at(NOW),
-        now: at("2026-11-22T10:00:02Z"),
-    };
-    let StatusChange::Write(written) = status_change(&fresh, &request_body, signature) else {
+    let StatusChange::Write(written) = status_change(&fresh, &request_body, signature()) else {
         panic!("not recorded")
     };
     let approval = &written["keyApproval"];
     assert_eq!((&approval["secret"], &approval["signedAt"]), (&json!("keys"), &json!(NOW)));
-    let recorded = promotion("fresh", "6.1.9", &waiting(since, Some((NOW, "2026-11-22T10:00:02Z")), None));
-    assert!(counts(&recorded, recorded.status.as_ref().unwrap().key_approval.as_deref()));
-    assert_eq!(status_change(&recorded, &request_body, signature), StatusChange::Unchanged);
+    let recorded = promotion("fresh", "6.1.9", &waiting(WAITS_SINCE, Some((NOW, RECORDED_AT)), None));
+    assert!(is_approved(&recorded));
+    assert_eq!(status_change(&recorded, &request_body, signature()), StatusChange::Unchanged);
     assert_eq!(names(std::slice::from_ref(&recorded)), Ok(vec!["fresh".to_string()]));
 
+    // A promotion of another revision is foreign to the body.
+    assert_eq!(status_change(&other, &request_body, signature()), StatusChange::Foreign);
+}
+
+#[test]
+fn an_approval_is_for_one_try() {
+    let first = request("apps/podinfo", "prod", "6.1.9", NOW);
+    let second_try = "2026-11-22T10:02:00Z";
     // The promotion failed, and a person retried it. The earlier body approves neither this try nor another
     // promotion of the same revision.
-    let spent = waiting("2026-11-22T10:02:00Z", Some((NOW, "2026-11-22T10:00:02Z")), Some(NOW));
+    let spent = waiting(second_try, Some((NOW, RECORDED_AT)), Some(NOW));
     let retried = promotion("fresh", "6.1.9", &spent);
-    assert!(!counts(&retried, retried.status.as_ref().unwrap().key_approval.as_deref()));
-    assert!(names(std::slice::from_ref(&retried)).unwrap_err().contains("sign a new body"));
-    assert_eq!(status_change(&retried, &request_body, signature), StatusChange::Unchanged);
-    let again = promotion("again", "6.1.9", &waiting("2026-11-22T10:02:00Z", None, None));
-    let mut ended = recorded;
+    assert!(!is_approved(&retried));
+    let why = approved_names(&first, std::slice::from_ref(&retried)).unwrap_err();
+    assert!(why.contains("sign a new body"), "{why}");
+    assert_eq!(status_change(&retried, &first, signature()), StatusChange::Unchanged);
+    let again = promotion("again", "6.1.9", &waiting(second_try, None, None));
+    let mut ended = promotion("fresh", "6.1.9", &waiting(WAITS_SINCE, Some((NOW, RECORDED_AT)), None));
     ended.status.as_mut().unwrap().phase = sluice_api::promotion::Phase::Succeeded;
-    assert_eq!(names(&[ended, again]), Ok(vec!["fresh".to_string()]));
+    assert_eq!(approved_names(&first, &[ended, again]), Ok(vec!["fresh".to_string()]));
     // The approval was not spent, since the replica that handled the retry had not received it. It is older than
     // the wait.
-    let raced = promotion(
-        "fresh",
-        "6.1.9",
-        &waiting("2026-11-22T10:02:00Z", Some((NOW, "2026-11-22T10:00:02Z")), None),
-    );
-    assert!(!counts(&raced, raced.status.as_ref().unwrap().key_approval.as_deref()));
+    assert!(!is_approved(&promotion("fresh", "6.1.9", &waiting(second_try, Some((NOW, RECORDED_AT)), None))));
     // A new body approves the promotion even if the clock of this replica is behind the other replica's.
-    let request_body = request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:58Z");
-    let signature =
-        ApprovalSignature { signed_at: request_body.at, now: at("2026-11-22T10:01:59Z"), ..signature };
-    let StatusChange::Write(written) = status_change(&retried, &request_body, signature) else {
+    let second = request("apps/podinfo", "prod", "6.1.9", "2026-11-22T10:01:58Z");
+    let signed = ApprovalSignature { signed_at: second.at, now: at("2026-11-22T10:01:59Z"), ..signature() };
+    let StatusChange::Write(written) = status_change(&retried, &second, signed) else {
         panic!("not recorded")
     };
-    assert_eq!(written["keyApproval"]["at"], "2026-11-22T10:02:00Z");
+    assert_eq!(written["keyApproval"]["at"], second_try);
     // After a second retry, the body that approved the first try does not approve the third.
-    let third = waiting(
+    let third_try = waiting(
         "2026-11-22T10:03:00Z",
-        Some(("2026-11-22T10:01:58Z", "2026-11-22T10:02:00Z")),
+        Some(("2026-11-22T10:01:58Z", second_try)),
         Some("2026-11-22T10:01:58Z"),
     );
-    let replayed = ApprovalSignature { signed_at: at(NOW), now: at("2026-11-22T10:03:30Z"), ..signature };
-    let first = request("apps/podinfo", "prod", "6.1.9", NOW);
-    let StatusChange::Rejected(why) = status_change(&promotion("fresh", "6.1.9", &third), &first, replayed)
-    else {
-        panic!("the body of the first try was accepted again")
-    };
+    let replayed = ApprovalSignature { now: at("2026-11-22T10:03:30Z"), ..signature() };
+    let change = status_change(&promotion("fresh", "6.1.9", &third_try), &first, replayed);
+    let StatusChange::Rejected(why) = change else { panic!("the body of the first try was accepted again") };
     assert!(why.contains("sign a new body"), "{why}");
-    // A promotion of another revision is foreign to the body.
-    let other = promotion("other", "6.2.0", &waiting(since, None, None));
-    assert_eq!(status_change(&other, &request_body, signature), StatusChange::Foreign);
+    // A promotion of another revision is foreign to the second body, too.
+    let other = promotion("other", "6.2.0", &waiting(WAITS_SINCE, None, None));
+    assert_eq!(status_change(&other, &second, signed), StatusChange::Foreign);
 }
 
 #[test]

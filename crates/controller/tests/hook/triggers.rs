@@ -243,23 +243,20 @@ fn a_repeated_key_is_the_same_promotion_and_a_later_request_supersedes_it() -> R
         {
             ensure!(fixture.status(path, first.to_string().as_bytes(), None).await? == 401, "{path}");
         }
-        let (status, place, text) = fixture.trigger(&first).await?;
+        let (status, location, text) = fixture.trigger(&first).await?;
         ensure!(status == 202, "{status}: {text}");
         let body: Value = serde_json::from_str(&text)?;
         let name = body["name"].as_str().unwrap_or_default().to_string();
         ensure!(
-            place.as_deref()
+            location.as_deref()
                 == Some(&*format!("/apis/pipelines.weave.works/v1alpha1/namespaces/apps/promotions/{name}"))
         );
         ensure!(body["watch"] == format!("sluice get promotions {name} -n apps --watch"), "{body}");
         let (status, again, _) = fixture.trigger(&first).await?;
-        ensure!((status, &again) == (200, &place));
+        ensure!((status, &again) == (200, &location));
         let (status, _, text) =
             fixture.trigger(&json!({"revision": "6.1.9", "idempotencyKey": "build-1"})).await?;
-        ensure!(
-            status == 409 && text.contains("has asked for another revision before, 6.1.8"),
-            "{status}: {text}"
-        );
+        ensure!(status == 409 && text.contains("another revision before, 6.1.8"), "{status}: {text}");
         refuses_what_is_wrong(&fixture).await?;
         each_target_has_a_promotion_of_its_own(&fixture).await?;
 
