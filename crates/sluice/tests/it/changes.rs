@@ -327,8 +327,8 @@ fn commit_statuses_are_reported_and_a_forge_that_refuses_them_stops_no_promotion
         };
         eventually(SOON, refused).await.map_err(tail)?;
         releases::runs(place.leaf("prod"), n, "podinfo", "6.1.7", true).await?;
-        let story = ["6.1.6 Succeeded", "6.1.7 Succeeded"];
-        place.until_promotions("podinfo", "prod", &story).await.map_err(tail)?;
+        let expected = ["6.1.6 Succeeded", "6.1.7 Succeeded"];
+        place.until_promotions("podinfo", "prod", &expected).await.map_err(tail)?;
         reported(&repo, &context, &["success"]).await.map_err(tail)
     })
 }

@@ -206,24 +206,24 @@ spec:
 fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Result<()> {
     run(async {
         let fixture = StrategyFixture::new(&[Blow::Conflict, Blow::Lost]).await?;
-        fixture.application("told", "{notification: {}}", "30m").await?;
+        fixture.application("notified", "{notification: {}}", "30m").await?;
         fixture.application("called", &fixture.webhook("/called"), "30m").await?;
-        for name in ["told", "called"] {
+        for name in ["notified", "called"] {
             fixture.runs(name, "dev", "1.1.0").await?;
         }
-        let notified = fixture.until_phase("told", "1.1.0 Delivered").await?;
+        let notified = fixture.until_phase("notified", "1.1.0 Delivered").await?;
         let called = fixture.until_phase("called", "1.1.0 Delivered").await?;
         ensure!(notified.status.clone().unwrap_or_default().reason == "Notified", "{notified:?}");
         ensure!(called.status.clone().unwrap_or_default().reason == "Called", "{called:?}");
 
-        let events = fixture.announcements("told").await?;
+        let events = fixture.announcements("notified").await?;
         let [event] = &events[..] else { anyhow::bail!("not one event: {events:?}") };
         let uid = notified.metadata.uid.clone().context("a uid")?;
         let n = &fixture.place.namespace;
-        let message = format!("Promote pipeline {n}/told to staging with version 1.1.0");
+        let message = format!("Promote pipeline {n}/notified to staging with version 1.1.0");
         ensure!(event.note.as_deref() == Some(&message), "{event:?}");
         let regarding = event.regarding.clone().context("regarding")?;
-        let pipeline = fixture.place.pipelines().get("told").await?;
+        let pipeline = fixture.place.pipelines().get("notified").await?;
         ensure!(regarding.kind.as_deref() == Some("Pipeline") && regarding.uid == pipeline.metadata.uid);
         let annotations = event.annotations().clone();
         let annotation =
@@ -237,7 +237,9 @@ fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Resu
         let core: Api<CoreEvent> = Api::namespaced(fixture.place.client.clone(), n);
         let same = core.get(&event.name_any()).await?;
         ensure!(same.message.as_deref() == Some(&message) && same.reason.as_deref() == Some("Promote"));
-        ensure!(same.involved_object.name.as_deref() == Some("told") && same.annotations() == &annotations);
+        ensure!(
+            same.involved_object.name.as_deref() == Some("notified") && same.annotations() == &annotations
+        );
         ensure!(same.type_.as_deref() == Some("Normal"), "{same:?}");
 
         let sent: Vec<Value> = fixture.receiver.calls("/events").iter().map(ReceivedCall::json).collect();
@@ -261,15 +263,15 @@ fn a_promotion_sends_one_event_by_notification_and_one_call_by_webhook() -> Resu
         ensure!(body["evidence"][0]["environment"] == "dev" && body["attempt"] == 1, "{body}");
 
         // Another program has deployed the revision.
-        for name in ["told", "called"] {
+        for name in ["notified", "called"] {
             fixture.runs(name, "staging", "1.1.0").await?;
             fixture.until_phase(name, "1.1.0 Succeeded").await?;
         }
         ensure!(
-            fixture.announcements("told").await?.len() == 1
+            fixture.announcements("notified").await?.len() == 1
                 && fixture.announcements("called").await?.is_empty()
         );
-        ensure!(fixture.receiver.events("told") == (1, 1) && fixture.receiver.events("called") == (0, 0));
+        ensure!(fixture.receiver.events("notified") == (1, 1) && fixture.receiver.events("called") == (0, 0));
         ensure!(fixture.receiver.calls("/called").len() == 1);
         no_text_has_a_secret(&fixture).await
     })
