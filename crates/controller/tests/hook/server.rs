@@ -120,11 +120,10 @@ pub(crate) async fn serve(change: impl FnOnce(&mut HookOptions, &Path)) -> Resul
     change(&mut hook, scratch.path());
     let task = start(&cluster, hook.clone(), metrics, scratch.folder("cache")?).await?;
     let fixture = HookFixture { cluster, at, http: Http::new(), hook, metrics, task, scratch };
-    fixture.wait_until_ready().await?;
+    fixture.wait_until_pipelines_are_known().await?;
     Ok(fixture)
 }
 
-/// Starts a controller.
 async fn start(
     cluster: &Cluster,
     hook: HookOptions,
@@ -187,12 +186,11 @@ pub(crate) fn sign(key: &str, body: &[u8]) -> String {
 }
 
 impl HookFixture {
-    /// Waits until the controller knows the pipelines.
-    async fn wait_until_ready(&self) -> Result<()> {
+    async fn wait_until_pipelines_are_known(&self) -> Result<()> {
         eventually(Duration::from_secs(60), async || {
             let text = self.metrics().await?;
-            let has_reconciled =
-                text.lines().any(|line| line.starts_with("sluice_turns_total ") && !line.ends_with(" 0"));
+            let mut lines = text.lines();
+            let has_reconciled = lines.any(|l| l.starts_with("sluice_turns_total ") && !l.ends_with(" 0"));
             TcpStream::connect(self.at).await?;
             has_reconciled.then_some(()).context("the pipelines are not known yet")
         })
@@ -205,7 +203,7 @@ impl HookFixture {
         let _ = (&mut self.task).await;
         let cache = self.scratch.folder("cache-of-another")?;
         self.task = start(&self.cluster, self.hook.clone(), self.metrics, cache).await?;
-        self.wait_until_ready().await
+        self.wait_until_pipelines_are_known().await
     }
 
     async fn metrics(&self) -> Result<String> {
@@ -314,10 +312,7 @@ fn each_kind_of_call_is_answered_with_its_status() -> Result<()> {
         }
         let unknown = fixture.post("/promotion/apps/podinfo/none", &good, signed).send().await?;
         ensure!(unknown.status() == StatusCode::UNPROCESSABLE_ENTITY, "{unknown:?}");
-        ensure!(
-            unknown.text().await?.contains("call with one of dev"),
-            "the answer does not name the environments"
-        );
+        ensure!(unknown.text().await?.contains("call with one of dev"), "no names of environments");
         let twice = fixture.post(DEV, &good, signed).header("x-signature", &signature).send().await?;
         ensure!(twice.status() == StatusCode::UNAUTHORIZED, "two signatures: {twice:?}");
         ensure!(fixture.status("/promotion/apps/open/dev", &good, None).await? == 202);
@@ -413,10 +408,7 @@ fn huge_slow_and_broken_calls_are_ended() -> Result<()> {
         let junk = fixture.raw(&[0xff; 4000]).await?;
         ensure!(junk.is_empty() || junk.contains(" 400 "), "{junk}");
         let (good, signature) = self::body("hr-chart-upgrade-succeeded.json");
-        ensure!(
-            fixture.status(DEV, &good, Some(&signature)).await? == 202,
-            "the server does not answer any more"
-        );
+        ensure!(fixture.status(DEV, &good, Some(&signature)).await? == 202, "no more answers");
 
         let cut = async |cause: &str, least: u64| {
             eventually(Duration::from_secs(60), async || {
@@ -468,10 +460,7 @@ fn the_metrics_count_when_all_connections_are_in_use() -> Result<()> {
         eventually(Duration::from_secs(60), async || {
             let open = fixture.metric("sluice_hook_connections").await?;
             ensure!(open == 8, "{open} connections");
-            ensure!(
-                fixture.metric("sluice_hook_full_total").await? > full,
-                "the full server was not counted"
-            );
+            ensure!(fixture.metric("sluice_hook_full_total").await? > full, "not counted");
             Ok(())
         })
         .await?;
